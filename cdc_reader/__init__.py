@@ -1,0 +1,1 @@
+"""Follow ScyllaDB's change data capture log from Python."""

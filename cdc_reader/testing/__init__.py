@@ -1,0 +1,1 @@
+"""Test kit: an embedded ScyllaDB, a container of the real one, a clock to move by hand."""

@@ -1,0 +1,1 @@
+"""What exists: keyspaces, tables, columns, user-defined types."""

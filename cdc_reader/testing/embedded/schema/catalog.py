@@ -1,0 +1,73 @@
+"""All keyspaces of a server, and who is told when one changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from attrs import define, field, frozen
+
+from cdc_reader.cql_type import UserType
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.schema.table import Table
+
+
+@define
+class Keyspace:
+    """A keyspace: replication map, tables and user types by name.
+
+    A `virtual` keyspace belongs to the server: clients may neither alter nor drop it.
+    """
+
+    name: str
+    replication: Mapping[str, str]
+    durable_writes: bool = True
+    tablets: int | None = None
+    tables: dict[str, Table] = field(factory=dict)
+    types: dict[str, UserType] = field(factory=dict)
+    system: bool = False
+
+
+@frozen
+class SchemaChange:
+    """What a DDL statement did, in the words of the native protocol.
+
+    `change` is CREATED, UPDATED or DROPPED, `target` KEYSPACE, TABLE or TYPE;
+    `name` is None for a keyspace.
+    """
+
+    change: str
+    target: str
+    keyspace: str
+    name: str | None = None
+
+
+@define
+class Catalog:
+    """Keyspaces by name, the schema version, and the listeners of schema changes."""
+
+    keyspaces: dict[str, Keyspace] = field(factory=dict)
+    version: UUID = field(factory=uuid4)
+    listeners: list[Callable[[SchemaChange], Any]] = field(factory=list)
+
+    def keyspace(self, name: str) -> Keyspace:
+        """The keyspace, or InvalidRequest as the server words it."""
+        try:
+            return self.keyspaces[name]
+        except KeyError:
+            raise InvalidRequest(f"Keyspace {name} does not exist") from None
+
+    def table(self, keyspace: str, name: str) -> Table:
+        """The table, or InvalidRequest as the server words it."""
+        try:
+            return self.keyspace(keyspace).tables[name]
+        except KeyError:
+            raise InvalidRequest(f"unconfigured table {name}") from None
+
+    def changed(self, change: SchemaChange) -> SchemaChange:
+        """Take a new schema version and tell the listeners; returns `change`."""
+        self.version = uuid4()
+        for listener in self.listeners:
+            listener(change)
+        return change

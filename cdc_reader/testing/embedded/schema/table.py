@@ -1,0 +1,125 @@
+"""A table's definition, as a frozen value: ALTER makes a new one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve, field, frozen
+
+from cdc_reader.cql_type import CqlType, is_multi_cell
+from cdc_reader.testing.embedded.cdc.options import CdcOptions
+from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
+
+MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
+CDC_PARTITIONER = "com.scylladb.dht.CDCPartitioner"
+
+
+class Kind(enum.Enum):
+    """A column's role; the values are those of `system_schema.columns.kind`."""
+
+    PARTITION_KEY = "partition_key"
+    CLUSTERING = "clustering"
+    STATIC = "static"
+    REGULAR = "regular"
+
+
+@frozen
+class Column:
+    """One column. `position` counts within the key, -1 outside; `descending` is for clustering."""
+
+    name: str
+    type: CqlType
+    kind: Kind = Kind.REGULAR
+    position: int = -1
+    descending: bool = False
+
+    @property
+    def is_key(self) -> bool:
+        return self.kind in (Kind.PARTITION_KEY, Kind.CLUSTERING)
+
+    @property
+    def is_multi_cell(self) -> bool:
+        """Whether the column holds a cell per element (non-frozen collection or UDT)."""
+        return not self.is_key and is_multi_cell(self.type)
+
+
+@frozen(slots=False)
+class Table:
+    """A table: its columns in any order, its id, its properties.
+
+    `options` holds the properties of CREATE TABLE ... WITH by name, in Python values
+    (numbers, text, maps of text), defaults left out. `dropped` maps the name of each
+    dropped column to (type, time of the drop in µs).
+    """
+
+    keyspace: str
+    name: str
+    id: UUID
+    columns: tuple[Column, ...]
+    cdc: CdcOptions = CdcOptions()
+    options: Mapping[str, Any] = field(factory=dict, eq=False)
+    dropped: Mapping[str, tuple[CqlType, int]] = field(factory=dict, eq=False)
+    partitioner: str = MURMUR3
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def partition_key(self) -> tuple[Column, ...]:
+        return self._key(Kind.PARTITION_KEY)
+
+    @cached_property
+    def clustering(self) -> tuple[Column, ...]:
+        return self._key(Kind.CLUSTERING)
+
+    @cached_property
+    def statics(self) -> tuple[Column, ...]:
+        return self._values(Kind.STATIC)
+
+    @cached_property
+    def regulars(self) -> tuple[Column, ...]:
+        return self._values(Kind.REGULAR)
+
+    @cached_property
+    def select_order(self) -> tuple[Column, ...]:
+        """The order of ``SELECT *``: keys, then static, then regular columns by name bytes."""
+        return self.partition_key + self.clustering + self.statics + self.regulars
+
+    @cached_property
+    def clustering_sort_keys(self) -> tuple[SortKey, ...]:
+        """Per clustering column, a function from a value's bytes to something that sorts."""
+        return tuple(sort_key(column.type, column.descending) for column in self.clustering)
+
+    @property
+    def is_cdc_log(self) -> bool:
+        """Log tables are known by their partitioner, not by their name."""
+        return self.partitioner == CDC_PARTITIONER
+
+    @property
+    def default_ttl(self) -> int:
+        return int(self.options.get("default_time_to_live", 0))
+
+    @property
+    def is_counter(self) -> bool:
+        return any(str(column.type) == "counter" for column in self.columns)
+
+    def with_columns(self, *added: Column) -> Table:
+        return evolve(self, columns=self.columns + added)
+
+    def without_column(self, name: str) -> Table:
+        return evolve(self, columns=tuple(c for c in self.columns if c.name != name))
+
+    def _key(self, kind: Kind) -> tuple[Column, ...]:
+        return tuple(
+            sorted((c for c in self.columns if c.kind is kind), key=lambda c: c.position)
+        )
+
+    def _values(self, kind: Kind) -> tuple[Column, ...]:
+        return tuple(
+            sorted((c for c in self.columns if c.kind is kind), key=lambda c: c.name.encode())
+        )
