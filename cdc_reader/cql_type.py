@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from attrs import evolve, frozen
 
@@ -179,7 +180,7 @@ def _arguments(
         if token.isdigit():
             arguments.append(int(token))
         else:
-            arguments.append(_parse(_chain(token, tokens), user_type, text))
+            arguments.append(_parse(chain([token], tokens), user_type, text))
         match next(tokens, None):
             case ",":
                 continue
@@ -187,11 +188,6 @@ def _arguments(
                 return arguments
             case other:
                 raise ValueError(f"CQL type {text!r}: expected ',' or '>', found {other!r}")
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _user_type(

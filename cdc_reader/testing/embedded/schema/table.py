@@ -13,9 +13,10 @@ from attrs import evolve, field, frozen
 from cdc_reader.cql_type import CqlType, is_multi_cell
 from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
+from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
-CDC_PARTITIONER = "com.scylladb.dht.CDCPartitioner"
+
 
 
 class Kind(enum.Enum):

@@ -1,0 +1,91 @@
+"""The `cdc` option map of a table: what it accepts, refuses, and looks like in the schema tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.errors import ConfigurationError
+
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+_MAX_TTL = 2**31 - 1
+
+
+@frozen
+class CdcOptions:
+    """Change data capture settings of a table; `ttl` in seconds, 0 keeps log rows for ever.
+
+    `preimage` is "false", "true" (touched columns) or "full"; `delta` is "full" or "keys".
+    """
+
+    enabled: bool = False
+    preimage: str = "false"
+    postimage: bool = False
+    delta: str = "full"
+    ttl: int = 86400
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> CdcOptions:
+        """The options of ``WITH cdc = {...}``; ConfigurationError for a bad key or value."""
+        parsed = {key.lower(): _parse(key.lower(), value) for key, value in options.items()}
+        return cls(**parsed)  # type: ignore[arg-type]  # _parse gives each key its type
+
+    def as_map(self) -> dict[str, str]:
+        """The map as the server stores it, keys sorted."""
+        return {
+            "delta": self.delta,
+            "enabled": str(self.enabled).lower(),
+            "postimage": str(self.postimage).lower(),
+            "preimage": self.preimage,
+            "ttl": str(self.ttl),
+        }
+
+    def as_extension(self) -> bytes:
+        """The blob under 'cdc' in `system_schema.tables.extensions`: little-endian lengths."""
+        parts = [_chunk(key) + _chunk(value) for key, value in self.as_map().items()]
+        return len(parts).to_bytes(4, "little") + b"".join(parts)
+
+
+def _chunk(text: str) -> bytes:
+    return len(text).to_bytes(4, "little") + text.encode()
+
+
+def _parse(key: str, value: str) -> bool | str | int:
+    match key:
+        case "enabled" | "postimage":
+            return _boolean(key, value)
+        case "preimage":
+            return "full" if value.lower() == "full" else str(_boolean(key, value)).lower()
+        case "delta":
+            if value.lower() not in ("full", "keys"):
+                raise _bad_value(key, value)
+            return value.lower()
+        case "ttl":
+            return _ttl(value)
+        case _:
+            raise ConfigurationError(f"Invalid CDC option: {key}")
+
+
+def _boolean(key: str, value: str) -> bool:
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise _bad_value(key, value)
+
+
+def _ttl(value: str) -> int:
+    try:
+        ttl = int(value)
+    except ValueError:
+        raise _bad_value("ttl", value) from None
+    if ttl < 0:
+        raise ConfigurationError("Invalid CDC option: ttl must be >= 0")
+    if ttl > _MAX_TTL:
+        raise ConfigurationError("Invalid CDC option: ttl too large")
+    return ttl
+
+
+def _bad_value(key: str, value: str) -> ConfigurationError:
+    return ConfigurationError(f'Invalid value for CDC option "{key}": {value}')

@@ -1,0 +1,83 @@
+"""The atom of storage: a value or its absence, with the timestamp that decides who wins."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+
+@define(frozen=True)
+class Cell:
+    """One value. `value` None is a dead cell (tombstone).
+
+    `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead
+    from `expiry` on (seconds of the server's clock).
+    """
+
+    timestamp: int
+    value: bytes | None
+    ttl: int = 0
+    expiry: int = 0
+
+    def is_live(self, now: int) -> bool:
+        """Whether the cell has a value at `now` (seconds)."""
+        return self.value is not None and (not self.ttl or now < self.expiry)
+
+
+@define
+class MultiCell:
+    """The cells of a non-frozen collection or UDT, by serialised element key.
+
+    The key is a set's element, a map's key, a list's timeuuid, a UDT's field index (smallint).
+    `deletion` is the timestamp of the collection tombstone, if any.
+    """
+
+    deletion: int | None = None
+    cells: dict[bytes, Cell] = field(factory=dict)
+
+    def merge(self, other: MultiCell) -> None:
+        """Take over what wins in `other`."""
+        self.deletion = latest(self.deletion, other.deletion)
+        for key, cell in other.cells.items():
+            mine = self.cells.get(key)
+            self.cells[key] = cell if mine is None else reconcile(mine, cell)
+
+    def live(self, deletion: int | None, now: int) -> dict[bytes, Cell]:
+        """The live cells not covered by the collection's own tombstone or by `deletion`."""
+        floor = latest(self.deletion, deletion)
+        return {
+            key: cell
+            for key, cell in self.cells.items()
+            if cell.is_live(now) and not covers(floor, cell.timestamp)
+        }
+
+    def copy(self) -> MultiCell:
+        return MultiCell(self.deletion, dict(self.cells))
+
+
+def reconcile(left: Cell, right: Cell) -> Cell:
+    """The winner of two cells at one place.
+
+    The later timestamp wins; then dead over live; then the larger value; then an expiring
+    one, by later expiry.
+    """
+    return left if _rank(left) >= _rank(right) else right
+
+
+def _rank(cell: Cell) -> tuple[int, bool, bytes, bool, int]:
+    return (
+        cell.timestamp,
+        cell.value is None,
+        cell.value or b"",
+        cell.ttl > 0,
+        cell.expiry,
+    )
+
+
+def latest(*deletions: int | None) -> int | None:
+    """The latest of the deletion timestamps, None if there is none."""
+    return max((d for d in deletions if d is not None), default=None)
+
+
+def covers(deletion: int | None, timestamp: int) -> bool:
+    """Whether a tombstone at `deletion` hides what was written at `timestamp`."""
+    return deletion is not None and timestamp <= deletion

@@ -1,0 +1,54 @@
+"""All partitions of all tables, in token order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from attrs import define, field
+from sortedcontainers import SortedDict
+
+from cdc_reader.testing.embedded.codec.token import token_of
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.partition import Partition
+
+PartitionKey = tuple[bytes, ...]
+RingPosition = tuple[int, PartitionKey]
+
+
+@define
+class Database:
+    """The server's data: per table id, partitions by (token, key)."""
+
+    tables: dict[UUID, SortedDict[RingPosition, Partition]] = field(factory=dict)
+
+    def apply(self, mutation: Partition) -> None:
+        """Merge a mutation into its partition."""
+        partitions = self.tables.setdefault(mutation.table.id, SortedDict())
+        place = (token_of(mutation.table.partitioner, mutation.key), mutation.key)
+        partition = partitions.get(place)
+        if partition is None:
+            partition = partitions[place] = Partition(mutation.table, mutation.key)
+        partition.merge(mutation)
+
+    def partition(self, table: Table, key: PartitionKey) -> Partition | None:
+        """The partition of `key`, if anything was ever written to it."""
+        place = (token_of(table.partitioner, key), key)
+        return self.tables.get(table.id, _NOTHING).get(place)
+
+    def partitions(
+        self, table: Table, first_token: int | None = None, last_token: int | None = None
+    ) -> Iterator[tuple[int, Partition]]:
+        """(token, partition) in token order, tokens in [first_token, last_token]."""
+        lower = None if first_token is None else (first_token,)
+        upper = None if last_token is None else (last_token + 1,)
+        partitions = self.tables.get(table.id, _NOTHING)
+        for place in partitions.irange(lower, upper, inclusive=(True, False)):
+            yield place[0], partitions[place]
+
+    def drop(self, table_id: UUID) -> None:
+        """Forget a table's data: DROP and TRUNCATE."""
+        self.tables.pop(table_id, None)
+
+
+_NOTHING: SortedDict[RingPosition, Partition] = SortedDict()

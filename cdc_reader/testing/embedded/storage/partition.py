@@ -1,0 +1,103 @@
+"""A partition: a deletion, a static row, clustering rows in order, range tombstones.
+
+The same class is a mutation on its way in: what one write says about one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import define, field
+from sortedcontainers import SortedDict
+
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.cell import latest
+from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, Position, position
+from cdc_reader.testing.embedded.storage.ranges import RangeTombstone, RangeTombstones
+from cdc_reader.testing.embedded.storage.row import LiveRow, Row
+
+
+@define(eq=False)
+class Partition:
+    """All data under one partition key; `key` holds the serialised key values.
+
+    `rows` maps positions to rows.
+    """
+
+    table: Table
+    key: tuple[bytes, ...]
+    deletion: int | None = None
+    static: Row = field(factory=Row)
+    rows: SortedDict[Position, Row] = field(factory=SortedDict)
+    ranges: RangeTombstones = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ranges = RangeTombstones(self.table.clustering_sort_keys)
+
+    def row(self, key: tuple[bytes, ...]) -> Row:
+        """The clustering row with this full key, made if absent."""
+        place = self.position(key)
+        row = self.rows.get(place)
+        if row is None:
+            row = self.rows[place] = Row(key)
+        return row
+
+    def delete(self, timestamp: int) -> None:
+        self.deletion = latest(self.deletion, timestamp)
+
+    def delete_range(self, tombstone: RangeTombstone) -> None:
+        """Delete a range of rows; a range that is exactly one row is a row deletion."""
+        start, end = tombstone.start, tombstone.end
+        if (
+            start.prefix == end.prefix
+            and len(start.prefix) == len(self.table.clustering)
+            and (start.place, end.place) == (BEFORE, AFTER)
+        ):
+            self.row(start.prefix).delete(tombstone.timestamp)
+        else:
+            self.ranges.add(tombstone)
+
+    def merge(self, other: Partition) -> None:
+        """Take over what wins in `other`; cells under a tombstone are kept, reads hide them."""
+        self.deletion = latest(self.deletion, other.deletion)
+        self.static.merge(other.static)
+        for place, row in other.rows.items():
+            mine = self.rows.get(place)
+            if mine is None:
+                self.rows[place] = row.copy()
+            else:
+                mine.merge(row)
+        for tombstone in other.ranges:
+            self.ranges.add(tombstone)
+
+    def position(self, key: tuple[bytes, ...]) -> Position:
+        return position(self.table.clustering_sort_keys, key)
+
+    def live_static(self, now: int) -> LiveRow:
+        """The static row as read at `now` (seconds)."""
+        return self.static.live(self.deletion, now)
+
+    def live_row(self, key: tuple[bytes, ...], now: int) -> LiveRow:
+        """One row as read at `now`; false if it does not exist."""
+        place = self.position(key)
+        row = self.rows.get(place)
+        if row is None:
+            return LiveRow(key, None, {})
+        return row.live(self._deletion_at(place), now)
+
+    def live_rows(
+        self,
+        now: int,
+        lower: Position | None = None,
+        upper: Position | None = None,
+        reverse: bool = False,
+    ) -> Iterator[LiveRow]:
+        """The rows that exist at `now`, between two positions, in clustering order or reversed."""
+        for place in self.rows.irange(lower, upper, reverse=reverse):
+            if live := self.rows[place].live(self._deletion_at(place), now):
+                yield live
+
+    def _deletion_at(self, place: Position) -> int | None:
+        if not self.ranges.ranges:
+            return self.deletion
+        return latest(self.deletion, self.ranges.deletion_at(place))

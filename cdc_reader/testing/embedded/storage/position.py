@@ -1,0 +1,46 @@
+"""Places in a partition: rows, and the gaps before and after all rows with a prefix.
+
+A position is a flat tuple that Python compares as the server compares positions. A row is
+``(1, k1, 1, k2, 1)``; the gap before all rows with prefix k1 is ``(1, k1, 0)``, the gap after
+them ``(1, k1, 2)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.codec.order import SortKey
+
+Position = tuple[Any, ...]
+
+BEFORE, AT, AFTER = 0, 1, 2
+
+
+def position(sort_keys: Sequence[SortKey], values: Sequence[bytes], place: int = AT) -> Position:
+    """The position of a full key (AT), or of the gap BEFORE or AFTER a prefix."""
+    flat: list[Any] = []
+    for key, value in zip(sort_keys, values, strict=False):
+        flat += (AT, key(value))
+    flat.append(place)
+    return tuple(flat)
+
+
+@frozen
+class Bound:
+    """A gap beside a clustering prefix: BEFORE or AFTER all rows that begin with it.
+
+    As the start of a range BEFORE is inclusive; as its end AFTER is.
+    """
+
+    prefix: tuple[bytes, ...]
+    place: int
+
+    def position(self, sort_keys: Sequence[SortKey]) -> Position:
+        return position(sort_keys, self.prefix, self.place)
+
+
+BOTTOM = Bound((), BEFORE)
+TOP = Bound((), AFTER)

@@ -1,0 +1,93 @@
+"""A row: a marker that it exists, cells by column, a deletion."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell, covers, latest, reconcile
+
+LiveValue = Cell | dict[bytes, Cell]
+
+
+@define
+class Row:
+    """One clustering row, or a partition's static row.
+
+    `key` holds the serialised clustering values (empty for static rows and tables without
+    clustering columns). `marker` is written by INSERT. `deletion` is the row tombstone's
+    timestamp.
+    """
+
+    key: tuple[bytes, ...] = ()
+    marker: Cell | None = None
+    cells: dict[str, Cell | MultiCell] = field(factory=dict)
+    deletion: int | None = None
+
+    def merge(self, other: Row) -> None:
+        """Take over what wins in `other`."""
+        self.deletion = latest(self.deletion, other.deletion)
+        if other.marker is not None:
+            self.set_marker(other.marker)
+        for name, value in other.cells.items():
+            if isinstance(value, MultiCell):
+                self.multi_cell(name).merge(value)
+            else:
+                self.set_cell(name, value)
+
+    def set_marker(self, marker: Cell) -> None:
+        self.marker = marker if self.marker is None else reconcile(self.marker, marker)
+
+    def set_cell(self, name: str, cell: Cell) -> None:
+        """Write an atomic cell; the winner of it and what is there stays."""
+        mine = self.cells.get(name)
+        self.cells[name] = reconcile(mine, cell) if isinstance(mine, Cell) else cell
+
+    def multi_cell(self, name: str) -> MultiCell:
+        """The collection cell of column `name`, made if absent."""
+        value = self.cells.get(name)
+        if not isinstance(value, MultiCell):
+            value = self.cells[name] = MultiCell()
+        return value
+
+    def delete(self, timestamp: int) -> None:
+        self.deletion = latest(self.deletion, timestamp)
+
+    def live(self, deletion: int | None, now: int) -> LiveRow:
+        """What a reader sees at `now` (seconds); `deletion` is the tombstone above the row."""
+        floor = latest(self.deletion, deletion)
+        marker = self.marker
+        if marker is not None and (not marker.is_live(now) or covers(floor, marker.timestamp)):
+            marker = None
+        cells: dict[str, LiveValue] = {}
+        for name, value in self.cells.items():
+            if isinstance(value, MultiCell):
+                if elements := value.live(floor, now):
+                    cells[name] = elements
+            elif (
+                value.value is not None
+                and (not value.ttl or now < value.expiry)
+                and (floor is None or value.timestamp > floor)
+            ):
+                cells[name] = value
+        return LiveRow(self.key, marker, cells)
+
+    def is_empty(self) -> bool:
+        """Whether the row says nothing at all, not even a deletion."""
+        return self.marker is None and not self.cells and self.deletion is None
+
+    def copy(self) -> Row:
+        cells = {n: v.copy() if isinstance(v, MultiCell) else v for n, v in self.cells.items()}
+        return Row(self.key, self.marker, cells, self.deletion)
+
+
+@define
+class LiveRow:
+    """A row as read: live cells only. A multi-cell column maps element keys to cells."""
+
+    key: tuple[bytes, ...]
+    marker: Cell | None
+    cells: dict[str, LiveValue]
+
+    def __bool__(self) -> bool:
+        """Whether the row exists: a live marker or a live cell."""
+        return self.marker is not None or bool(self.cells)
