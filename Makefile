@@ -1,0 +1,57 @@
+# Every target sets up what it needs, from nothing but python3 (3.11 or newer) and make.
+
+PYTHON :=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+EXTRAS := spark,embedded,docker,metrics
+ARGS :=
+
+# Spark runs on the Java found by the script, its workers on the environment's Python.
+SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install java demo test lint format constraints clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+install: $(INSTALLED) java ## fill .venv with the project and its tools; find or install Java
+
+demo: install ## watch a Spark DataFrame fill from a CDC log
+	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
+
+test: install ## run the tests; ARGS="-k window" runs some
+	$(SPARK_ENV) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## check style, types and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints: ## renew constraints.txt; PYTHON=python3.11 is the one to use
+	scripts/renew-constraints "$(PYTHON)" "$(EXTRAS)"
+
+clean: ## remove .venv, caches and built files
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	    .import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java:
+	@scripts/java-home --install >/dev/null
+
+# The versions of constraints.txt, no newer ones: what was tested is what is installed. The build
+# runs without isolation for the same reason, so its backend is installed first, with the tools.
+$(INSTALLED): pyproject.toml constraints.txt
+	scripts/make-venv $(VENV) $(PYTHON)
+	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
+	    --editable '.[$(EXTRAS)]'
+	@touch $@
