@@ -1,0 +1,1 @@
+"""CQL text to syntax trees; nothing here knows what exists in the server."""

@@ -1,0 +1,386 @@
+"""Statements as syntax trees: frozen values, names folded as CQL folds them.
+
+Unquoted names are lower case, quoted ones as written. CQL types stay text: only the catalog
+knows user-defined types.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from cdc_reader.testing.embedded.grammar.terms import Term
+
+PropertyValue = str | int | float | bool | Mapping[str, str]
+
+
+@frozen
+class TableName:
+    """A table, type or index by name; `keyspace` None means the connection's own."""
+
+    keyspace: str | None
+    name: str
+
+
+# What SELECT selects
+
+
+@frozen
+class ColumnSelector:
+    """A column by name."""
+
+    name: str
+
+
+@frozen
+class FieldSelector:
+    """``column.field`` of a user-defined type."""
+
+    selector: Selector
+    field: str
+
+
+@frozen
+class ElementSelector:
+    """``column[key]``."""
+
+    column: str
+    key: Term
+
+
+@frozen
+class MetadataSelector:
+    """``writetime(column)`` or ``ttl(column)``."""
+
+    function: str
+    column: str
+
+
+@frozen
+class CallSelector:
+    """A function over selectors or terms; ``count(*)`` has no arguments."""
+
+    name: str
+    arguments: tuple[Selector | Term, ...]
+
+
+@frozen
+class CastSelector:
+    """``CAST(selector AS type)``."""
+
+    selector: Selector
+    type: str
+
+
+Selector = (
+    ColumnSelector
+    | FieldSelector
+    | ElementSelector
+    | MetadataSelector
+    | CallSelector
+    | CastSelector
+)
+
+
+@frozen
+class Selected:
+    """One item of a SELECT list."""
+
+    selector: Selector
+    alias: str | None = None
+
+
+# WHERE and IF
+
+
+@frozen
+class Relation:
+    """``column operator term``; with `key` it compares ``column[key]`` or, a str, ``column.field``.
+
+    `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY" and LIKE. The right side of IN
+    is a `TupleTerm` of its elements or one `Marker`.
+    """
+
+    column: str
+    operator: str
+    value: Term
+    key: Term | str | None = None
+
+
+@frozen
+class TupleRelation:
+    """``(a, b) operator (1, 2)``, or IN with a `TupleTerm` of tuples."""
+
+    columns: tuple[str, ...]
+    operator: str
+    value: Term
+
+
+@frozen
+class TokenRelation:
+    """``token(a, b) operator term``."""
+
+    columns: tuple[str, ...]
+    operator: str
+    value: Term
+
+
+AnyRelation = Relation | TupleRelation | TokenRelation
+
+
+# Statements over data
+
+
+@frozen
+class Select:
+    """SELECT. An empty `selected` is ``*``; `order` holds (column, descending)."""
+
+    table: TableName
+    selected: tuple[Selected, ...] = ()
+    where: tuple[AnyRelation, ...] = ()
+    distinct: bool = False
+    json: bool = False
+    order: tuple[tuple[str, bool], ...] = ()
+    per_partition_limit: Term | None = None
+    limit: Term | None = None
+    allow_filtering: bool = False
+    bypass_cache: bool = False
+
+
+@frozen
+class Using:
+    """``USING TTL ... AND TIMESTAMP ...``."""
+
+    ttl: Term | None = None
+    timestamp: Term | None = None
+
+
+@frozen
+class Insert:
+    """INSERT INTO ... VALUES."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    values: tuple[Term, ...]
+    if_not_exists: bool = False
+    using: Using = Using()
+
+
+class Change(enum.Enum):
+    """How an assignment changes its column."""
+
+    SET = "="
+    ADD = "+"
+    PREPEND = "prepend"
+    REMOVE = "-"
+
+
+@frozen
+class Assignment:
+    """``column = value``, ``column = column + value``, ``column[key] = value``, ``column.field = value``.
+
+    `key` is the term in brackets, or a field's name as a str.
+    """
+
+    column: str
+    change: Change
+    value: Term
+    key: Term | str | None = None
+
+
+@frozen
+class Update:
+    """UPDATE."""
+
+    table: TableName
+    assignments: tuple[Assignment, ...]
+    where: tuple[AnyRelation, ...]
+    using: Using = Using()
+    conditions: tuple[Relation, ...] = ()
+    if_exists: bool = False
+
+
+@frozen
+class Deletion:
+    """A column, ``column[key]`` or, with a str as `key`, ``column.field`` to delete."""
+
+    column: str
+    key: Term | str | None = None
+
+
+@frozen
+class Delete:
+    """DELETE: the row or partition if `deletions` is empty."""
+
+    table: TableName
+    deletions: tuple[Deletion, ...]
+    where: tuple[AnyRelation, ...]
+    using: Using = Using()
+    conditions: tuple[Relation, ...] = ()
+    if_exists: bool = False
+
+
+Modification = Insert | Update | Delete
+
+
+class BatchKind(enum.Enum):
+    """The kinds of batches; the values are those of a BATCH frame."""
+
+    LOGGED = 0
+    UNLOGGED = 1
+    COUNTER = 2
+
+
+@frozen
+class Batch:
+    """BEGIN BATCH ... APPLY BATCH."""
+
+    kind: BatchKind
+    statements: tuple[Modification, ...]
+    using: Using = Using()
+
+
+# Statements over the schema
+
+
+@frozen
+class ColumnDefinition:
+    """A column of CREATE TABLE or ALTER TABLE ADD."""
+
+    name: str
+    type: str
+    static: bool = False
+
+
+@frozen
+class CreateKeyspace:
+    name: str
+    properties: Mapping[str, PropertyValue]
+    if_not_exists: bool = False
+
+
+@frozen
+class AlterKeyspace:
+    name: str
+    properties: Mapping[str, PropertyValue]
+
+
+@frozen
+class DropKeyspace:
+    name: str
+    if_exists: bool = False
+
+
+@frozen
+class CreateTable:
+    """CREATE TABLE. `clustering_order` maps clustering columns to "descending or not"."""
+
+    table: TableName
+    columns: tuple[ColumnDefinition, ...]
+    partition_key: tuple[str, ...]
+    clustering: tuple[str, ...] = ()
+    clustering_order: tuple[tuple[str, bool], ...] = ()
+    properties: Mapping[str, PropertyValue] = field(factory=dict)
+    compact_storage: bool = False
+    if_not_exists: bool = False
+
+
+@frozen
+class AddColumns:
+    table: TableName
+    columns: tuple[ColumnDefinition, ...]
+
+
+@frozen
+class DropColumns:
+    table: TableName
+    columns: tuple[str, ...]
+
+
+@frozen
+class RenameColumns:
+    table: TableName
+    renames: tuple[tuple[str, str], ...]
+
+
+@frozen
+class AlterColumnType:
+    table: TableName
+    column: str
+    type: str
+
+
+@frozen
+class AlterProperties:
+    table: TableName
+    properties: Mapping[str, PropertyValue]
+
+
+@frozen
+class DropTable:
+    table: TableName
+    if_exists: bool = False
+
+
+@frozen
+class CreateType:
+    type: TableName
+    fields: tuple[tuple[str, str], ...]
+    if_not_exists: bool = False
+
+
+@frozen
+class AddField:
+    type: TableName
+    name: str
+    field_type: str
+
+
+@frozen
+class RenameFields:
+    type: TableName
+    renames: tuple[tuple[str, str], ...]
+
+
+@frozen
+class DropType:
+    type: TableName
+    if_exists: bool = False
+
+
+@frozen
+class Use:
+    keyspace: str
+
+
+@frozen
+class Truncate:
+    table: TableName
+
+
+@frozen
+class Unsupported:
+    """A statement of CQL that this server does not do; `what` names it."""
+
+    what: str
+
+
+SchemaStatement = (
+    CreateKeyspace
+    | AlterKeyspace
+    | DropKeyspace
+    | CreateTable
+    | AddColumns
+    | DropColumns
+    | RenameColumns
+    | AlterColumnType
+    | AlterProperties
+    | DropTable
+    | CreateType
+    | AddField
+    | RenameFields
+    | DropType
+)
+Statement = Select | Modification | Batch | SchemaStatement | Use | Truncate | Unsupported

@@ -1,0 +1,128 @@
+"""Terms: what stands for a value in a statement."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from attrs import frozen
+
+
+class ConstantKind(enum.Enum):
+    """The lexical kinds of constants; the values are the server's words for them."""
+
+    STRING = "STRING"
+    INTEGER = "INTEGER"
+    FLOAT = "FLOAT"
+    UUID = "UUID"
+    BOOLEAN = "BOOLEAN"
+    HEX = "HEX"
+    DURATION = "DURATION"
+
+
+@frozen
+class Constant:
+    """A constant as written, quotes removed."""
+
+    kind: ConstantKind
+    text: str
+
+
+@frozen
+class Null:
+    """The word ``null``."""
+
+
+@frozen
+class Marker:
+    """A bind marker, ``?`` or ``:name``; `index` counts from 0 in order of the text."""
+
+    index: int
+    name: str | None = None
+
+
+@frozen
+class ListTerm:
+    """``[a, b]``."""
+
+    elements: tuple[Term, ...]
+
+
+@frozen
+class SetTerm:
+    """``{a, b}``; an empty pair of braces is an empty set or map, as the receiver says."""
+
+    elements: tuple[Term, ...]
+
+
+@frozen
+class MapTerm:
+    """``{k: v}``."""
+
+    entries: tuple[tuple[Term, Term], ...]
+
+
+@frozen
+class UserTypeTerm:
+    """``{field: value}``."""
+
+    fields: tuple[tuple[str, Term], ...]
+
+
+@frozen
+class TupleTerm:
+    """``(a, b)``."""
+
+    elements: tuple[Term, ...]
+
+
+@frozen
+class CallTerm:
+    """A function called for its value."""
+
+    name: str
+    arguments: tuple[Term, ...]
+
+
+@frozen
+class HintTerm:
+    """``(type) term``: a term with its type said."""
+
+    type: str
+    term: Term
+
+
+Term = (
+    Constant
+    | Null
+    | Marker
+    | ListTerm
+    | SetTerm
+    | MapTerm
+    | UserTypeTerm
+    | TupleTerm
+    | CallTerm
+    | HintTerm
+)
+
+
+def markers(term: Term) -> Iterator[Marker]:
+    """The bind markers in a term, in order of the text."""
+    match term:
+        case Marker():
+            yield term
+        case ListTerm(elements) | SetTerm(elements) | TupleTerm(elements):
+            for element in elements:
+                yield from markers(element)
+        case CallTerm(arguments=arguments):
+            for argument in arguments:
+                yield from markers(argument)
+        case MapTerm(entries):
+            for key, value in entries:
+                yield from markers(key)
+                yield from markers(value)
+        case UserTypeTerm(fields):
+            for _, value in fields:
+                yield from markers(value)
+        case HintTerm(term=inner):
+            yield from markers(inner)
