@@ -10,7 +10,7 @@ from uuid import UUID
 
 from attrs import evolve, field, frozen
 
-from cdc_reader.cql_type import CqlType, is_multi_cell
+from cdc_reader.cql_type import CqlType, UserType, is_multi_cell
 from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
@@ -46,6 +46,10 @@ class Column:
     def is_multi_cell(self) -> bool:
         """Whether the column holds a cell per element (non-frozen collection or UDT)."""
         return not self.is_key and is_multi_cell(self.type)
+
+    @property
+    def is_user_type(self) -> bool:
+        return isinstance(self.type, UserType)
 
 
 @frozen(slots=False)

@@ -1,0 +1,57 @@
+"""Elements of a collection or UDT column to the one serialised value the log shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from cdc_reader.cql_type import CqlType, ListType, MapType, Native, SetType, UserType
+from cdc_reader.testing.embedded.codec.order import SortKey, join_cells, sort_key
+
+Elements = Mapping[bytes, bytes]
+"""Serialised element key -> value; a set's values are empty."""
+
+
+def encode(cql_type: CqlType, elements: Elements) -> bytes:
+    """The value under the column's own name: a map for lists, else the type itself, frozen."""
+    if isinstance(cql_type, UserType):
+        return _encode_user_type(cql_type, elements)
+    keys = sorted(elements, key=element_order(cql_type))
+    if isinstance(cql_type, SetType):
+        return _collection(len(keys), keys)
+    return _collection(len(keys), [part for key in keys for part in (key, elements[key])])
+
+
+def encode_keys(cql_type: CqlType, keys: Iterable[bytes]) -> bytes:
+    """The set under `cdc$deleted_elements_…`."""
+    ordered = sorted(keys, key=element_order(cql_type))
+    return _collection(len(ordered), ordered)
+
+
+@cache
+def element_order(cql_type: CqlType) -> SortKey:
+    """How the elements of a multi-cell column are ordered, by their keys."""
+    match cql_type:
+        case SetType(element):
+            return sort_key(element)
+        case MapType(key):
+            return sort_key(key)
+        case ListType():
+            return sort_key(Native("timeuuid"))
+        case _:
+            return _field_index
+
+
+def _encode_user_type(cql_type: UserType, elements: Elements) -> bytes:
+    by_index = {_field_index(key): value for key, value in elements.items()}
+    return join_cells([by_index.get(index) for index in range(len(cql_type.fields))])
+
+
+def _field_index(key: bytes) -> int:
+    return int.from_bytes(key, "big")
+
+
+def _collection(count: int, cells: list[bytes]) -> bytes:
+    return count.to_bytes(4, "big") + join_cells(list[bytes | None](cells))
+
+

@@ -1,0 +1,197 @@
+"""Pre- and postimages: the rows a write touches, as they were and as they become.
+
+The state is read once before the write. Each delta is then applied to it, so that the second
+record of a batch sees what the first one left. That is bookkeeping on the write, not a second
+read: a write that loses against newer data still shows its own value in the postimage, as on
+the real server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from attrs import define, field
+
+from cdc_reader.operation import Operation
+from cdc_reader.testing.embedded.cdc.change import (
+    Change,
+    PartitionDelete,
+    RangeDelete,
+    Record,
+    RowDelete,
+    RowKey,
+    RowWrite,
+)
+from cdc_reader.testing.embedded.cdc.collection import encode
+from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow
+from cdc_reader.testing.embedded.cdc.log_schema import DELETED
+from cdc_reader.testing.embedded.schema.table import Column, Table
+from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
+from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.row import LiveRow
+
+Value = bytes | dict[bytes, bytes]
+RowState = dict[str, Value]
+"""Column -> what it holds; a multi-cell column's elements by key. Null columns are absent."""
+
+
+@define
+class ImageState:
+    """The rows of one partition that a write touches, and their images."""
+
+    table: Table
+    deletes_only_row: bool
+    static: RowState = field(factory=dict)
+    rows: dict[tuple[bytes, ...], RowState] = field(factory=dict)
+
+    @classmethod
+    def read(
+        cls, mutation: Partition, stored: Partition | None, now: int, deletes_only_row: bool
+    ) -> ImageState:
+        """What `stored` holds of the rows that `mutation` touches, before it is applied.
+
+        `deletes_only_row`: the mutation deletes a partition that is but one row (no clustering
+        columns), and that deletion is to have a preimage.
+        """
+        table = mutation.table
+        state = cls(table, deletes_only_row)
+        if stored is None:
+            return state
+        if mutation.static.cells:
+            read = _columns_read(table, table.statics, set(mutation.static.cells))
+            state.static = _row_state(stored.live_static(now), read)
+        touched = state.all_regulars() if deletes_only_row else _regulars_touched(mutation)
+        read = _columns_read(table, table.regulars, touched)
+        for key in [()] if deletes_only_row else _keys(mutation):
+            if row := stored.live_row(key, now):
+                state.rows[key] = _row_state(row, read)
+        return state
+
+    def all_regulars(self) -> set[str]:
+        return {column.name for column in self.table.regulars}
+
+    def preimages(self, record: Record) -> Iterator[LogRow]:
+        """The rows as they are before `record`: the static one, then by clustering order."""
+        touched = dict(record.touched(self.all_regulars()))
+        if self.deletes_only_row and PartitionDelete() in record.changes:
+            touched[()] = self.all_regulars()
+        if touched.get(None):
+            yield from self._image(Operation.PREIMAGE, None, touched[None])
+        for key in self._in_order(touched):
+            yield from self._image(Operation.PREIMAGE, key, touched[key])
+
+    def postimages(self, record: Record) -> Iterator[LogRow]:
+        """The rows as `record` leaves them, all columns; none for rows it leaves deleted."""
+        touched = record.touched(set())
+        if touched.get(None):
+            yield from self._image(Operation.POSTIMAGE, None, None)
+        for key in self._in_order(touched):
+            yield from self._image(Operation.POSTIMAGE, key, None)
+
+    def apply(self, change: Change) -> None:
+        """Bring the state up to date with a change."""
+        match change:
+            case RowWrite(None, _, cells):
+                self._write(self.static, cells)
+            case RowWrite(key, _, cells):
+                self._write(self.rows.setdefault(key, {}), cells)
+            case RowDelete(key):
+                self.rows.pop(key, None)
+            case RangeDelete(tombstone):
+                sort_keys = self.table.clustering_sort_keys
+                start = tombstone.start.position(sort_keys)
+                end = tombstone.end.position(sort_keys)
+                for key in [k for k in self.rows if start < self._position(k) < end]:
+                    del self.rows[key]
+            case PartitionDelete():
+                self.rows.clear()
+
+    def _image(
+        self, operation: Operation, key: RowKey, touched: set[str] | None
+    ) -> Iterator[LogRow]:
+        state = self.static if key is None else self.rows.get(key)
+        if state is None or (key is None and not state):
+            return
+        columns = self.table.statics if key is None else self.table.regulars
+        if touched is not None and self.table.cdc.preimage != "full":
+            columns = tuple(c for c in columns if c.name in touched)
+        yield LogRow(operation, key, self._cells(operation, state, columns))
+
+    def _cells(
+        self, operation: Operation, state: RowState, columns: Iterable[Column]
+    ) -> dict[str, bytes]:
+        cells: dict[str, bytes] = {}
+        for column in columns:
+            value = state.get(column.name)
+            if value is None:
+                # In a preimage null must differ from "not shown".
+                if operation is Operation.PREIMAGE:
+                    cells[DELETED + column.name] = TRUE
+            elif isinstance(value, dict):
+                cells[column.name] = encode(column.type, value)
+            else:
+                cells[column.name] = value
+        return cells
+
+    def _write(self, state: RowState, cells: dict[str, Cell | MultiCell]) -> None:
+        for name, value in cells.items():
+            after = (
+                value.value
+                if isinstance(value, Cell)
+                else _merge(self.table.by_name[name], state.get(name), value)
+            )
+            if after is None:
+                state.pop(name, None)
+            else:
+                state[name] = after
+
+    def _in_order(self, keys: Iterable[RowKey]) -> list[tuple[bytes, ...]]:
+        return sorted((k for k in keys if k is not None), key=self._position)
+
+    def _position(self, key: tuple[bytes, ...]) -> tuple[object, ...]:
+        return tuple(s(k) for s, k in zip(self.table.clustering_sort_keys, key, strict=True))
+
+
+def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
+    """A collection after a change: an overwrite starts anew, and leaves null if it adds nothing."""
+    added = {key: cell.value for key, cell in change.cells.items() if cell.value is not None}
+    removed = [key for key, cell in change.cells.items() if cell.value is None]
+    if change.deletion is not None:
+        return added if added or column.is_user_type else None
+    if not added and not removed and not column.is_user_type:
+        return None
+    after = {**before, **added} if isinstance(before, dict) else dict(added)
+    for key in removed:
+        after.pop(key, None)
+    return after
+
+
+def _keys(mutation: Partition) -> list[tuple[bytes, ...]]:
+    return [row.key for row in mutation.rows.values()]
+
+
+def _regulars_touched(mutation: Partition) -> set[str]:
+    """The columns read in mode `preimage: true`: those of the first row only, as the server does."""
+    rows = mutation.rows.values()
+    if any(row.deletion is not None for row in rows):
+        return {column.name for column in mutation.table.regulars}
+    return set(rows[0].cells) if rows else set()
+
+
+def _columns_read(table: Table, columns: tuple[Column, ...], touched: set[str]) -> set[str]:
+    if table.cdc.postimage or table.cdc.preimage == "full":
+        return {column.name for column in columns}
+    return touched
+
+
+def _row_state(row: LiveRow, columns: set[str]) -> RowState:
+    state: RowState = {}
+    for name, value in row.cells.items():
+        if name not in columns:
+            continue
+        if isinstance(value, Cell):
+            if value.value is not None:
+                state[name] = value.value
+        else:
+            state[name] = {k: c.value for k, c in value.items() if c.value is not None}
+    return state

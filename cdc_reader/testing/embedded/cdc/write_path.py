@@ -1,0 +1,127 @@
+"""Writing: base mutations and what they put in their logs, applied together."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from attrs import define
+
+from cdc_reader import timeuuid
+from cdc_reader.testing.embedded.cdc.change import Record
+from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow, delta_rows
+from cdc_reader.testing.embedded.cdc.image import ImageState
+from cdc_reader.testing.embedded.cdc.log_schema import (
+    END_OF_BATCH,
+    OPERATION,
+    TTL,
+    log_name,
+)
+from cdc_reader.testing.embedded.cdc.split import records
+from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.cell import Cell
+from cdc_reader.testing.embedded.storage.database import Database
+from cdc_reader.testing.embedded.storage.partition import Partition
+
+
+class StreamChooser(Protocol):
+    """Which stream a write goes to, or why it is refused."""
+
+    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
+        """The stream of a partition key for a write timestamp, both in µs.
+
+        Raises CqlError where the server refuses the timestamp.
+        """
+
+
+@define
+class WritePath:
+    """Applies mutations to the database, logging those of tables with CDC."""
+
+    catalog: Catalog
+    database: Database
+    streams: StreamChooser
+    profile: Profile = Profile()
+
+    def write(self, mutations: Sequence[Partition], now_us: int) -> None:
+        """Apply the mutations and their log rows; all or, on a refused timestamp, nothing."""
+        logged = [log for m in mutations if m.table.cdc.enabled for log in self._log(m, now_us)]
+        for mutation in (*mutations, *logged):
+            self.database.apply(mutation)
+
+    def _log(self, mutation: Partition, now_us: int) -> Iterator[Partition]:
+        base = mutation.table
+        log = self.catalog.table(base.keyspace, log_name(base.name))
+        split = records(mutation)
+        images = self._images(mutation, now_us)
+        for record in split:
+            rows = list(_rows(base, record, images, is_last=record is split[-1]))
+            stream = self.streams.stream_id(mutation.key, record.timestamp, now_us)
+            yield self._log_mutation(log, stream, mutation, record, rows, now_us)
+
+    def _images(self, mutation: Partition, now_us: int) -> ImageState | None:
+        cdc = mutation.table.cdc
+        if not cdc.postimage and cdc.preimage == "false":
+            return None
+        stored = self.database.partition(mutation.table, mutation.key)
+        deletes_only_row = (
+            self.profile.preimage_without_clustering
+            and not mutation.table.clustering
+            and mutation.deletion is not None
+        )
+        return ImageState.read(mutation, stored, now_us // 1_000_000, deletes_only_row)
+
+    def _log_mutation(
+        self,
+        log: Table,
+        stream: bytes,
+        mutation: Partition,
+        record: Record,
+        rows: list[LogRow],
+        now_us: int,
+    ) -> Partition:
+        base, timestamp, ttl = mutation.table, record.timestamp, mutation.table.cdc.ttl
+        expiry = now_us // 1_000_000 + ttl if ttl else 0
+        time = timeuuid.make(timestamp, self._random_half()).bytes
+        logged = Partition(log, (stream,))
+        for number, row in enumerate(rows):
+            cells = _log_cells(base, mutation.key, row)
+            if number == len(rows) - 1:
+                cells[END_OF_BATCH] = TRUE
+            target = logged.row((time, number.to_bytes(4, "big")))
+            target.cells = {n: Cell(timestamp, v, ttl, expiry) for n, v in cells.items()}
+        return logged
+
+    def _random_half(self) -> bytes:
+        half = bytearray(secrets.token_bytes(8))
+        if self.profile.rfc_variant:
+            half[0] = half[0] & 0x3F | 0x80
+        return bytes(half)
+
+
+def _rows(
+    base: Table, record: Record, images: ImageState | None, is_last: bool
+) -> Iterator[LogRow]:
+    """Preimages, deltas, postimages of one record."""
+    if images and base.cdc.preimage != "false":
+        yield from images.preimages(record)
+    for change in record.changes:
+        yield from delta_rows(base, change, with_values=base.cdc.delta == "full")
+        # Only a postimage or a later record's preimage looks at the state again.
+        if images and (base.cdc.postimage or not is_last):
+            images.apply(change)
+    if images and base.cdc.postimage:
+        yield from images.postimages(record)
+
+
+def _log_cells(base: Table, key: tuple[bytes, ...], row: LogRow) -> dict[str, bytes]:
+    cells = {OPERATION: row.operation.to_bytes(1, "big", signed=True), **row.cells}
+    cells.update(zip((c.name for c in base.partition_key), key, strict=True))
+    if row.key is not None:
+        cells.update(zip((c.name for c in base.clustering), row.key, strict=False))
+    if row.ttl:
+        cells[TTL] = row.ttl.to_bytes(8, "big")
+    return cells
