@@ -111,9 +111,7 @@ def freeze(cql_type: CqlType) -> CqlType:
     if isinstance(cql_type, ListType | SetType):
         return evolve(cql_type, element=freeze(cql_type.element), frozen=True)
     if isinstance(cql_type, MapType):
-        return evolve(
-            cql_type, key=freeze(cql_type.key), value=freeze(cql_type.value), frozen=True
-        )
+        return evolve(cql_type, key=freeze(cql_type.key), value=freeze(cql_type.value), frozen=True)
     if isinstance(cql_type, UserType):
         return evolve(cql_type, frozen=True)
     return cql_type
@@ -190,9 +188,7 @@ def _arguments(
                 raise ValueError(f"CQL type {text!r}: expected ',' or '>', found {other!r}")
 
 
-def _user_type(
-    name: str, user_type: Callable[[str], UserType] | None, text: str
-) -> CqlType:
+def _user_type(name: str, user_type: Callable[[str], UserType] | None, text: str) -> CqlType:
     if not name or user_type is None:
         raise ValueError(f"CQL type {text!r}: unknown type {name!r}")
     return user_type(name)

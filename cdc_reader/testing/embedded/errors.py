@@ -1,13 +1,13 @@
 """Errors that travel to the client, by the native protocol's codes.
 
-    CqlError
-     ├── ServerError 0x0000        ├── SyntaxError 0x2000
-     ├── ProtocolError 0x000A      ├── Unauthorized 0x2100
-     ├── BadCredentials 0x0100     ├── InvalidRequest 0x2200
-     ├── Unavailable 0x1000        ├── ConfigurationError 0x2300
-     ├── Overloaded 0x1001         ├── AlreadyExists 0x2400
-     ├── ReadTimeout 0x1200        └── Unprepared 0x2500
-     └── ReadFailure 0x1300
+CqlError
+ ├── ServerError 0x0000        ├── SyntaxError 0x2000
+ ├── ProtocolError 0x000A      ├── Unauthorized 0x2100
+ ├── BadCredentials 0x0100     ├── InvalidRequest 0x2200
+ ├── Unavailable 0x1000        ├── ConfigurationError 0x2300
+ ├── Overloaded 0x1001         ├── AlreadyExists 0x2400
+ ├── ReadTimeout 0x1200        └── Unprepared 0x2500
+ └── ReadFailure 0x1300
 """
 
 from __future__ import annotations

@@ -53,5 +53,3 @@ def _field_index(key: bytes) -> int:
 
 def _collection(count: int, cells: list[bytes]) -> bytes:
     return count.to_bytes(4, "big") + join_cells(list[bytes | None](cells))
-
-

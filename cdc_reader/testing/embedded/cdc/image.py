@@ -93,7 +93,7 @@ class ImageState:
         match change:
             case RowWrite(None, _, cells):
                 self._write(self.static, cells)
-            case RowWrite(key, _, cells):
+            case RowWrite(tuple() as key, _, cells):
                 self._write(self.rows.setdefault(key, {}), cells)
             case RowDelete(key):
                 self.rows.pop(key, None)
@@ -171,7 +171,7 @@ def _keys(mutation: Partition) -> list[tuple[bytes, ...]]:
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """The columns read in mode `preimage: true`: those of the first row only, as the server does."""
+    """The columns read in mode `preimage: true`: the first row's only, as the server does."""
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

@@ -95,7 +95,9 @@ def _log_columns(column: Column) -> Iterator[Column]:
         return
     yield Column(DELETED + column.name, Native("boolean"))
     if column.is_multi_cell:
-        yield Column(DELETED_ELEMENTS + column.name, SetType(_element_key(column.type), frozen=True))
+        yield Column(
+            DELETED_ELEMENTS + column.name, SetType(_element_key(column.type), frozen=True)
+        )
 
 
 def _element_key(cql_type: CqlType) -> CqlType:

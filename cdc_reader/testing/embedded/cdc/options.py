@@ -1,4 +1,4 @@
-"""The `cdc` option map of a table: what it accepts, refuses, and looks like in the schema tables."""
+"""The `cdc` option map of a table: what it accepts and refuses, and its stored form."""
 
 from __future__ import annotations
 

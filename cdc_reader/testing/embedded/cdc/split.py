@@ -178,9 +178,11 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
 def _split_insert(
     key: RowKey, marker: Cell, cells: dict[str, Cell | MultiCell], group: _Group
 ) -> None:
-    """Collection cells without their tombstone were not part of the INSERT: an update of their own."""
-    added = {n: v for n, v in cells.items() if isinstance(v, MultiCell) and v.deletion is None}
-    inserted = {n: v for n, v in cells.items() if n not in added}
+    """Collection cells without their tombstone did not come by the INSERT: an update of their own."""
+    added, inserted = dict[str, Cell | MultiCell](), dict[str, Cell | MultiCell]()
+    for name, value in cells.items():
+        without_tombstone = isinstance(value, MultiCell) and value.deletion is None
+        (added if without_tombstone else inserted)[name] = value
     group.inserts.append(RowWrite(key, marker, inserted))
     if added:
         group.updates.append(RowWrite(key, None, added))

@@ -6,6 +6,7 @@ Clustering rows, map keys and set elements stand in the order of their type, not
 from __future__ import annotations
 
 import functools
+import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
@@ -87,8 +88,9 @@ def _signed(value: bytes) -> int:
 def _float(layout: str) -> SortKey:
     def key(value: bytes) -> tuple[bool, float, float]:
         number = struct.unpack(layout, value)[0]
+        is_nan = math.isnan(number)
         # NaN sorts after every number; -0.0 before 0.0.
-        return number != number, 0.0 if number != number else number, 1.0 if value[0] < 128 else 0.0
+        return is_nan, 0.0 if is_nan else number, math.copysign(1.0, number)
 
     return key
 

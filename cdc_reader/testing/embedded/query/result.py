@@ -34,7 +34,7 @@ class SetKeyspace:
 
 @frozen
 class Rows:
-    """A page of rows: cells in serialised form, None for null. No paging state means the last page."""
+    """A page of rows: serialised cells, None for null. No paging state: the last page."""
 
     columns: tuple[ColumnSpec, ...]
     rows: list[tuple[bytes | None, ...]]

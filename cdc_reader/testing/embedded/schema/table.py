@@ -18,7 +18,6 @@ from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
 
 
-
 class Kind(enum.Enum):
     """A column's role; the values are those of `system_schema.columns.kind`."""
 
@@ -120,9 +119,7 @@ class Table:
         return evolve(self, columns=tuple(c for c in self.columns if c.name != name))
 
     def _key(self, kind: Kind) -> tuple[Column, ...]:
-        return tuple(
-            sorted((c for c in self.columns if c.kind is kind), key=lambda c: c.position)
-        )
+        return tuple(sorted((c for c in self.columns if c.kind is kind), key=lambda c: c.position))
 
     def _values(self, kind: Kind) -> tuple[Column, ...]:
         return tuple(

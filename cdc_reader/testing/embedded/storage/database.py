@@ -34,7 +34,8 @@ class Database:
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
         """The partition of `key`, if anything was ever written to it."""
         place = (token_of(table.partitioner, key), key)
-        return self.tables.get(table.id, _NOTHING).get(place)
+        partition: Partition | None = self.tables.get(table.id, _NOTHING).get(place)
+        return partition
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None

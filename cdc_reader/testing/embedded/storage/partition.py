@@ -37,7 +37,7 @@ class Partition:
     def row(self, key: tuple[bytes, ...]) -> Row:
         """The clustering row with this full key, made if absent."""
         place = self.position(key)
-        row = self.rows.get(place)
+        row: Row | None = self.rows.get(place)
         if row is None:
             row = self.rows[place] = Row(key)
         return row
@@ -80,7 +80,7 @@ class Partition:
     def live_row(self, key: tuple[bytes, ...], now: int) -> LiveRow:
         """One row as read at `now`; false if it does not exist."""
         place = self.position(key)
-        row = self.rows.get(place)
+        row: Row | None = self.rows.get(place)
         if row is None:
             return LiveRow(key, None, {})
         return row.live(self._deletion_at(place), now)

@@ -6,6 +6,7 @@ Where ranges overlap the later deletion wins; neighbours with the same time are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from attrs import define, field, frozen
 
@@ -43,7 +44,7 @@ class RangeTombstones:
         bounds = {self._position(b): b for r in (*self.ranges, added) for b in (r.start, r.end)}
         places = sorted(bounds)
         pieces: list[RangeTombstone] = []
-        for left, right in zip(places, places[1:], strict=False):
+        for left, right in pairwise(places):
             timestamp = self._deletion_between(left, right, added)
             if timestamp is not None:
                 _append(pieces, RangeTombstone(bounds[left], bounds[right], timestamp))
@@ -62,7 +63,9 @@ class RangeTombstones:
     def _position(self, bound: Bound) -> Position:
         return bound.position(self.sort_keys)
 
-    def _deletion_between(self, left: Position, right: Position, added: RangeTombstone) -> int | None:
+    def _deletion_between(
+        self, left: Position, right: Position, added: RangeTombstone
+    ) -> int | None:
         return latest(
             *(
                 r.timestamp
