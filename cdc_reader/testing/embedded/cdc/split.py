@@ -178,7 +178,7 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
 def _split_insert(
     key: RowKey, marker: Cell, cells: dict[str, Cell | MultiCell], group: _Group
 ) -> None:
-    """Collection cells without their tombstone did not come by the INSERT: an update of their own."""
+    """Collection cells without their tombstone came otherwise than by INSERT: an update apart."""
     added, inserted = dict[str, Cell | MultiCell](), dict[str, Cell | MultiCell]()
     for name, value in cells.items():
         without_tombstone = isinstance(value, MultiCell) and value.deletion is None
