@@ -1,0 +1,266 @@
+"""Run recorded statements on a server, and take what they leave: log, base table, schema.
+
+A recording is JSON: statements with `{ks}` for the keyspace and write timestamps that are moved
+to now. What a replay leaves is compared by `cdc_reader.testing.comparison`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from attrs import frozen
+from cassandra import DriverException
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Session
+from cassandra.protocol import (
+    ErrorMessage,
+    ResultMessage,
+    _ProtocolHandler,
+    read_int,
+)
+from cassandra.query import UNSET_VALUE, SimpleStatement
+
+from cdc_reader.testing.comparison import (
+    ComparableCell,
+    Result,
+    comparable,
+    differences,
+)
+
+_SCHEMA = (
+    "SELECT table_name, column_name, clustering_order, kind, position, type "
+    "FROM system_schema.columns WHERE keyspace_name = '{ks}'"
+)
+_TABLES = (
+    "SELECT table_name, comment, compaction, default_time_to_live, gc_grace_seconds "
+    "FROM system_schema.tables WHERE keyspace_name = '{ks}'"
+)
+_DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
+Recording = Mapping[str, Any]
+
+
+@frozen
+class Outcome:
+    """What a replay left in its keyspace, all that is random or clock-bound made comparable.
+
+    `errors` holds a text per statement, None where it was accepted. `shift` is what was added
+    to the recorded timestamps, in µs.
+    """
+
+    errors: tuple[str | None, ...]
+    log_columns: tuple[tuple[str, str], ...]
+    log: list[dict[str, ComparableCell]]
+    base: list[str]
+    schema: list[str]
+    tables: list[str]
+    writetimes: list[str]
+
+    def differences(self, other: Outcome) -> Iterator[str]:
+        """One line for each difference between the recorded outcome and the `other`."""
+        for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
+            expected, found = getattr(self, part), getattr(other, part)
+            if expected != found:
+                yield f"{part}: expected {expected}, found {found}"
+        yield from differences(self.log, other.log)
+
+
+class Timestamps:
+    """A timestamp generator for the driver that hands out what it is told, in µs."""
+
+    next: int | None = None
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1000 if self.next is None else self.next
+
+
+def recorded_scenario(scenario: Recording) -> Outcome:
+    """The outcome that a recorded scenario had on the real server."""
+    errors = [op["error"] and op["error"]["message"] for op in scenario["ops"]]
+    parts = {name: Result.from_recording(scenario[name]) for name in _PARTS}
+    return _outcome(scenario["keyspace"], errors, parts, shift=0)
+
+
+def recorded_history(history: Recording) -> Outcome:
+    """The outcome that a recorded history had on the real server."""
+    parts = {n: Result.from_recording(history[n]) for n in ("log", "base", "writetimes")}
+    return _outcome("", [None] * len(history["ops"]), parts, shift=0)
+
+
+def replay_scenario(session: Session, scenario: Recording) -> Outcome:
+    """Run a scenario's statements; timestamps written `{T+n}` become now + n µs."""
+    with _keyspace(session) as keyspace:
+        for cql in (*scenario["types"], scenario["table"]):
+            session.execute(cql.replace("{ks}", keyspace))
+        base_ts = time.time_ns() // 1000
+        errors = [_refusal(session, op["op"], keyspace, base_ts) for op in scenario["ops"]]
+        return _outcome(keyspace, errors, _parts(session, keyspace), shift=0)
+
+
+def replay_history(session: Session, timestamps: Timestamps, history: Recording) -> Outcome:
+    """Run a history's statements with their own timestamps, all moved so that the last is now.
+
+    The session's cluster must have been made with `timestamps` as its timestamp generator.
+    """
+    with _keyspace(session) as keyspace:
+        for cql in (*history["types"], history["table"]):
+            session.execute(cql.replace("{ks}", keyspace))
+        last = max(op["timestamp"] for op in history["ops"])
+        shift = time.time_ns() // 1000 - last
+        try:
+            for op in history["ops"]:
+                timestamps.next = op["timestamp"] + shift
+                session.execute(_shifted(op["cql"].replace("{ks}", keyspace), shift))
+        finally:
+            timestamps.next = None
+        parts = {
+            "log": raw_select(session, _PARTS["log"].format(ks=keyspace)),
+            "base": raw_select(session, _PARTS["base"].format(ks=keyspace)),
+            "writetimes": raw_select(session, history["writetimes_cql"].replace("{ks}", keyspace)),
+        }
+        return _outcome(keyspace, [None] * len(history["ops"]), parts, shift)
+
+
+def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
+    """All rows of a query with their cells as the server sent them."""
+    profile = session.execution_profile_clone_update(
+        session.get_execution_profile(EXEC_PROFILE_DEFAULT), row_factory=lambda _, rows: rows
+    )
+    handler, session.client_protocol_handler = session.client_protocol_handler, _RawHandler
+    try:
+        page = session.execute(SimpleStatement(cql, fetch_size=fetch_size), None, False, profile)
+        types = [cql_type.cql_parameterized_type() for cql_type in page.column_types]
+        columns = tuple(zip(page.column_names, types, strict=True))
+        return Result(columns, list(page))
+    finally:
+        session.client_protocol_handler = handler
+
+
+class _RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no types
+    """A ROWS result whose cells stay bytes."""
+
+    def recv_results_rows(
+        self, body: Any, _version: int, user_types: Any, known: Any, _encryption: Any
+    ) -> None:
+        self.recv_results_metadata(body, user_types)
+        columns = self.column_metadata or known
+        count = read_int(body)
+        self.column_names = [column[2] for column in columns]
+        self.column_types = [column[3] for column in columns]
+        self.parsed_rows = [self.recv_row(body, len(columns)) for _ in range(count)]
+
+
+class _RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no types
+    message_types_by_opcode: ClassVar = {
+        **_ProtocolHandler.message_types_by_opcode,
+        _RawRows.opcode: _RawRows,
+    }
+
+
+@contextmanager
+def _keyspace(session: Session) -> Iterator[str]:
+    """A keyspace of the replay's own, dropped at the end."""
+    name = f"replay_{uuid.uuid4().hex[:12]}"
+    session.execute(
+        f"CREATE KEYSPACE {name} WITH replication = "
+        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    try:
+        yield name
+    finally:
+        session.execute(f"DROP KEYSPACE {name}")
+
+
+def _refusal(
+    session: Session, statement: str | Recording, keyspace: str, base_ts: int
+) -> str | None:
+    """Run one statement; the server's refusal if it refuses."""
+    try:
+        _run(session, statement, keyspace, base_ts)
+    except (DriverException, ErrorMessage) as error:
+        return str(error)
+    return None
+
+
+def _run(session: Session, statement: str | Recording, keyspace: str, base_ts: int) -> None:
+    if isinstance(statement, str):
+        session.execute(_placed(statement, keyspace, base_ts))
+    elif "prepare" in statement:
+        prepared = session.prepare(_placed(statement["prepare"], keyspace, base_ts))
+        values = [UNSET_VALUE if v == "__unset__" else v for v in statement["values"]]
+        session.execute(prepared, values)
+    else:
+        session.execute(_placed(statement["cql"], keyspace, base_ts))
+
+
+def _placed(cql: str, keyspace: str, base_ts: int) -> str:
+    cql = cql.replace("{ks}", keyspace)
+    return re.sub(r"\{T(?:\+(\d+))?\}", lambda m: str(base_ts + int(m.group(1) or 0)), cql)
+
+
+def _shifted(cql: str, shift: int) -> str:
+    return re.sub(r"\{(\d{16})\}", lambda m: str(int(m.group(1)) + shift), cql)
+
+
+def _parts(session: Session, keyspace: str) -> dict[str, Result]:
+    return {name: raw_select(session, cql.format(ks=keyspace)) for name, cql in _PARTS.items()}
+
+
+_PARTS = {
+    "log": "SELECT * FROM {ks}.t_scylla_cdc_log",
+    "base": "SELECT * FROM {ks}.t",
+    "schema": _SCHEMA,
+    "tables": _TABLES,
+}
+
+
+def _outcome(
+    keyspace: str, errors: Sequence[str | None], parts: Mapping[str, Result], shift: int
+) -> Outcome:
+    log = parts["log"]
+    return Outcome(
+        errors=tuple(error and _without_chance(error, keyspace) for error in errors),
+        log_columns=tuple(sorted(log.columns)),
+        log=comparable(log, _partition_key(parts.get("schema"))),
+        base=_texts(parts["base"], keyspace),
+        schema=_texts(parts["schema"], keyspace) if "schema" in parts else [],
+        tables=_texts(parts["tables"], keyspace) if "tables" in parts else [],
+        writetimes=_writetimes(parts["writetimes"], shift) if "writetimes" in parts else [],
+    )
+
+
+def _without_chance(error: str, keyspace: str) -> str:
+    """An error text without its keyspace's name and its dates."""
+    return _DATE.sub("<date>", error.replace(keyspace, "{ks}") if keyspace else error)
+
+
+def _partition_key(schema: Result | None) -> list[str]:
+    """The base table's partition key; a history's table has just `pk`."""
+    if schema is None:
+        return ["pk"]
+    return [
+        (name or b"").decode()
+        for table, name, _, kind, *_ in schema.rows
+        if table == b"t" and kind == b"partition_key"
+    ]
+
+
+def _texts(result: Result, keyspace: str) -> list[str]:
+    name = keyspace.encode().hex() if keyspace else ""
+    rows = (" ".join("null" if c is None else f"[{c.hex()}]" for c in row) for row in result.rows)
+    return sorted(row.replace(name, "{ks}") if name else row for row in rows)
+
+
+def _writetimes(result: Result, shift: int) -> list[str]:
+    def cell(name: str, value: bytes | None) -> str:
+        if value is None:
+            return "null"
+        if name.startswith("writetime"):
+            return str(int.from_bytes(value, "big") - shift)
+        return value.hex()
+
+    names = [name for name, _ in result.columns]
+    return sorted(" ".join(map(cell, names, row)) for row in result.rows)
