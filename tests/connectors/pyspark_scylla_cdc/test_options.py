@@ -1,0 +1,165 @@
+"""The options table: parsing, errors, and the reference page made from it."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.window import BEGINNING, FOREVER, Window
+from pyspark_scylla_cdc.options import OPTIONS, SourceOptions, markdown
+
+REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
+REFERENCE = Path(__file__).parents[3] / "docs/reference/spark-options.md"
+
+
+def parse(**given: str) -> SourceOptions:
+    """The options with these beside the required ones."""
+    return SourceOptions.parse(REQUIRED | given)
+
+
+def refusal(**given: str) -> str:
+    """The one line with which the options are refused."""
+    with pytest.raises(ConfigurationError) as refused:
+        parse(**given)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def test_defaults() -> None:
+    """The three required options alone give a query over everything the log holds."""
+    options = parse()
+    assert options.connection().endpoints() == [("db1", 9042), ("db2", 9043)]
+    assert str(options.table) == "shop.orders"
+    assert options.window(now=7) == Window(BEGINNING, FOREVER)
+    assert options.confidence_window == timedelta(seconds=30)
+    assert options.max_window is None
+
+
+def test_names_are_case_insensitive() -> None:
+    """Spark lower-cases names; people write them as the docs do, or as they please."""
+    assert parse(maxpartitions="3").max_partitions == 3
+    assert parse(maxPartitions="3") == parse(MAXPARTITIONS="3")
+
+
+def test_every_option_is_read() -> None:
+    """Each option of the table reaches the value it speaks of."""
+    options = parse(
+        **{
+            "port": "19042",
+            "username": "u",
+            "password": "p",
+            "ssl.caFile": "/ca",
+            "ssl.certFile": "/cert",
+            "ssl.keyFile": "/key",
+            "localDC": "dc1",
+            "consistencyLevel": "local_quorum",
+            "connectTimeout": "1s",
+            "requestTimeout": "2s",
+            "startingTimestamp": "1970-01-01T00:00:01Z",
+            "endingTimestamp": "1970-01-01T00:00:02+00:00",
+            "confidenceWindow": "0s",
+            "maxWindowPerTrigger": "5 minutes",
+            "minAdvance": "250ms",
+            "fetchSize": "10",
+            "maxPartitions": "4",
+        }
+    )
+    connection = options.connection()
+    assert (connection.port, connection.username, connection.password) == (19042, "u", "p")
+    assert (connection.tls_ca, connection.tls_cert, connection.tls_key) == ("/ca", "/cert", "/key")
+    assert (connection.local_dc, connection.consistency) == ("dc1", "LOCAL_QUORUM")
+    assert connection.connect_timeout == timedelta(seconds=1)
+    assert connection.request_timeout == timedelta(seconds=2)
+    assert options.window(now=0) == Window(1_000_000, 2_000_000)
+    assert options.read.fetch_size == 10
+    assert options.max_window == timedelta(minutes=5)
+    assert options.min_advance == timedelta(milliseconds=250)
+    assert options.confidence_window == timedelta(0)
+
+
+def test_latest_is_the_moment_of_the_query() -> None:
+    """`latest` starts where the clock stands when the query starts."""
+    assert parse(startingTimestamp="latest").window(now=42).start == 42
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"hots": "db1"}, "did you mean hosts?"),
+        ({"startingTimestmap": "earliest"}, "did you mean startingTimestamp?"),
+        ({"colour": "red"}, "the options are hosts, port, keyspace"),
+        ({"hosts": " "}, "hosts is"),
+        ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
+        ({"port": "cql"}, "port is 'cql': give a whole number"),
+        ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give an ISO-8601"),
+        ({"endingTimestamp": "2026-13-01"}, "endingTimestamp is '2026-13-01': give an ISO-8601"),
+        (
+            {"startingTimestamp": "2026-11-21T00:00:01Z", "endingTimestamp": "2026-11-21"},
+            "it is after endingTimestamp, 2026-11-21T00:00:00Z: give an earlier start or",
+        ),
+        ({"confidenceWindow": "30"}, "confidenceWindow is '30': give a duration such as '30s'"),
+        ({"maxWindowPerTrigger": "0s"}, "maxWindowPerTrigger is '0s': give a duration above zero"),
+        ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),
+        ({"fetchSize": "2000000"}, "fetchSize is 2000000"),
+        ({"consistencyLevel": "MOST"}, "consistencyLevel is 'MOST': give one of ONE"),
+        ({"ssl.certFile": "/cert"}, "ssl.keyFile"),
+        ({"username": "u"}, "password"),
+        ({"username": "u", "passwordFile": "/none"}, "passwordFile is '/none': it cannot be read"),
+        (
+            {"username": "u", "password": "p", "passwordFile": "/none"},
+            "passwordFile is '/none': give password or passwordFile, not both",
+        ),
+    ],
+)
+def test_refusals(given: dict[str, str], expected: str) -> None:
+    """What cannot be used is refused with the option, its value and what to do."""
+    assert expected in refusal(**given)
+
+
+@pytest.mark.parametrize("name", list(REQUIRED))
+def test_required_options(name: str) -> None:
+    """A missing required option is named, with what it is for."""
+    given = {key: value for key, value in REQUIRED.items() if key != name}
+    with pytest.raises(ConfigurationError, match=f"^{name} is .*give {name}, "):
+        SourceOptions.parse(given)
+
+
+@pytest.mark.parametrize("name", ["pasword", "secretKey", "sessionToken"])
+def test_misspelt_secrets_are_not_shown(name: str) -> None:
+    """The value of an unknown option that looks like a secret stays out of the message."""
+    assert "hunter2" not in refusal(**{name: "hunter2"})
+
+
+def test_password_shows_nowhere() -> None:
+    """Neither the options' text nor their connection's holds the password."""
+    options = parse(username="u", password="hunter2")
+    assert "hunter2" not in repr(options) + str(options) + repr(options.connection())
+
+
+def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
+    """With a password file only its path travels; each machine reads its own."""
+    secret = tmp_path / "password"
+    secret.write_text("hunter2\n")
+    options = parse(username="u", passwordFile=str(secret))
+    travelled = pickle.dumps(options)
+    assert b"hunter2" not in travelled
+    assert pickle.loads(travelled).connection().password == "hunter2"
+
+
+def test_reference_page_is_current() -> None:
+    """The reference page holds the table of options as it is."""
+    assert markdown() in REFERENCE.read_text(encoding="utf-8")
+
+
+def test_every_option_is_documented() -> None:
+    """Each option says what it does, in a sentence, and fits into one row of the table."""
+    for option in OPTIONS:
+        assert option.doc.endswith(".")
+        assert "|" not in option.doc
+        assert "\n" not in option.doc
