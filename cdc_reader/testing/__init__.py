@@ -1,1 +1,34 @@
-"""Test kit: an embedded ScyllaDB, a container of the real one, a clock to move by hand."""
+"""Test kit: an embedded ScyllaDB, a container of the real one, a pytest plugin for both.
+
+Each name is imported when it is used: the plugin loads this package in every run of pytest,
+and each server needs an extra of its own.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cdc_reader.testing.container import ContainerError, ScyllaContainer
+    from cdc_reader.testing.embedded import EmbeddedScylla
+    from cdc_reader.testing.target import Scylla
+
+__all__ = ["ContainerError", "EmbeddedScylla", "Scylla", "ScyllaContainer"]
+
+_HOMES = {
+    "ContainerError": "cdc_reader.testing.container",
+    "EmbeddedScylla": "cdc_reader.testing.embedded",
+    "Scylla": "cdc_reader.testing.target",
+    "ScyllaContainer": "cdc_reader.testing.container",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

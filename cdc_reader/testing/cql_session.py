@@ -1,0 +1,37 @@
+"""A driver session for tests, on one server only: the one that was named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.policies import WhiteListRoundRobinPolicy
+
+REQUEST_TIMEOUT = 30.0  # seconds; a small test server may be slow to create a table
+
+
+def open_session(
+    host: str, port: int, credentials: tuple[str, str] | None = None, **settings: Any
+) -> Session:
+    """Log in to the server at `host`:`port`; the caller shuts down the session's `cluster`.
+
+    All requests go to that host: the addresses by which a server in a container or behind a
+    tunnel knows itself cannot be reached. `settings` are arguments of the driver's Cluster.
+    """
+    profile = ExecutionProfile(
+        load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=REQUEST_TIMEOUT
+    )
+    cluster = Cluster(
+        [host],
+        port=port,
+        protocol_version=4,
+        auth_provider=PlainTextAuthProvider(*credentials) if credentials else None,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        **settings,
+    )
+    try:
+        return cluster.connect()
+    except BaseException:
+        cluster.shutdown()
+        raise

@@ -1,0 +1,122 @@
+"""A pytest plugin: one suite, run on the server of your choice.
+
+``--scylla=embedded`` (the default), ``--scylla=docker[:IMAGE]`` or
+``--scylla=[USER:PASSWORD@]HOST:PORT`` choose it; the fixture `scylla` is that server, running, and
+`keyspace` is a fresh keyspace in it. A test marked ``needs("faults")`` is skipped, with the reason,
+on a server that cannot do that. A server that was asked for and cannot be had ends the run with an
+error before the first test. The run ends with a table of what ran where.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from cdc_reader.testing.tally import PROPERTY, Tally
+from cdc_reader.testing.target import CAPABILITIES, Scylla, Target, TargetError, parse_target
+
+
+class Run:
+    """The server of one run of pytest, opened when first wanted, and once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._scylla: Scylla | None = None
+        self._resources = ExitStack()
+
+    def scylla(self) -> Scylla:
+        """The server; the run ends here, with an error, if it cannot be had."""
+        if self._scylla is None:
+            try:
+                self._scylla = self._resources.enter_context(self.target.open())
+            except TargetError as error:
+                pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        return self._scylla
+
+    def close(self) -> None:
+        """Stop the server if it was opened."""
+        self._resources.close()
+
+
+_RUN = pytest.StashKey[Run]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--scylla``."""
+    parser.getgroup("scylla").addoption(
+        "--scylla",
+        metavar="TARGET",
+        help="server for tests: embedded (default), docker[:IMAGE] or [USER:PASSWORD@]HOST:PORT",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Understand ``--scylla``, before anything is collected."""
+    capabilities = ", ".join(f"{name} ({means})" for name, means in CAPABILITIES.items())
+    config.addinivalue_line(
+        "markers", f"needs(*capabilities): skip where the server cannot do it: {capabilities}"
+    )
+    try:
+        config.stash[_RUN] = Run(parse_target(config.getoption("--scylla") or "embedded"))
+    except TargetError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(Tally())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server."""
+    if run := config.stash.get(_RUN, None):
+        run.close()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note in its reports which server a test runs on; refuse needs that no server has."""
+    if "scylla" in getattr(item, "fixturenames", ()):
+        item.user_properties.append((PROPERTY, item.config.stash[_RUN].target.label))
+    if unknown := _needs(item) - CAPABILITIES.keys():
+        known = ", ".join(CAPABILITIES)
+        raise pytest.UsageError(f"{item.nodeid} needs {', '.join(unknown)}; expected {known}")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Open a server that was asked for by name now: without it, no test may pass or be skipped."""
+    config = session.config
+    if config.getoption("--scylla") and not config.getoption("collectonly"):
+        config.stash[_RUN].scylla()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what the server lacks."""
+    target = item.config.stash[_RUN].target
+    for capability in sorted(_needs(item) - target.capabilities):
+        pytest.skip(f"needs {capability} ({CAPABILITIES[capability]}), which {target.label} lacks")
+
+
+@pytest.fixture(scope="session")
+def scylla(request: pytest.FixtureRequest) -> Scylla:
+    """The ScyllaDB that this run tests on."""
+    return request.config.stash[_RUN].scylla()
+
+
+@pytest.fixture
+def keyspace(scylla: Scylla) -> Iterator[str]:
+    """The name of a fresh keyspace, which is dropped after the test."""
+    name = f"ks_{uuid.uuid4().hex[:12]}"
+    scylla.session.execute(f"CREATE KEYSPACE {name} WITH {_properties(scylla)}")
+    yield name
+    scylla.session.execute(f"DROP KEYSPACE {name}")
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    return {str(name) for marker in item.iter_markers("needs") for name in marker.args}
+
+
+def _properties(scylla: Scylla) -> str:
+    """One replica; on vnodes, also where the server would choose tablets by itself."""
+    one_replica = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    if "tablets" in scylla.session.cluster.metadata.keyspaces["system"].tables:
+        return f"{one_replica} AND tablets = {{'enabled': false}}"
+    return one_replica

@@ -1,0 +1,62 @@
+"""Which tests ran on which server, and how they ended: the table that closes a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+PROPERTY = "scylla_target"
+NO_SERVER = "no server"
+
+
+class Tally:
+    """A pytest plugin that follows the reports; silent in runs where no test wants a server.
+
+    A test's report names its server in a user property, so the tally is right for tests that
+    ran in other processes too.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, tuple[str, str]] = {}
+        self._skips: Counter[tuple[str, str]] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "call" and report.passed:
+            return
+        target = str(dict(report.user_properties).get(PROPERTY, NO_SERVER))
+        self._outcomes[report.nodeid] = (target, report.outcome)
+        if report.skipped:
+            self._skips[target, _reason(report)] += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        targets = sorted({target for target, _ in self._outcomes.values()})
+        if not set(targets) - {NO_SERVER}:
+            return
+        terminalreporter.section("what ran where")
+        for line in self.lines(targets):
+            terminalreporter.write_line(line)
+
+    def lines(self, targets: list[str]) -> list[str]:
+        """The table: a line for each target, then one for each reason to skip."""
+        counts = Counter(self._outcomes.values())
+        width = max(map(len, ["target", *targets]))
+        lines = [f"{'target':{width}}  passed  failed  skipped"]
+        lines += [
+            f"{target:{width}}  {counts[target, 'passed']:6}  {counts[target, 'failed']:6}"
+            f"  {counts[target, 'skipped']:7}"
+            for target in targets
+        ]
+        lines += [
+            f"skipped on {target}: {number} x {reason}"
+            for (target, reason), number in sorted(self._skips.items())
+        ]
+        return lines
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped, or was expected to fail."""
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail}"
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")

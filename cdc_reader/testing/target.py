@@ -1,0 +1,212 @@
+"""The server that a test run asks for: embedded, a container of the real one, or one that runs.
+
+Light to import, as every run of pytest does so: what a target needs is imported when it opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from attrs import define, field, frozen
+
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cassandra.cluster import Session
+
+    from cdc_reader.testing.container import ScyllaContainer
+    from cdc_reader.testing.embedded import EmbeddedScylla
+
+CAPABILITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "clock": "moving the server's clock by hand",
+        "ddl_system": "creating tables in the server's own keyspaces",
+        "faults": "making requests fail on demand",
+        "topology": "choosing nodes, vnodes and shards",
+    }
+)
+"""What a test may need of a server that not every server can; ``needs`` takes these names."""
+
+
+class TargetError(Exception):
+    """The server asked for cannot be had; the message is one line."""
+
+
+@define(slots=False)
+class Scylla:
+    """A running ScyllaDB, for as long as the `with` block lasts.
+
+    `server` is what runs it, if it runs for these tests alone: the embedded server with its
+    clock and faults, or the container.
+    """
+
+    target: str
+    host: str
+    port: int
+    capabilities: frozenset[str] = frozenset()
+    credentials: tuple[str, str] | None = field(default=None, repr=False)
+    server: EmbeddedScylla | ScyllaContainer | None = None
+    _resources: ExitStack = field(factory=ExitStack, repr=False)
+
+    @property
+    def contact_point(self) -> str:
+        """``HOST:PORT``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @cached_property
+    def session(self) -> Session:
+        """A driver session that all tests of the run share."""
+        return self.connect()
+
+    def connect(self, **settings: Any) -> Session:
+        """A driver session of one's own; `settings` are arguments of the driver's Cluster."""
+        from cdc_reader.testing.cql_session import open_session
+
+        session = open_session(self.host, self.port, self.credentials, **settings)
+        self._resources.callback(session.cluster.shutdown)
+        return session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+
+class Target(Protocol):
+    """A server to be had: `label` names it in reports, `capabilities` say what it can."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+
+    def open(self) -> Scylla:
+        """The server, running and answering; raises TargetError."""
+        ...
+
+
+@frozen
+class EmbeddedTarget:
+    """The embedded server, in this process."""
+
+    label: str = "embedded"
+    capabilities: frozenset[str] = frozenset(CAPABILITIES)
+
+    def open(self) -> Scylla:
+        try:
+            from cdc_reader.testing.embedded import EmbeddedScylla
+        except ImportError as error:
+            raise _missing_extra(self.label, "embedded", error) from error
+        resources = ExitStack()
+        server = resources.enter_context(EmbeddedScylla())
+        return Scylla(
+            self.label,
+            server.host,
+            server.port,
+            self.capabilities,
+            server=server,
+            resources=resources,
+        )
+
+
+@frozen
+class DockerTarget:
+    """A container of a ScyllaDB image, by default the current one."""
+
+    image: str | None = None
+    capabilities: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        return f"docker:{self.image}" if self.image else "docker"
+
+    def open(self) -> Scylla:
+        try:
+            from cdc_reader.testing.container import IMAGE, ContainerError, ScyllaContainer
+        except ImportError as error:
+            raise _missing_extra(self.label, "docker", error) from error
+        resources = ExitStack()
+        try:
+            server = resources.enter_context(ScyllaContainer(self.image or IMAGE))
+        except ContainerError as error:
+            raise TargetError(str(error)) from error
+        return Scylla(
+            self.label,
+            server.host,
+            server.port,
+            self.capabilities,
+            server=server,
+            resources=resources,
+        )
+
+
+@frozen
+class RunningTarget:
+    """A server that runs already."""
+
+    host: str
+    port: int
+    credentials: tuple[str, str] | None = field(default=None, repr=False)
+    capabilities: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def open(self) -> Scylla:
+        from cassandra.cluster import NoHostAvailable
+
+        scylla = Scylla(
+            self.label, self.host, self.port, self.capabilities, credentials=self.credentials
+        )
+        try:
+            scylla.connect()
+        except (NoHostAvailable, OSError) as error:
+            raise TargetError(
+                f"{self.label}: no login over CQL ({' '.join(str(error).split())}); "
+                "check the address, that the server runs, and USER:PASSWORD"
+            ) from error
+        return scylla
+
+
+def parse_target(text: str) -> Target:
+    """The target that the value of ``--scylla`` means; raises TargetError."""
+    kind, _, image = text.partition(":")
+    if text == "embedded":
+        return EmbeddedTarget()
+    if kind == "docker" and image != "":
+        return DockerTarget(image)
+    if text == "docker":
+        return DockerTarget()
+    return _running_target(text)
+
+
+def _running_target(text: str) -> RunningTarget:
+    login, _, address = text.rpartition("@")
+    user, _, password = login.partition(":")
+    expected = "expected embedded, docker, docker:IMAGE or [USER:PASSWORD@]HOST:PORT"
+    if ":" not in address or bool(login) != bool(user and password):
+        raise TargetError(f"--scylla={address}: {expected}")
+    try:
+        [(host, port)] = ConnectionConfig(address).endpoints()
+    except (ConfigurationError, ValueError) as error:
+        raise TargetError(f"--scylla={address}: {expected}") from error
+    return RunningTarget(host, port, (user, password) if login else None)
+
+
+def _missing_extra(label: str, extra: str, error: ImportError) -> TargetError:
+    return TargetError(
+        f"--scylla={label}: {error}; install its extra: pip install 'scylla-cdc[{extra}]'"
+    )
