@@ -179,7 +179,7 @@ class Change(enum.Enum):
 
 @frozen
 class Assignment:
-    """``column = value``, ``column = column + value``, ``column[key] = value``, ``column.field = value``.
+    """``column = value``, ``column = column + value``, or of one element or field.
 
     `key` is the term in brackets, or a field's name as a str.
     """
@@ -246,6 +246,18 @@ class Batch:
 
 
 @frozen
+class Properties:
+    """``WITH ...``: values by name, and what has a syntax of its own.
+
+    `clustering_order` holds (column, descending). Values of map type hold their constants' text.
+    """
+
+    values: Mapping[str, PropertyValue] = field(factory=dict)
+    clustering_order: tuple[tuple[str, bool], ...] = ()
+    compact_storage: bool = False
+
+
+@frozen
 class ColumnDefinition:
     """A column of CREATE TABLE or ALTER TABLE ADD."""
 
@@ -255,58 +267,77 @@ class ColumnDefinition:
 
 
 @frozen
+class PrimaryKey:
+    """``PRIMARY KEY ((partition), clustering)``."""
+
+    partition: tuple[str, ...]
+    clustering: tuple[str, ...] = ()
+
+
+@frozen
 class CreateKeyspace:
+    """CREATE KEYSPACE."""
+
     name: str
-    properties: Mapping[str, PropertyValue]
+    properties: Properties
     if_not_exists: bool = False
 
 
 @frozen
 class AlterKeyspace:
+    """ALTER KEYSPACE."""
+
     name: str
-    properties: Mapping[str, PropertyValue]
+    properties: Properties
 
 
 @frozen
 class DropKeyspace:
+    """DROP KEYSPACE."""
+
     name: str
     if_exists: bool = False
 
 
 @frozen
 class CreateTable:
-    """CREATE TABLE. `clustering_order` maps clustering columns to "descending or not"."""
+    """CREATE TABLE; the text may give no primary key or several, the server refuses it."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
-    partition_key: tuple[str, ...]
-    clustering: tuple[str, ...] = ()
-    clustering_order: tuple[tuple[str, bool], ...] = ()
-    properties: Mapping[str, PropertyValue] = field(factory=dict)
-    compact_storage: bool = False
+    primary_keys: tuple[PrimaryKey, ...]
+    properties: Properties = Properties()
     if_not_exists: bool = False
 
 
 @frozen
 class AddColumns:
+    """ALTER TABLE ... ADD."""
+
     table: TableName
     columns: tuple[ColumnDefinition, ...]
 
 
 @frozen
 class DropColumns:
+    """ALTER TABLE ... DROP."""
+
     table: TableName
     columns: tuple[str, ...]
 
 
 @frozen
 class RenameColumns:
+    """ALTER TABLE ... RENAME, as (old, new)."""
+
     table: TableName
     renames: tuple[tuple[str, str], ...]
 
 
 @frozen
 class AlterColumnType:
+    """ALTER TABLE ... ALTER ... TYPE."""
+
     table: TableName
     column: str
     type: str
@@ -314,18 +345,24 @@ class AlterColumnType:
 
 @frozen
 class AlterProperties:
+    """ALTER TABLE ... WITH."""
+
     table: TableName
-    properties: Mapping[str, PropertyValue]
+    properties: Properties
 
 
 @frozen
 class DropTable:
+    """DROP TABLE."""
+
     table: TableName
     if_exists: bool = False
 
 
 @frozen
 class CreateType:
+    """CREATE TYPE, with (field, type)."""
+
     type: TableName
     fields: tuple[tuple[str, str], ...]
     if_not_exists: bool = False
@@ -333,6 +370,8 @@ class CreateType:
 
 @frozen
 class AddField:
+    """ALTER TYPE ... ADD."""
+
     type: TableName
     name: str
     field_type: str
@@ -340,23 +379,31 @@ class AddField:
 
 @frozen
 class RenameFields:
+    """ALTER TYPE ... RENAME, as (old, new)."""
+
     type: TableName
     renames: tuple[tuple[str, str], ...]
 
 
 @frozen
 class DropType:
+    """DROP TYPE."""
+
     type: TableName
     if_exists: bool = False
 
 
 @frozen
 class Use:
+    """USE."""
+
     keyspace: str
 
 
 @frozen
 class Truncate:
+    """TRUNCATE."""
+
     table: TableName
 
 

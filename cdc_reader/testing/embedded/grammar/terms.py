@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 
 from attrs import frozen
 
@@ -104,25 +103,3 @@ Term = (
     | CallTerm
     | HintTerm
 )
-
-
-def markers(term: Term) -> Iterator[Marker]:
-    """The bind markers in a term, in order of the text."""
-    match term:
-        case Marker():
-            yield term
-        case ListTerm(elements) | SetTerm(elements) | TupleTerm(elements):
-            for element in elements:
-                yield from markers(element)
-        case CallTerm(arguments=arguments):
-            for argument in arguments:
-                yield from markers(argument)
-        case MapTerm(entries):
-            for key, value in entries:
-                yield from markers(key)
-                yield from markers(value)
-        case UserTypeTerm(fields):
-            for _, value in fields:
-                yield from markers(value)
-        case HintTerm(term=inner):
-            yield from markers(inner)

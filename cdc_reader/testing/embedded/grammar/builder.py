@@ -1,0 +1,287 @@
+"""From Lark's trees to our own: one method per rule of `cql.lark`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token, v_args
+
+from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.schema_builder import SchemaBuilder
+from cdc_reader.testing.embedded.grammar.term_builder import TermBuilder
+from cdc_reader.testing.embedded.grammar.terms import Term, TupleTerm
+
+Element = Any  # a Term in brackets or a field's name
+
+
+@v_args(inline=True)
+class AstBuilder(SchemaBuilder, TermBuilder):
+    """Builds one statement; a fresh one for each, as it numbers the bind markers."""
+
+    def start(self, statement: ast.Statement) -> ast.Statement:
+        return statement
+
+    # SELECT
+
+    def select(
+        self,
+        json: bool | None,
+        distinct: bool | None,
+        selected: tuple[ast.Selected, ...],
+        table: ast.TableName,
+        where: tuple[ast.AnyRelation, ...] | None,
+        group_by: bool | None,
+        order: tuple[tuple[str, bool], ...] | None,
+        per_partition_limit: Term | None,
+        limit: Term | None,
+        allow_filtering: bool | None,
+        bypass_cache: bool | None,
+        _using: object,
+    ) -> ast.Select | ast.Unsupported:
+        if group_by:
+            return ast.Unsupported("SELECT ... GROUP BY")
+        return ast.Select(
+            table,
+            selected,
+            where or (),
+            bool(distinct),
+            bool(json),
+            order or (),
+            per_partition_limit,
+            limit,
+            bool(allow_filtering),
+            bool(bypass_cache),
+        )
+
+    def json(self, _word: Token) -> bool:
+        return True
+
+    def distinct(self) -> bool:
+        return True
+
+    def allow_filtering(self) -> bool:
+        return True
+
+    def bypass_cache(self) -> bool:
+        return True
+
+    def group_by(self, *_columns: str) -> bool:
+        return True
+
+    def select_using(self, _timeout: Term) -> bool:
+        return True
+
+    def all_columns(self) -> tuple[ast.Selected, ...]:
+        return ()
+
+    def selected_list(self, *selected: ast.Selected) -> tuple[ast.Selected, ...]:
+        return selected
+
+    def selected(self, selector: ast.Selector, alias: str | None) -> ast.Selected:
+        return ast.Selected(selector, alias)
+
+    def column_selector(self, name: str) -> ast.ColumnSelector:
+        return ast.ColumnSelector(name)
+
+    def field_selector(self, column: str, field: str) -> ast.FieldSelector:
+        return ast.FieldSelector(ast.ColumnSelector(column), field)
+
+    def element_selector(self, column: str, key: Term) -> ast.ElementSelector:
+        return ast.ElementSelector(column, key)
+
+    def call_selector(self, name: str, *arguments: Any) -> ast.Selector:
+        match name, arguments:
+            case (("writetime" | "ttl"), (ast.ColumnSelector(column),)):
+                return ast.MetadataSelector(name, column)
+        return ast.CallSelector(name, tuple(a for a in arguments if a is not None))
+
+    def count_selector(self, name: str) -> ast.CallSelector:
+        return ast.CallSelector(name, ())
+
+    def cast_selector(self, _word: Token, selector: ast.Selector, to: str) -> ast.CastSelector:
+        return ast.CastSelector(selector, to)
+
+    def order_by(self, *orderings: tuple[str, bool]) -> tuple[tuple[str, bool], ...]:
+        return orderings
+
+    def ordering(self, column: str, descending: bool | None) -> tuple[str, bool]:
+        return column, bool(descending)
+
+    def direction(self, word: Token) -> bool:
+        return word.type == "DESC"
+
+    def per_partition_limit(self, limit: Term) -> Term:
+        return limit
+
+    def limit(self, limit: Term) -> Term:
+        return limit
+
+    # WHERE and IF
+
+    def where(self, *relations: ast.AnyRelation) -> tuple[ast.AnyRelation, ...]:
+        return relations
+
+    def comparison(self, column: str, operator: str, value: Term) -> ast.Relation:
+        return ast.Relation(column, operator, value)
+
+    def element_comparison(
+        self, column: str, key: Element, operator: str, value: Term
+    ) -> ast.Relation:
+        return ast.Relation(column, operator, value, key)
+
+    def in_relation(self, column: str, values: Term) -> ast.Relation:
+        return ast.Relation(column, "IN", values)
+
+    def element_in(self, column: str, key: Element, values: Term) -> ast.Relation:
+        return ast.Relation(column, "IN", values, key)
+
+    def contains(self, column: str, value: Term) -> ast.Relation:
+        return ast.Relation(column, "CONTAINS", value)
+
+    def contains_key(self, column: str, value: Term) -> ast.Relation:
+        return ast.Relation(column, "CONTAINS KEY", value)
+
+    def like(self, column: str, value: Term) -> ast.Relation:
+        return ast.Relation(column, "LIKE", value)
+
+    def tuple_relation(
+        self, columns: tuple[str, ...], operator: str, value: Term
+    ) -> ast.TupleRelation:
+        return ast.TupleRelation(columns, operator, value)
+
+    def tuple_in(self, columns: tuple[str, ...], values: Term) -> ast.TupleRelation:
+        return ast.TupleRelation(columns, "IN", values)
+
+    def token_relation(
+        self, _word: Token, columns: tuple[str, ...], operator: str, value: Term
+    ) -> ast.TokenRelation:
+        return ast.TokenRelation(columns, operator, value)
+
+    def in_list(self, *terms: Term | None) -> TupleTerm:
+        return TupleTerm(tuple(t for t in terms if t is not None))
+
+    def operator(self, word: Token) -> str:
+        return str(word)
+
+    def key_element(self, term: Term) -> Term:
+        return term
+
+    def field_element(self, name: str) -> str:
+        return name
+
+    def ident_list(self, *names: str) -> tuple[str, ...]:
+        return names
+
+    # INSERT, UPDATE, DELETE, BATCH
+
+    def insert(
+        self,
+        table: ast.TableName,
+        columns: tuple[str, ...],
+        values: tuple[Term, ...],
+        if_not_exists: bool | None,
+        using: ast.Using | None,
+    ) -> ast.Insert:
+        return ast.Insert(table, columns, values, bool(if_not_exists), using or ast.Using())
+
+    def insert_json(self, *_parts: object) -> ast.Unsupported:
+        return ast.Unsupported("INSERT ... JSON")
+
+    def update(self, table: ast.TableName, using: ast.Using | None, *rest: Any) -> ast.Update:
+        _word, *assignments, where, clause = rest
+        conditions, if_exists = clause or ((), False)
+        return ast.Update(
+            table, tuple(assignments), where, using or ast.Using(), conditions, if_exists
+        )
+
+    def delete(
+        self,
+        deletions: tuple[ast.Deletion, ...] | None,
+        table: ast.TableName,
+        using: ast.Using | None,
+        where: tuple[ast.AnyRelation, ...],
+        clause: tuple[tuple[ast.Relation, ...], bool] | None,
+    ) -> ast.Delete:
+        conditions, if_exists = clause or ((), False)
+        return ast.Delete(
+            table, deletions or (), where, using or ast.Using(), conditions, if_exists
+        )
+
+    def deletions(self, *deletions: ast.Deletion) -> tuple[ast.Deletion, ...]:
+        return deletions
+
+    def deletion(self, column: str, key: Element) -> ast.Deletion:
+        return ast.Deletion(column, key)
+
+    def assign(self, column: str, value: Term) -> ast.Assignment:
+        return ast.Assignment(column, ast.Change.SET, value)
+
+    def assign_element(self, column: str, key: Element, value: Term) -> ast.Assignment:
+        return ast.Assignment(column, ast.Change.SET, value, key)
+
+    def add(self, column: str, again: str, value: Term) -> ast.Assignment:
+        return ast.Assignment(_same(column, again), ast.Change.ADD, value)
+
+    def remove(self, column: str, again: str, value: Term) -> ast.Assignment:
+        return ast.Assignment(_same(column, again), ast.Change.REMOVE, value)
+
+    def prepend(self, column: str, value: Term, again: str) -> ast.Assignment:
+        return ast.Assignment(_same(column, again), ast.Change.PREPEND, value)
+
+    def add_short(self, column: str, value: Term) -> ast.Assignment:
+        return ast.Assignment(column, ast.Change.ADD, value)
+
+    def remove_short(self, column: str, value: Term) -> ast.Assignment:
+        return ast.Assignment(column, ast.Change.REMOVE, value)
+
+    def term_list(self, *terms: Term) -> tuple[Term, ...]:
+        return terms
+
+    def using(self, *options: tuple[str, Term]) -> ast.Using:
+        given = dict(options)
+        return ast.Using(given.get("ttl"), given.get("timestamp"))
+
+    def using_ttl(self, term: Term) -> tuple[str, Term]:
+        return "ttl", term
+
+    def using_timestamp(self, term: Term) -> tuple[str, Term]:
+        return "timestamp", term
+
+    def using_timeout(self, term: Term) -> tuple[str, Term]:
+        return "timeout", term
+
+    def when(self, *conditions: ast.Relation) -> tuple[tuple[ast.Relation, ...], bool]:
+        return conditions, False
+
+    def when_exists(self, _word: Token) -> tuple[tuple[ast.Relation, ...], bool]:
+        return (), True
+
+    def batch(
+        self, kind: ast.BatchKind | None, using: ast.Using | None, *statements: Any
+    ) -> ast.Batch | ast.Unsupported:
+        for statement in statements:
+            if isinstance(statement, ast.Unsupported):
+                return statement
+        return ast.Batch(kind or ast.BatchKind.LOGGED, statements, using or ast.Using())
+
+    def batch_kind(self, word: Token) -> ast.BatchKind:
+        return ast.BatchKind[word.type]
+
+    # Names
+
+    def ident(self, token: Token) -> str:
+        if token.type == "QUOTED":
+            return token[1:-1].replace('""', '"')
+        return token.lower()
+
+    def table_name(self, keyspace: str | None, name: str) -> ast.TableName:
+        return ast.TableName(keyspace, name)
+
+
+def _same(column: str, again: str) -> str:
+    if column != again:
+        raise SyntaxError(
+            f"Only expressions of the form {column} = {column} +<value> are supported."
+        )
+    return column

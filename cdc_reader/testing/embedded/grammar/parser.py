@@ -1,0 +1,54 @@
+"""CQL text to a statement."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+
+from lark import Lark, UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
+
+from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.builder import AstBuilder
+
+_UNSUPPORTED = re.compile(
+    r"\s*((?:create|alter|drop)\s+(?:custom\s+index|index|materialized\s+view|role|user|aggregate"
+    r"|function|or\s+replace\s+\w+|service\s+level|service_level|trigger)"
+    r"|grant|revoke|list|describe|desc|prune|attach|detach)\b",
+    re.IGNORECASE,
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def parse(cql: str) -> ast.Statement:
+    """The statement that `cql` says; SyntaxError with line and column where it says none."""
+    if unsupported := _UNSUPPORTED.match(cql):
+        return ast.Unsupported(" ".join(unsupported.group(1).upper().split()))
+    try:
+        statement: ast.Statement = AstBuilder().transform(_parser().parse(cql))
+    except UnexpectedInput as unexpected:
+        raise SyntaxError(_message(unexpected, cql)) from None
+    except VisitError as failed:
+        raise failed.orig_exc from None
+    return statement
+
+
+@functools.cache
+def _parser() -> Lark:
+    grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
+
+
+def _message(unexpected: UnexpectedInput, cql: str) -> str:
+    """As the server words it: columns count from 0, and the end of the text is at 1:0."""
+    place, found = f"{unexpected.line}:{unexpected.column - 1}", ""
+    match unexpected:
+        case UnexpectedToken(token=token) if token.type == "$END":
+            place, found = "1:0", "<EOF>"
+        case UnexpectedToken(token=token):
+            found = str(token)
+        case UnexpectedCharacters(pos_in_stream=int(position)):
+            found = cql[position]
+    return f"line {place} no viable alternative at input '{found}'"

@@ -1,0 +1,101 @@
+"""Terms from Lark's trees."""
+
+from __future__ import annotations
+
+from lark import Token, Transformer, v_args
+
+from cdc_reader.testing.embedded.grammar.terms import (
+    CallTerm,
+    Constant,
+    ConstantKind,
+    HintTerm,
+    ListTerm,
+    MapTerm,
+    Marker,
+    Null,
+    SetTerm,
+    Term,
+    TupleTerm,
+    UserTypeTerm,
+)
+
+
+@v_args(inline=True)
+class TermBuilder(Transformer[Token, Term]):
+    """The rules for terms; numbers bind markers as it meets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._markers = 0
+
+    def string(self, token: Token) -> Constant:
+        return Constant(ConstantKind.STRING, token[1:-1].replace("''", "'"))
+
+    def dollars(self, token: Token) -> Constant:
+        return Constant(ConstantKind.STRING, token[2:-2])
+
+    def integer(self, token: Token) -> Constant:
+        return Constant(ConstantKind.INTEGER, str(token))
+
+    def float(self, token: Token) -> Constant:
+        return Constant(ConstantKind.FLOAT, str(token))
+
+    def uuid(self, token: Token) -> Constant:
+        return Constant(ConstantKind.UUID, token.lower())
+
+    def boolean(self, token: Token) -> Constant:
+        return Constant(ConstantKind.BOOLEAN, token.lower())
+
+    def hex(self, token: Token) -> Constant:
+        return Constant(ConstantKind.HEX, str(token))
+
+    def duration(self, token: Token) -> Constant:
+        return Constant(ConstantKind.DURATION, str(token))
+
+    def null(self) -> Null:
+        return Null()
+
+    def positional_marker(self) -> Marker:
+        return self._marker(None)
+
+    def named_marker(self, name: str) -> Marker:
+        return self._marker(name)
+
+    def list_term(self, *elements: Term | None) -> ListTerm:
+        return ListTerm(_given(elements))
+
+    def set_term(self, *elements: Term | None) -> SetTerm:
+        return SetTerm(_given(elements))
+
+    def map_term(self, *entries: tuple[Term, Term]) -> MapTerm:
+        return MapTerm(entries)
+
+    def entry(self, key: Term, value: Term) -> tuple[Term, Term]:
+        return key, value
+
+    def user_type_term(self, *fields: tuple[str, Term]) -> UserTypeTerm:
+        return UserTypeTerm(fields)
+
+    def field_value(self, name: str, value: Term) -> tuple[str, Term]:
+        return name, value
+
+    def tuple_term(self, *elements: Term) -> TupleTerm:
+        return TupleTerm(elements)
+
+    def hint_term(self, cql_type: str, term: Term) -> HintTerm:
+        return HintTerm(cql_type, term)
+
+    def call_term(self, name: str, *arguments: Term | None) -> CallTerm:
+        return CallTerm(name, _given(arguments))
+
+    def function_name(self, first: str, second: str | None) -> str:
+        return first if second is None or first != "system" else second
+
+    def _marker(self, name: str | None) -> Marker:
+        marker = Marker(self._markers, name)
+        self._markers += 1
+        return marker
+
+
+def _given(terms: tuple[Term | None, ...]) -> tuple[Term, ...]:
+    return tuple(term for term in terms if term is not None)
