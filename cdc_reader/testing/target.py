@@ -186,7 +186,7 @@ def parse_target(text: str) -> Target:
     kind, _, image = text.partition(":")
     if text == "embedded":
         return EmbeddedTarget()
-    if kind == "docker" and image != "":
+    if kind == "docker" and image:
         return DockerTarget(image)
     if text == "docker":
         return DockerTarget()
@@ -197,13 +197,14 @@ def _running_target(text: str) -> RunningTarget:
     login, _, address = text.rpartition("@")
     user, _, password = login.partition(":")
     expected = "expected embedded, docker, docker:IMAGE or [USER:PASSWORD@]HOST:PORT"
-    if ":" not in address or bool(login) != bool(user and password):
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit()) or bool(login) != bool(user and password):
         raise TargetError(f"--scylla={address}: {expected}")
     try:
-        [(host, port)] = ConnectionConfig(address).endpoints()
+        [endpoint] = ConnectionConfig(address).endpoints()
     except (ConfigurationError, ValueError) as error:
         raise TargetError(f"--scylla={address}: {expected}") from error
-    return RunningTarget(host, port, (user, password) if login else None)
+    return RunningTarget(*endpoint, (user, password) if login else None)
 
 
 def _missing_extra(label: str, extra: str, error: ImportError) -> TargetError:

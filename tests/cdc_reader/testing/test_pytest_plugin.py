@@ -1,0 +1,144 @@
+"""The pytest plugin, by runs of pytest inside of this one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cdc_reader.testing import Scylla
+
+SUITE = """
+    import pytest
+
+    def test_reads(scylla):
+        assert scylla.session.execute("SELECT key FROM system.local").one().key == "local"
+
+    def test_writes(scylla, keyspace):
+        scylla.session.execute(f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY)")
+
+    def test_fails(scylla):
+        assert scylla.port == 0
+
+    @pytest.mark.needs("faults", "clock")
+    def test_asks_for_much(scylla):
+        pass
+
+    def test_without():
+        pass
+"""
+
+
+def address(scylla: Scylla) -> str:
+    """The server of the outer run, as an inner run asks for it."""
+    login = ":".join(scylla.credentials) + "@" if scylla.credentials else ""
+    return f"--scylla={login}{scylla.contact_point}"
+
+
+def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pytester) -> None:
+    """All tests run, and the table says where."""
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*= what ran where =*",
+            "target     passed  failed  skipped",
+            "embedded        3       1        0",
+            "no server       1       0        0",
+        ]
+    )
+
+
+def test_what_a_server_cannot_do_is_skipped_with_the_reason(
+    pytester: pytest.Pytester, scylla: Scylla
+) -> None:
+    """A running server takes no faults; the first missing capability is the reason."""
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_inprocess(address(scylla))
+    result.assert_outcomes(passed=3, failed=1, skipped=1)
+    label = f"{scylla.host}:{scylla.port}"
+    result.stdout.fnmatch_lines(
+        [
+            f"{label}       2       1        1",
+            f"skipped on {label}: 1 x needs clock (*), which {label} lacks",
+        ]
+    )
+
+
+def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
+    pytester: pytest.Pytester,
+) -> None:
+    """Not one test runs, not even those that need no server."""
+    pytester.makepyfile("def test_without(): pass")
+    result = pytester.runpytest_inprocess("--scylla=127.0.0.1:1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.assert_outcomes()
+    result.stdout.fnmatch_lines(["*127.0.0.1:1: no login over CQL*"])
+
+
+def test_a_container_that_cannot_be_had_fails_the_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Docker engine is no reason to pass."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_subprocess("--scylla=docker")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["*scylladb/scylla:latest: Docker says: *"])
+
+
+def test_a_slip_in_the_option_is_told_at_once(pytester: pytest.Pytester) -> None:
+    """The run ends before it collects."""
+    result = pytester.runpytest_subprocess("--scylla=embeded")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--scylla=embeded: expected embedded, docker, *"])
+
+
+def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
+    """A capability that no server could ever have is an error, not a test that is never run."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.needs("fautls")
+        def test_it(scylla):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_it needs fautls; expected clock, *"])
+
+
+def test_a_run_without_servers_hears_nothing_of_the_plugin(pytester: pytest.Pytester) -> None:
+    """The plugin is loaded wherever the package is installed, and keeps quiet."""
+    pytester.makepyfile("def test_without(): pass")
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*what ran where*")
+
+
+def test_loading_the_plugin_loads_nothing_heavy() -> None:
+    """Every run of pytest pays for what the plugin imports."""
+    code = "import sys, cdc_reader.testing.pytest_plugin; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"cassandra", "pyarrow", "pyspark", "lark", "testcontainers"} & set(loaded)
+
+
+def test_a_keyspace_is_gone_after_its_test(pytester: pytest.Pytester, scylla: Scylla) -> None:
+    """Tests leave nothing behind on a server that outlives them."""
+    pytester.makepyfile(
+        """
+        def test_writes(keyspace):
+            print(f"keyspace: {keyspace}.")
+        """
+    )
+    result = pytester.runpytest_inprocess(address(scylla), "-s")
+    result.assert_outcomes(passed=1)
+    name = result.stdout.str().split("keyspace: ")[1].split(".")[0]
+    rows = scylla.session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
+    assert name not in {row.keyspace_name for row in rows}
