@@ -64,6 +64,25 @@ class ReadTimeout(CqlError):
         self.block_for, self.data_present = block_for, data_present
 
 
+class ReadFailure(CqlError):
+    """Carries [consistency, received, block_for, failures, data_present]."""
+
+    code = 0x1300
+
+    def __init__(
+        self,
+        message: str,
+        consistency: int,
+        received: int,
+        block_for: int,
+        failures: int,
+        data_present: bool,
+    ) -> None:
+        super().__init__(message)
+        self.consistency, self.received, self.block_for = consistency, received, block_for
+        self.failures, self.data_present = failures, data_present
+
+
 class SyntaxError(CqlError):  # noqa: A001 - the protocol's own word
     code = 0x2000
 

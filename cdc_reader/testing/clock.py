@@ -1,0 +1,33 @@
+"""A clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+import threading
+
+
+class ManualClock:
+    """A `cdc_reader.ports.Clock` for tests: time passes when a test, or a sleep, moves it.
+
+    Sleeping moves the clock on at once, so nothing under test ever waits. Thread-safe.
+    """
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """µs since 1970."""
+        return self._now
+
+    def advance(self, micros: int) -> int:
+        """Move on by `micros`; returns the new time. ValueError for going back."""
+        if micros < 0:
+            raise ValueError(f"advance by {micros} µs: expected 0 or more, time never runs back")
+        with self._lock:
+            self._now += micros
+            return self._now
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Move on by `micros`, unless `wake` is set already."""
+        if not wake.is_set():
+            self.advance(micros)

@@ -1,0 +1,89 @@
+"""One client's connection, without its socket: bytes in, requests out.
+
+What may come when is a table; what may not is answered by the server's own words and the
+connection goes on, except after a header that cannot be read:
+
+    state            accepts                    next
+    NEW              OPTIONS, STARTUP           READY, or AUTHENTICATING if credentials are wanted
+    AUTHENTICATING   AUTH_RESPONSE              READY once they are right
+    READY            all but STARTUP            READY
+    CLOSED           nothing
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from attrs import define, field, frozen
+
+from cdc_reader.testing.embedded.errors import CqlError, ProtocolError
+from cdc_reader.testing.embedded.protocol.frame import (
+    NEWEST_VERSION,
+    Frame,
+    FrameReader,
+    Opcode,
+    UnreadableFrame,
+)
+from cdc_reader.testing.embedded.protocol.requests import Request, decode
+
+
+class State(enum.Enum):
+    """How far the handshake has come."""
+
+    NEW = enum.auto()
+    AUTHENTICATING = enum.auto()
+    READY = enum.auto()
+    CLOSED = enum.auto()
+
+
+@frozen
+class Call:
+    """A request with what its answer needs; an error instead of a request is the answer."""
+
+    version: int
+    stream: int
+    request: Request | CqlError
+
+
+@define
+class Connection:
+    """The protocol's side of a connection; who answers the calls moves `state` on."""
+
+    state: State = State.NEW
+    version: int = NEWEST_VERSION
+    _frames: FrameReader = field(factory=FrameReader, init=False)
+
+    def receive(self, data: bytes) -> Iterator[Call]:
+        """The calls that `data` completes, in order of arrival; consume one after the other."""
+        self._frames.feed(data)
+        while self.state is not State.CLOSED:
+            match self._frames.next_frame():
+                case None:
+                    return
+                case UnreadableFrame(message):
+                    self.state = State.CLOSED
+                    yield Call(NEWEST_VERSION, 0, ProtocolError(message))
+                case Frame() as frame:
+                    self.version = frame.version
+                    yield Call(frame.version, frame.stream, self._request(frame))
+
+    def _request(self, frame: Frame) -> Request | CqlError:
+        try:
+            if refusal := self._refusal(frame.opcode):
+                return ProtocolError(refusal)
+            return decode(frame)
+        except CqlError as error:
+            return error
+
+    def _refusal(self, opcode: int) -> str | None:
+        """Why a frame of this kind may not come now."""
+        match self.state:
+            case State.NEW if opcode not in (Opcode.OPTIONS, Opcode.STARTUP):
+                return f"Unexpected message {opcode}, expecting STARTUP or OPTIONS"
+            case State.AUTHENTICATING if opcode != Opcode.AUTH_RESPONSE:
+                return f"Unexpected message {opcode}, expecting SASL_RESPONSE"
+            case State.READY if opcode == Opcode.STARTUP:
+                return "Unexpected message STARTUP, the connection is already initialized"
+            case _:
+                return None

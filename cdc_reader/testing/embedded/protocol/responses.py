@@ -1,0 +1,227 @@
+"""Answers as frames: READY, SUPPORTED, RESULT of each kind, ERROR by code, EVENT."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.errors import (
+    AlreadyExists,
+    CqlError,
+    ReadFailure,
+    ReadTimeout,
+    Unavailable,
+    Unprepared,
+)
+from cdc_reader.testing.embedded.protocol import body
+from cdc_reader.testing.embedded.protocol.frame import Flag, Opcode, encode_frame
+from cdc_reader.testing.embedded.protocol.types import encode_type
+from cdc_reader.testing.embedded.query.result import (
+    ColumnSpec,
+    Prepared,
+    Result,
+    Rows,
+    SetKeyspace,
+    Void,
+)
+from cdc_reader.testing.embedded.schema.catalog import SchemaChange
+
+EVENT_STREAM = -1
+
+
+class ResultKind(enum.IntEnum):
+    """What a RESULT holds."""
+
+    VOID = 1
+    ROWS = 2
+    SET_KEYSPACE = 3
+    PREPARED = 4
+    SCHEMA_CHANGE = 5
+
+
+class MetadataFlag(enum.IntFlag):
+    """The flags of result and bind metadata."""
+
+    GLOBAL_TABLE = 0x01
+    MORE_PAGES = 0x02
+    NO_METADATA = 0x04
+    LWT = 0x80000000
+
+
+@frozen
+class ResultFormat:
+    """How a client wants results: metadata or not, and which bit marks an LWT statement."""
+
+    skip_metadata: bool = False
+    lwt_mark: bool = False
+
+
+@frozen
+class Answer:
+    """An answer, but for the version and stream it is sent on."""
+
+    opcode: Opcode
+    body: bytes = b""
+    warnings: tuple[str, ...] = ()
+
+    def frame(self, version: int, stream: int) -> bytes:
+        """The bytes to send; warnings exist from version 4 on."""
+        if not self.warnings or version < 4:
+            return encode_frame(version, stream, self.opcode, self.body)
+        warned = body.string_list(self.warnings) + self.body
+        return encode_frame(version, stream, self.opcode, warned, Flag.WARNING)
+
+
+def ready() -> Answer:
+    """The connection may be used."""
+    return Answer(Opcode.READY)
+
+
+def supported(options: Mapping[str, Iterable[str]]) -> Answer:
+    """What OPTIONS asks for."""
+    return Answer(Opcode.SUPPORTED, body.string_multimap(options))
+
+
+def authenticate(authenticator: str) -> Answer:
+    """Credentials are wanted, as this class takes them."""
+    return Answer(Opcode.AUTHENTICATE, body.string(authenticator))
+
+
+def auth_success() -> Answer:
+    """The credentials are right."""
+    return Answer(Opcode.AUTH_SUCCESS, body.nullable_bytes(None))
+
+
+def error(refusal: CqlError) -> Answer:
+    """An ERROR with the fields that its code carries."""
+    head = body.int32(refusal.code) + body.string(refusal.message)
+    return Answer(Opcode.ERROR, head + _error_fields(refusal))
+
+
+def _error_fields(refusal: CqlError) -> bytes:
+    match refusal:
+        case Unavailable():
+            numbers = body.int32(refusal.required) + body.int32(refusal.alive)
+            return body.short(refusal.consistency) + numbers
+        case ReadTimeout():
+            numbers = body.int32(refusal.received) + body.int32(refusal.block_for)
+            return body.short(refusal.consistency) + numbers + bytes([refusal.data_present])
+        case ReadFailure():
+            numbers = b"".join(
+                map(body.int32, (refusal.received, refusal.block_for, refusal.failures))
+            )
+            return body.short(refusal.consistency) + numbers + bytes([refusal.data_present])
+        case AlreadyExists():
+            return body.string(refusal.keyspace) + body.string(refusal.table)
+        case Unprepared():
+            return body.short_bytes(refusal.statement_id)
+        case _:
+            return b""
+
+
+def result(outcome: Result, version: int = 4, style: ResultFormat | None = None) -> Answer:
+    """The RESULT for what a statement returned."""
+    style = style or ResultFormat()
+    match outcome:
+        case Void(warnings):
+            return _result(ResultKind.VOID, b"", warnings)
+        case SetKeyspace(keyspace):
+            return _result(ResultKind.SET_KEYSPACE, body.string(keyspace))
+        case SchemaChange():
+            return _result(ResultKind.SCHEMA_CHANGE, _schema_change(outcome))
+        case Prepared():
+            encoded = _prepared(outcome, version, style.lwt_mark)
+            return _result(ResultKind.PREPARED, encoded, outcome.warnings)
+        case Rows():
+            return _result(ResultKind.ROWS, _rows(outcome, style.skip_metadata), outcome.warnings)
+
+
+def _result(kind: ResultKind, encoded: bytes, warnings: tuple[str, ...] = ()) -> Answer:
+    return Answer(Opcode.RESULT, body.int32(kind) + encoded, warnings)
+
+
+def schema_event(change: SchemaChange) -> Answer:
+    """SCHEMA_CHANGE: what a DDL statement did."""
+    return Answer(Opcode.EVENT, body.string("SCHEMA_CHANGE") + _schema_change(change))
+
+
+def node_event(kind: str, change: str, address: str, port: int) -> Answer:
+    """TOPOLOGY_CHANGE (NEW_NODE, REMOVED_NODE) or STATUS_CHANGE (UP, DOWN) of a node."""
+    packed = ipaddress.ip_address(address).packed
+    where = bytes([len(packed)]) + packed + body.int32(port)
+    return Answer(Opcode.EVENT, body.string(kind) + body.string(change) + where)
+
+
+def _schema_change(change: SchemaChange) -> bytes:
+    words = [change.change, change.target, change.keyspace]
+    if change.name is not None:
+        words.append(change.name)
+    return b"".join(map(body.string, words))
+
+
+def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
+    encoded = body.short_bytes(prepared.id) + _bind_metadata(prepared, version, lwt_mark)
+    if not prepared.result_columns:
+        return encoded + _flags(MetadataFlag.NO_METADATA) + body.int32(0)
+    return encoded + _metadata(prepared.result_columns, None, skip=False)
+
+
+def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
+    """The bind variables, all of one table; from version 4 on also which of them are the key."""
+    columns = prepared.bind_columns
+    flags = MetadataFlag.GLOBAL_TABLE if columns else MetadataFlag(0)
+    if lwt_mark and prepared.is_lwt:
+        flags |= MetadataFlag.LWT
+    parts = [_flags(flags), body.int32(len(columns))]
+    if version >= 4:
+        parts.append(body.int32(len(prepared.partition_key_indexes)))
+        parts.extend(map(body.short, prepared.partition_key_indexes))
+    if columns:
+        parts += (body.string(columns[0].keyspace), body.string(columns[0].table))
+    parts.extend(body.string(column.name) + encode_type(column.type) for column in columns)
+    return b"".join(parts)
+
+
+def _metadata(columns: tuple[ColumnSpec, ...], paging_state: bytes | None, skip: bool) -> bytes:
+    flags = MetadataFlag.NO_METADATA if skip else MetadataFlag(0)
+    if paging_state is not None:
+        flags |= MetadataFlag.MORE_PAGES
+    parts = [_flags(flags), body.int32(len(columns))]
+    if paging_state is not None:
+        parts.append(body.nullable_bytes(paging_state))
+    if not skip:
+        parts.extend(map(_column, columns))
+    return b"".join(parts)
+
+
+def _column(column: ColumnSpec) -> bytes:
+    names = (column.keyspace, column.table, column.name)
+    return b"".join(map(body.string, names)) + encode_type(column.type)
+
+
+def _flags(flags: int) -> bytes:
+    return flags.to_bytes(4, "big")
+
+
+def _rows(rows: Rows, skip_metadata: bool) -> bytes:
+    parts = [
+        _metadata(rows.columns, rows.paging_state, skip_metadata),
+        body.int32(len(rows.rows)),
+    ]
+    append, short_lengths = parts.append, _SHORT_LENGTHS
+    for row in rows.rows:  # the hot loop of the server: as few calls per cell as can be
+        for cell in row:
+            if cell is None:
+                append(_NULL)
+            else:
+                size = len(cell)
+                append(short_lengths[size] if size < 256 else size.to_bytes(4, "big"))
+                append(cell)
+    return b"".join(parts)
+
+
+_NULL = body.int32(-1)
+_SHORT_LENGTHS = tuple(body.int32(size) for size in range(256))

@@ -1,0 +1,146 @@
+"""One client's session: its requests answered, in order, by the node it is connected to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+
+import structlog
+from attrs import define, evolve, field, frozen
+
+from cdc_reader.testing.embedded.errors import (
+    BadCredentials,
+    CqlError,
+    ProtocolError,
+    ServerError,
+)
+from cdc_reader.testing.embedded.protocol import responses
+from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
+from cdc_reader.testing.embedded.protocol.requests import (
+    AuthResponse,
+    Batch,
+    Execute,
+    Options,
+    Prepare,
+    Query,
+    Register,
+    Request,
+    Startup,
+)
+from cdc_reader.testing.embedded.protocol.responses import Answer, ResultFormat
+from cdc_reader.testing.embedded.query.engine import Engine
+from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.result import Result, SetKeyspace
+
+log = structlog.get_logger(__name__)
+
+PASSWORD_AUTHENTICATOR = "org.apache.cassandra.auth.PasswordAuthenticator"  # noqa: S105 - a name
+LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
+
+
+@frozen
+class Host:
+    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in."""
+
+    engine: Engine
+    supported: Mapping[str, tuple[str, ...]]
+    credentials: tuple[str, str] | None = None
+
+
+@define(eq=False)
+class Session:
+    """Answers the calls of one connection.
+
+    `startup` holds what the client said of itself, `events` the kinds it registered for,
+    `keyspace` what it last chose by USE.
+    """
+
+    host: Host
+    peer: tuple[str, int] = ("", 0)
+    connection: Connection = field(factory=Connection)
+    startup: Mapping[str, str] = field(factory=dict)
+    events: frozenset[str] = frozenset()
+    keyspace: str | None = None
+
+    def receive(self, data: bytes) -> Iterator[bytes]:
+        """The frames that answer what `data` completes, one by one as they are made."""
+        for call in self.connection.receive(data):
+            yield self._answer(call).frame(call.version, call.stream)
+
+    def event(self, answer: Answer) -> bytes:
+        """An event as this connection must get it."""
+        return answer.frame(self.connection.version, responses.EVENT_STREAM)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection ends after what was answered so far."""
+        return self.connection.state is State.CLOSED
+
+    def _answer(self, call: Call) -> Answer:
+        if isinstance(call.request, CqlError):
+            return responses.error(call.request)
+        try:
+            return self._handle(call.request)
+        except CqlError as refusal:
+            return responses.error(refusal)
+        except Exception as bug:
+            log.exception("request_failed", request=call.request)
+            return responses.error(ServerError(f"{type(bug).__name__}: {bug}"))
+
+    def _handle(self, request: Request) -> Answer:
+        match request:
+            case Options():
+                return responses.supported(self.host.supported)
+            case Startup():
+                return self._start(request)
+            case AuthResponse(token):
+                return self._authenticate(token)
+            case Register(events):
+                self.events |= frozenset(events)
+                return responses.ready()
+            case Query() | Prepare() | Execute() | Batch():
+                return self._execute(request)
+
+    def _start(self, startup: Startup) -> Answer:
+        if compression := startup.options.get("COMPRESSION"):
+            raise ProtocolError(f"Unknown compression algorithm: {compression}")
+        self.startup = startup.options
+        if self.host.credentials is None:
+            self.connection.state = State.READY
+            return responses.ready()
+        self.connection.state = State.AUTHENTICATING
+        return responses.authenticate(PASSWORD_AUTHENTICATOR)
+
+    def _authenticate(self, token: bytes) -> Answer:
+        """SASL PLAIN: [authorisation id] NUL user NUL password."""
+        given = token.split(b"\0")[-2:]
+        wanted = [text.encode() for text in self.host.credentials or ()]
+        if not secrets.compare_digest(b"\0".join(given), b"\0".join(wanted)):
+            raise BadCredentials("Username and/or password are incorrect")
+        self.connection.state = State.READY
+        return responses.auth_success()
+
+    def _execute(self, request: Query | Prepare | Execute | Batch) -> Answer:
+        outcome = self._run(request)
+        if isinstance(outcome, SetKeyspace):
+            self.keyspace = outcome.keyspace
+        style = ResultFormat(
+            skip_metadata=isinstance(request, Query | Execute) and request.skip_metadata,
+            lwt_mark=LWT_MARK_OPTION in self.startup,
+        )
+        return responses.result(outcome, self.connection.version, style)
+
+    def _run(self, request: Query | Prepare | Execute | Batch) -> Result:
+        engine = self.host.engine
+        match request:
+            case Query(cql, values, options):
+                return engine.query(cql, values, self._placed(options))
+            case Prepare(cql):
+                return engine.prepare(cql, self._placed(QueryOptions()))
+            case Execute(statement_id, values, options):
+                return engine.execute(statement_id, values, self._placed(options))
+            case Batch(kind, statements, options):
+                return engine.batch(kind, statements, self._placed(options))
+
+    def _placed(self, options: QueryOptions) -> QueryOptions:
+        return options if self.keyspace is None else evolve(options, keyspace=self.keyspace)

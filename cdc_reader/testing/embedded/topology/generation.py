@@ -1,0 +1,69 @@
+"""Generations: which streams a cluster has from one moment on."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
+
+from attrs import field, frozen
+
+from cdc_reader.ids import StreamId
+from cdc_reader.testing.embedded.topology.ring import IGNORE_MSB, Ring
+from cdc_reader.testing.embedded.topology.shards import first_token_of, shard_of
+
+
+@frozen
+class StreamRange:
+    """The streams of the token range that ends at `range_end`, one per shard, in shard order."""
+
+    range_end: int
+    streams: tuple[bytes, ...]
+    ignore_msb: int = IGNORE_MSB
+
+    def stream_for(self, token: int) -> bytes:
+        """The stream of a token in this range."""
+        return self.streams[shard_of(token, len(self.streams), self.ignore_msb)]
+
+
+@frozen(slots=False)
+class Generation:
+    """The streams in force from `timestamp` (ms) on; `ranges` in order of their ends."""
+
+    timestamp: int
+    ranges: tuple[StreamRange, ...] = field(repr=lambda ranges: f"<{len(ranges)} ranges>")
+
+    @classmethod
+    def of(cls, ring: Ring, timestamp: int, source: random.Random) -> Generation:
+        """The generation that this ring makes; `source` gives the random bits of the ids."""
+        return cls(timestamp, tuple(_ranges(ring, source)))
+
+    @property
+    def start_us(self) -> int:
+        """When it begins, in µs."""
+        return self.timestamp * 1000
+
+    @cached_property
+    def range_ends(self) -> tuple[int, ...]:
+        return tuple(span.range_end for span in self.ranges)
+
+    def stream_for(self, token: int) -> bytes:
+        """The stream of a partition key's token."""
+        index = bisect_left(self.range_ends, token)
+        return self.ranges[index % len(self.ranges)].stream_for(token)
+
+    def is_optimal_for(self, ring: Ring) -> bool:
+        """Whether each stream's rows live on one node: its ranges are those of the ring."""
+        return self.range_ends == ring.tokens
+
+
+def _ranges(ring: Ring, source: random.Random) -> Iterator[StreamRange]:
+    for index, vnode in enumerate(ring.vnodes()):
+        shards, ignore_msb = vnode.owner.shards, vnode.owner.ignore_msb
+        tokens = (
+            first_token_of(shard, vnode.start, vnode.end, shards, ignore_msb)
+            for shard in range(shards)
+        )
+        streams = (StreamId.from_parts(t, source.getrandbits(38), index) for t in tokens)
+        yield StreamRange(vnode.end, tuple(bytes(s) for s in streams), ignore_msb)
