@@ -1,0 +1,44 @@
+"""The command `scylla-cdc`: each subcommand is a module, imported when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as installed_version
+
+import click
+
+_COMMANDS = {
+    "demo": "watch a Spark DataFrame fill from a CDC log",
+    "serve": "run the embedded ScyllaDB, for development and tests",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are found in the modules that bear their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = import_module(f"cdc_reader.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - each module defines `command`
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        own = {name: self.commands[name].get_short_help_str() for name in self.commands}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted({**own, **_COMMANDS}.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Follow ScyllaDB's change data capture log."""
+
+
+@main.command()
+def version() -> None:
+    """Print the version of this package."""
+    click.echo(installed_version("scylla-cdc"))

@@ -1,0 +1,26 @@
+"""A ScyllaDB in this process, as far as a driver can tell: for development and tests, no database.
+
+Its rooms: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
+(the log), `topology` (nodes and streams), `system` (the server's own tables), `codec` (values).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cdc_reader.testing.embedded.scylla import EmbeddedScylla
+
+__all__ = ["EmbeddedScylla"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "EmbeddedScylla":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cdc_reader.testing.embedded.scylla import EmbeddedScylla
+
+    return EmbeddedScylla
+
+
+def __dir__() -> list[str]:
+    return __all__

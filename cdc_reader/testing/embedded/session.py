@@ -72,6 +72,11 @@ class Session:
         return answer.frame(self.connection.version, responses.EVENT_STREAM)
 
     @property
+    def username(self) -> str:
+        """Who is logged in."""
+        return self.host.credentials[0] if self.host.credentials else "anonymous"
+
+    @property
     def is_closed(self) -> bool:
         """Whether the connection ends after what was answered so far."""
         return self.connection.state is State.CLOSED

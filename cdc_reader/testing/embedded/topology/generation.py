@@ -6,6 +6,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
+from uuid import UUID
 
 from attrs import field, frozen
 
@@ -29,15 +30,20 @@ class StreamRange:
 
 @frozen(slots=False)
 class Generation:
-    """The streams in force from `timestamp` (ms) on; `ranges` in order of their ends."""
+    """The streams in force from `timestamp` (ms) on; `ranges` in order of their ends.
+
+    `id` is known inside the cluster only.
+    """
 
     timestamp: int
+    id: UUID
     ranges: tuple[StreamRange, ...] = field(repr=lambda ranges: f"<{len(ranges)} ranges>")
 
     @classmethod
     def of(cls, ring: Ring, timestamp: int, source: random.Random) -> Generation:
         """The generation that this ring makes; `source` gives the random bits of the ids."""
-        return cls(timestamp, tuple(_ranges(ring, source)))
+        unique = UUID(int=source.getrandbits(128), version=4)
+        return cls(timestamp, unique, tuple(_ranges(ring, source)))
 
     @property
     def start_us(self) -> int:

@@ -1,0 +1,84 @@
+"""`scylla-cdc serve`: the embedded ScyllaDB as a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.embedded import EmbeddedScylla
+from cdc_reader.testing.embedded.profile import NEWEST
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the first node.")
+@click.option("--port", default=9042, show_default=True, help="Port of all nodes; 0: a free one.")
+@click.option("--nodes", default=1, show_default=True, help="Nodes that clients can connect to.")
+@click.option("--vnodes", default=16, show_default=True, help="Token ranges of each node.")
+@click.option("--shards", default=2, show_default=True, help="Shards of each node.")
+@click.option("--username", help="Ask clients to log in as this user.")
+@click.option("--password", help="The user's password.")
+@click.option("--certificate", type=_FILE, help="Certificate chain (PEM), for TLS.")
+@click.option("--key", type=_FILE, help="Private key of the certificate (PEM).")
+@click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to be like.")
+def command(
+    host: str,
+    port: int,
+    nodes: int,
+    vnodes: int,
+    shards: int,
+    username: str | None,
+    password: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    version: str,
+) -> None:
+    """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
+
+    It keeps nothing on disk. Prints `listening on HOST:PORT` when clients may connect.
+    """
+    if (username is None) != (password is None):
+        raise click.UsageError("--username and --password go together: give both or neither")
+    try:
+        scylla = EmbeddedScylla(
+            host,
+            port,
+            nodes=nodes,
+            vnodes=vnodes,
+            shards=shards,
+            version=version,
+            credentials=None if username is None or password is None else (username, password),
+            certificate=certificate,
+            key=key,
+        )
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
+    _serve(scylla)
+
+
+def _serve(scylla: EmbeddedScylla) -> None:
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    try:
+        scylla.start()
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {scylla.contact_point}: {error.strerror}; "
+            "give another --host or --port"
+        ) from error
+    try:
+        click.echo(f"listening on {scylla.contact_point}")
+        stop.wait()
+    finally:
+        scylla.stop()

@@ -1,0 +1,234 @@
+"""The embedded ScyllaDB: everything put together behind one class."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.embedded.cdc.write_path import WritePath
+from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
+from cdc_reader.testing.embedded.protocol import responses
+from cdc_reader.testing.embedded.query.engine import Engine
+from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.table import MURMUR3
+from cdc_reader.testing.embedded.server import Server
+from cdc_reader.testing.embedded.session import LWT_MARK_OPTION, Host
+from cdc_reader.testing.embedded.storage.database import Database
+from cdc_reader.testing.embedded.system.clients import client_rows
+from cdc_reader.testing.embedded.system.definitions import system_keyspaces
+from cdc_reader.testing.embedded.system.generation_tables import GenerationTables
+from cdc_reader.testing.embedded.system.node_tables import CQL_VERSION, NodeTables
+from cdc_reader.testing.embedded.system.schema_tables import schema_tables
+from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS, Cluster, draw_nodes
+from cdc_reader.testing.embedded.topology.generation import Generation
+from cdc_reader.testing.embedded.topology.ring import Node, Ring
+from cdc_reader.testing.embedded.topology.streams import Streams
+
+
+class Now(Protocol):
+    """A clock to read: the system's, or `cdc_reader.testing.clock.ManualClock`."""
+
+    def now(self) -> int:
+        """µs since 1970."""
+        ...
+
+
+class EmbeddedScylla:
+    """A ScyllaDB cluster in this process, for development and tests; it keeps nothing on disk.
+
+        with EmbeddedScylla() as scylla:
+            cluster = Cluster([scylla.host], port=scylla.port)
+
+    Args:
+        host: the address of the first node; further ones listen on the addresses that follow it.
+        port: the port of all nodes; 0 for one that is free.
+        nodes: how many nodes clients can connect to. They share one store.
+        vnodes: how many token ranges each node owns.
+        shards: how many shards each node has, so how many streams each range.
+        version: which version of ScyllaDB to be like, such as "5.2"; see `Profile`.
+        clock: the server's clock.
+        credentials: (user, password) to ask of clients; None asks for nothing.
+        certificate: the file of the certificate chain for TLS; None for plain connections.
+        key: the file of the certificate's private key.
+        cluster_name: what the cluster calls itself.
+        seed: where random tokens and ids come from; None for others each time.
+        ring_delay_ms: how long nodes take to hear of each other: a later generation operates
+            twice this and 5 s after it is published, at once if 0.
+
+    Raises ConfigurationError for values that cannot be.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        nodes: int = 1,
+        vnodes: int = 16,
+        shards: int = 2,
+        version: str = NEWEST,
+        clock: Now | None = None,
+        credentials: tuple[str, str] | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        cluster_name: str = "embedded",
+        seed: int | None = None,
+        ring_delay_ms: int = RING_DELAY_MS,
+    ) -> None:
+        _positive(nodes=nodes, vnodes=vnodes, shards=shards)
+        self.host = host
+        self.clock: Now = clock or SystemClock()
+        self.profile = _profile(version)
+        self.catalog = Catalog()
+        self.database = Database()
+        source = random.Random(seed)
+        listen_addresses = _listen_addresses(host, nodes)
+        addresses = [_reachable(address) for address in listen_addresses]
+        tables = GenerationTables(self.catalog, self.database)
+        self.cluster = Cluster(
+            name=cluster_name,
+            ring=Ring(draw_nodes(source, addresses, vnodes, shards)),
+            streams=Streams(self.profile),
+            source=source,
+            publish=tables.publish,
+            ring_delay_ms=ring_delay_ms,
+        )
+        self.catalog.keyspaces.update((k.name, k) for k in system_keyspaces(self.profile))
+        self.cluster.start(self.clock.now())
+        self._credentials = credentials
+        hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
+        self._server = Server(hosts, port, _tls(certificate, key))
+        self.catalog.listeners.append(self._announce)
+
+    @property
+    def port(self) -> int:
+        """The port that all nodes listen on."""
+        return self._server.port
+
+    @property
+    def contact_point(self) -> str:
+        """``HOST:PORT`` of the first node."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def start(self) -> Self:
+        """Listen for clients; OSError if the address or port cannot be had."""
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Close all connections and stop listening; the data is still there to look at."""
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def join(self, vnodes: int = 16, shards: int = 2) -> Generation:
+        """Let a node that no client can reach join the ring; returns the generation it brings."""
+        return self._server.call(lambda: self.cluster.join(self.clock.now(), vnodes, shards))
+
+    def leave(self, node: Node) -> None:
+        """Take a node off the ring: its ranges go to others, the streams stay as they are."""
+        self._server.call(lambda: self.cluster.leave(node))
+
+    def check_and_repair_streams(self) -> Generation | None:
+        """Make a new generation if the newest does not fit the ring; None if it does."""
+        return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
+
+    def _host(self, node: Node) -> Host:
+        node_tables = NodeTables(
+            node, self.cluster, self.catalog, self.profile, lambda: client_rows(self._server)
+        )
+        engine = Engine(
+            self.catalog,
+            self.database,
+            WritePath(self.catalog, self.database, self.cluster.streams, self.profile),
+            self.clock.now,
+            {**schema_tables(self.catalog), **node_tables.sources()},
+        )
+        return Host(engine, _supported(node), self._credentials)
+
+    def _announce(self, change: SchemaChange) -> None:
+        self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))
+
+
+def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
+    """What OPTIONS answers. No compression: it would only cost time on the loopback."""
+    return {
+        "COMPRESSION": (),
+        "CQL_VERSION": (CQL_VERSION,),
+        LWT_MARK_OPTION: (f"LWT_OPTIMIZATION_META_BIT_MASK={responses.MetadataFlag.LWT:d}",),
+        "SCYLLA_NR_SHARDS": (str(node.shards),),
+        "SCYLLA_PARTITIONER": (MURMUR3,),
+        "SCYLLA_RATE_LIMIT_ERROR": ("ERROR_CODE=61440",),
+        "SCYLLA_SHARD": ("0",),
+        "SCYLLA_SHARDING_ALGORITHM": ("biased-token-round-robin",),
+        "SCYLLA_SHARDING_IGNORE_MSB": (str(node.ignore_msb),),
+    }
+
+
+def _listen_addresses(host: str, nodes: int) -> tuple[str, ...]:
+    """What the nodes listen on: the address of the first and those that follow it."""
+    if nodes == 1:
+        return (host,)
+    try:
+        first = ipaddress.IPv4Address(host)
+    except ipaddress.AddressValueError:
+        first = None
+    if first is None or not first.is_loopback:
+        remedy = f"{nodes} nodes need a loopback IPv4 address such as '127.0.0.1' to begin with"
+        raise ConfigurationError("host", host, remedy)
+    return tuple(str(first + offset) for offset in range(nodes))
+
+
+def _reachable(listen_address: str) -> str:
+    """The IP address by which clients reach what listens here."""
+    try:
+        found = socket.getaddrinfo(listen_address, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        remedy = f"expected an address of this machine ({error.strerror})"
+        raise ConfigurationError("host", listen_address, remedy) from error
+    address = ipaddress.ip_address(found[0][4][0])
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return str(address)
+
+
+def _positive(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ConfigurationError(name, count, "expected at least 1")
+
+
+def _profile(version: str) -> Profile:
+    try:
+        return profile(version)
+    except ValueError:
+        remedy = f"expected a version of ScyllaDB such as '5.2' or {NEWEST!r}"
+        raise ConfigurationError("version", version, remedy) from None
+
+
+def _tls(certificate: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        name = "certificate" if certificate is None else "key"
+        raise ConfigurationError(name, None, "TLS takes both a certificate and its private key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context

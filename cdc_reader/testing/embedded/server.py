@@ -1,0 +1,181 @@
+"""The shell around the protocol: sockets and an event loop, in a thread of its own.
+
+Everything of the server happens in that thread, so nothing inside needs a lock. A
+connection's requests are answered in the order in which they arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from cdc_reader.testing.embedded.protocol.responses import Answer
+from cdc_reader.testing.embedded.session import Host, Session
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_READ_SIZE = 256 * 1024
+_FAREWELL_SECONDS = 2.0
+_BIND_ATTEMPTS = 10
+
+
+class Server:
+    """Listens for clients of some nodes: on each node's address, on one port for all.
+
+    A `port` of 0 means one that is free. `start` and `stop` may each be called once.
+    """
+
+    def __init__(
+        self, hosts: Mapping[str, Host], port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._hosts = hosts
+        self._port = port
+        self._tls = tls
+        self._writers: dict[Session, asyncio.StreamWriter] = {}
+        self._conversations: set[asyncio.Task[None]] = set()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+
+    @property
+    def port(self) -> int:
+        """The port listened on; before `start` the one asked for."""
+        return self._port
+
+    @property
+    def uses_tls(self) -> bool:
+        return self._tls is not None
+
+    @property
+    def sessions(self) -> Iterable[Session]:
+        """The sessions now open."""
+        return tuple(self._writers)
+
+    def start(self) -> None:
+        """Listen; OSError if an address or the port cannot be had."""
+        listeners = _listen(tuple(self._hosts), self._port)
+        self._port = listeners[0].getsockname()[1]
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(listeners, started)),
+            name=f"embedded-scylla-{self._port}",
+            daemon=True,
+        )
+        self._thread.start()
+        started.result()
+
+    def stop(self) -> None:
+        """Answer what was asked, close all connections, end the thread."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+            self._thread = None
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns or raises, run between two requests."""
+        if self._thread is None or threading.current_thread() is self._thread:
+            return function()
+        outcome: Future[T] = Future()
+        self._loop.call_soon_threadsafe(_complete, outcome, function)
+        return outcome.result()
+
+    def broadcast(self, kind: str, event: Answer) -> None:
+        """Send an event to all who registered for its kind, after the answer now being made."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._send, kind, event)
+
+    def _send(self, kind: str, event: Answer) -> None:
+        for session, writer in self._writers.items():
+            if kind in session.events:
+                writer.write(session.event(event))
+
+    async def _serve(self, listeners: Iterable[socket.socket], started: Future[None]) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        servers = [
+            await asyncio.start_server(
+                partial(self._accept, host), sock=listener, ssl=self._tls, limit=_READ_SIZE
+            )
+            for host, listener in zip(self._hosts.values(), listeners, strict=True)
+        ]
+        started.set_result(None)
+        await self._stopping.wait()
+        for server in servers:
+            server.close()
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        if self._conversations:
+            await asyncio.wait(self._conversations, timeout=_FAREWELL_SECONDS)
+        for writer in self._writers.values():
+            writer.transport.abort()
+
+    async def _accept(
+        self, host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - asyncio runs this as a task
+        self._conversations.add(task)
+        session = Session(host, peer=writer.get_extra_info("peername")[:2])
+        self._writers[session] = writer
+        try:
+            await self._converse(session, reader, writer)
+        except (ConnectionError, ssl.SSLError) as error:
+            log.debug("connection_lost", peer=session.peer, error=str(error))
+        finally:
+            del self._writers[session]
+            self._conversations.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    @staticmethod
+    async def _converse(
+        session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while not session.is_closed and (data := await reader.read(_READ_SIZE)):
+            for answer in session.receive(data):
+                writer.write(answer)
+                await writer.drain()
+
+
+def _complete(outcome: Future[T], function: Callable[[], T]) -> None:
+    try:
+        outcome.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+        outcome.set_exception(error)
+
+
+def _listen(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
+    """A listening socket per address, all on one port."""
+    attempts = 1 if port else _BIND_ATTEMPTS
+    for attempt in range(1, attempts + 1):
+        with contextlib.ExitStack() as opened:
+            try:
+                first = opened.enter_context(_listener(addresses[0], port))
+                chosen = first.getsockname()[1]
+                others = [opened.enter_context(_listener(a, chosen)) for a in addresses[1:]]
+            except OSError:
+                if attempt == attempts:
+                    raise
+                continue
+            opened.pop_all()
+            return [first, *others]
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _listener(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=128)

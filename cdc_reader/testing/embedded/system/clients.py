@@ -1,0 +1,26 @@
+"""`system.clients`: who is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc_reader.testing.embedded.server import Server
+from cdc_reader.testing.embedded.system.virtual import Values
+
+
+def client_rows(server: Server) -> Iterator[Values]:
+    """A row for each session that is open."""
+    for session in server.sessions:
+        address, port = session.peer
+        yield {
+            "address": address,
+            "port": port,
+            "client_type": "cql",
+            "connection_stage": session.connection.state.name,
+            "driver_name": session.startup.get("DRIVER_NAME"),
+            "driver_version": session.startup.get("DRIVER_VERSION"),
+            "protocol_version": session.connection.version,
+            "shard_id": 0,
+            "ssl_enabled": server.uses_tls,
+            "username": session.username,
+        }

@@ -1,0 +1,151 @@
+"""The server's keyspaces and tables, as a real one's schema tables list them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import md5
+from uuid import UUID
+
+from cdc_reader.cql_type import parse
+from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.catalog import Keyspace
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+
+_LOCATOR = "org.apache.cassandra.locator."
+_LOCAL = {"class": _LOCATOR + "LocalStrategy"}
+_EVERYWHERE = {"class": _LOCATOR + "EverywhereStrategy"}
+
+# One table a line: name: partition key | clustering key | other columns.
+_PROPERTIES = (
+    "bloom_filter_fp_chance double, caching frozen<map<text, text>>, comment text, "
+    "compaction frozen<map<text, text>>, compression frozen<map<text, text>>, "
+    "crc_check_chance double, dclocal_read_repair_chance double, default_time_to_live int, "
+    "extensions frozen<map<text, blob>>, gc_grace_seconds int, id uuid, max_index_interval int, "
+    "memtable_flush_period_in_ms int, min_index_interval int, read_repair_chance double, "
+    "speculative_retry text"
+)
+_COLUMN = "clustering_order text, column_name_bytes blob, kind text, position int, type text"
+_SIGNATURE = "argument_types frozen<list<text>>"
+
+_SYSTEM_SCHEMA = f"""
+aggregates: keyspace_name text | aggregate_name text, {_SIGNATURE} | final_func text, \
+initcond text, return_type text, state_func text, state_type text
+columns: keyspace_name text | table_name text, column_name text | {_COLUMN}
+computed_columns: keyspace_name text | table_name text, column_name text | computation blob
+dropped_columns: keyspace_name text | table_name text, column_name text | \
+dropped_time timestamp, type text
+functions: keyspace_name text | function_name text, {_SIGNATURE} | \
+argument_names frozen<list<text>>, body text, called_on_null_input boolean, language text, \
+return_type text
+indexes: keyspace_name text | table_name text, index_name text | kind text, \
+options frozen<map<text, text>>
+keyspaces: keyspace_name text | | durable_writes boolean, replication frozen<map<text, text>>
+scylla_aggregates: keyspace_name text | aggregate_name text, {_SIGNATURE} | reduce_func text, \
+state_type text
+scylla_tables: keyspace_name text | table_name text | cdc frozen<map<text, text>>, \
+partitioner text, version uuid
+tables: keyspace_name text | table_name text | {_PROPERTIES}, flags frozen<set<text>>
+triggers: keyspace_name text | table_name text, trigger_name text | \
+options frozen<map<text, text>>
+types: keyspace_name text | type_name text | field_names frozen<list<text>>, \
+field_types frozen<list<text>>
+view_virtual_columns: keyspace_name text | table_name text, column_name text | {_COLUMN}
+views: keyspace_name text | view_name text | {_PROPERTIES}, base_table_id uuid, \
+base_table_name text, include_all_columns boolean, where_clause text
+"""
+_SCYLLA_KEYSPACES = (
+    "scylla_keyspaces: keyspace_name text | | storage_options frozen<map<text, text>>, "
+    "storage_type text"
+)
+_SYSTEM = """
+built_views: keyspace_name text | view_name text | status_replicated boolean
+cdc_local: key text | | streams_timestamp timestamp, uuid uuid
+clients: address inet | port int, client_type text | connection_stage text, driver_name text, \
+driver_version text, hostname text, protocol_version int, shard_id int, ssl_cipher_suite text, \
+ssl_enabled boolean, ssl_protocol text, username text
+local: key text | | bootstrapped text, broadcast_address inet, cluster_name text, \
+cql_version text, data_center text, gossip_generation int, host_id uuid, listen_address inet, \
+native_protocol_version text, partitioner text, rack text, release_version text, \
+rpc_address inet, schema_version uuid, supported_features text, thrift_version text, \
+tokens set<text>, truncated_at map<uuid, blob>
+peers: peer inet | | data_center text, host_id uuid, preferred_ip inet, rack text, \
+release_version text, rpc_address inet, schema_version uuid, supported_features text, \
+tokens set<text>
+size_estimates: keyspace_name text | table_name text, range_start text, range_end text | \
+mean_partition_size bigint, partitions_count bigint
+versions: key text | | build_id text, build_mode text, version text
+"""
+_SYSTEM_AUTH = """
+role_attributes: role text | name text | value text
+role_members: role text | member text |
+role_permissions: role text | resource text | permissions set<text>
+roles: role text | | can_login boolean, is_superuser boolean, member_of set<text>, \
+salted_hash text
+"""
+_SYSTEM_DISTRIBUTED = """
+cdc_generation_timestamps: key text | time timestamp desc | expired timestamp
+cdc_streams_descriptions_v2: time timestamp | range_end bigint | streams frozen<set<blob>>
+service_levels: service_level text | | timeout duration, workload_type text
+view_build_status: keyspace_name text, view_name text | host_id uuid | status text
+"""
+_SYSTEM_DISTRIBUTED_EVERYWHERE = """
+cdc_generation_descriptions_v2: id uuid | range_end bigint | ignore_msb tinyint, \
+streams frozen<set<blob>>, num_ranges int static
+"""
+_SYSTEM_TRACES = """
+events: session_id uuid | event_id timeuuid | activity text, scylla_parent_id bigint, \
+scylla_span_id bigint, source inet, source_elapsed int, thread text
+sessions: session_id uuid | | client inet, command text, coordinator inet, duration int, \
+parameters map<text, text>, request text, request_size int, response_size int, \
+started_at timestamp, username text
+"""
+
+GENERATION_TIMESTAMPS = ("system_distributed", "cdc_generation_timestamps")
+STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
+
+
+def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
+    """The keyspaces that a server of this version has before anyone creates one."""
+    scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
+    yield _keyspace("system", _LOCAL, _SYSTEM)
+    yield _keyspace("system_schema", _LOCAL, _SYSTEM_SCHEMA + scylla_keyspaces)
+    yield _keyspace("system_auth", _simple(1), _SYSTEM_AUTH)
+    yield _keyspace("system_distributed", _simple(3), _SYSTEM_DISTRIBUTED)
+    yield _keyspace("system_distributed_everywhere", _EVERYWHERE, _SYSTEM_DISTRIBUTED_EVERYWHERE)
+    yield _keyspace("system_traces", _simple(2), _SYSTEM_TRACES)
+
+
+def _simple(factor: int) -> dict[str, str]:
+    return {"class": _LOCATOR + "SimpleStrategy", "replication_factor": str(factor)}
+
+
+def _keyspace(name: str, replication: dict[str, str], text: str) -> Keyspace:
+    tables = (_table(name, line) for line in text.strip().splitlines())
+    return Keyspace(name, replication, tables={t.name: t for t in tables}, system=True)
+
+
+def _table(keyspace: str, line: str) -> Table:
+    name, _, rest = line.partition(": ")
+    groups = [re.findall(r"(\w+) ((?:<[^|]*?>+|[^,|<])+)", part) for part in rest.split("|")]
+    kinds = (Kind.PARTITION_KEY, Kind.CLUSTERING, Kind.REGULAR)
+    columns = (
+        _column(column, definition.strip(), kind, position)
+        for kind, group in zip(kinds, groups, strict=True)
+        for position, (column, definition) in enumerate(group)
+    )
+    return Table(keyspace, name, _table_id(keyspace, name), tuple(columns))
+
+
+def _column(name: str, definition: str, kind: Kind, position: int) -> Column:
+    if kind is Kind.REGULAR:
+        kind = Kind.STATIC if definition.endswith(" static") else kind
+        return Column(name, parse(definition.removesuffix(" static")), kind)
+    cql_type = parse(definition.removesuffix(" desc"))
+    return Column(name, cql_type, kind, position, descending=definition.endswith(" desc"))
+
+
+def _table_id(keyspace: str, name: str) -> UUID:
+    """The id of a table that every server has: the name-based UUID of both names."""
+    digest = md5((keyspace + name).encode(), usedforsecurity=False).digest()
+    return UUID(bytes=digest, version=3)

@@ -1,0 +1,99 @@
+"""`system`: what a node says of itself, its peers, its clients and its CDC streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.table import MURMUR3
+from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable
+from cdc_reader.testing.embedded.topology.cluster import Cluster
+from cdc_reader.testing.embedded.topology.ring import Node
+
+SYSTEM = "system"
+# What ScyllaDB calls itself to clients that only know Cassandra's versions.
+RELEASE_VERSION = "3.0.8"
+CQL_VERSION = "3.3.1"
+
+_FEATURES = (
+    "AGGREGATE_STORAGE_OPTIONS CDC CDC_GENERATIONS_V2 COLLECTION_INDEXING COMPUTED_COLUMNS "
+    "COUNTERS DIGEST_FOR_NULL_VALUES INDEXES LWT MATERIALIZED_VIEWS NONFROZEN_UDTS "
+    "PER_TABLE_CACHING PER_TABLE_PARTITIONERS RANGE_TOMBSTONES ROLES SCHEMA_TABLES_V3 "
+    "TOMBSTONE_GC_OPTIONS TRUNCATION_TABLE UDA UNBOUNDED_RANGE_TOMBSTONES VIEW_VIRTUAL_COLUMNS"
+)
+
+
+@frozen
+class NodeTables:
+    """The virtual tables of keyspace `system` as `node` answers them.
+
+    `clients` gives the rows of `system.clients`.
+    """
+
+    node: Node
+    cluster: Cluster
+    catalog: Catalog
+    profile: Profile
+    clients: Callable[[], Iterable[Values]] = tuple
+
+    def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
+        """The sources by (keyspace, table)."""
+        filled: dict[str, Callable[[PartitionKey | None], Iterable[Values]]] = {
+            "cdc_local": self._cdc_local,
+            "clients": lambda _: self.clients(),
+            "local": self._local,
+            "peers": self._peers,
+            "versions": self._versions,
+        }
+        return {(SYSTEM, name): VirtualTable(rows) for name, rows in filled.items()}
+
+    def _local(self, _: PartitionKey | None) -> Iterator[Values]:
+        first = self.cluster.generations[0]
+        yield {
+            "key": "local",
+            "bootstrapped": "COMPLETED",
+            "broadcast_address": self.node.address,
+            "cluster_name": self.cluster.name,
+            "cql_version": CQL_VERSION,
+            "gossip_generation": first.timestamp // 1000,
+            "listen_address": self.node.address,
+            "native_protocol_version": "4",
+            "partitioner": MURMUR3,
+            "thrift_version": "20.1.0",
+            **self._common(self.node),
+        }
+
+    def _peers(self, _: PartitionKey | None) -> Iterator[Values]:
+        for node in self.cluster.nodes:
+            if node.address is not None and node.host_id != self.node.host_id:
+                yield {"peer": node.address, **self._common(node)}
+
+    def _common(self, node: Node) -> dict[str, Any]:
+        return {
+            "data_center": node.data_center,
+            "host_id": node.host_id,
+            "rack": node.rack,
+            "release_version": RELEASE_VERSION,
+            "rpc_address": node.address,
+            "schema_version": self.catalog.version,
+            "supported_features": ",".join(_FEATURES.split()),
+            "tokens": [str(token) for token in node.tokens],
+        }
+
+    def _versions(self, _: PartitionKey | None) -> Iterator[Values]:
+        patch = self.profile.version + ".0" * (2 - self.profile.version.count("."))
+        yield {
+            "key": "local",
+            "build_id": self.node.host_id.hex,
+            "build_mode": "release",
+            "version": f"{patch}-0.embedded",
+        }
+
+    def _cdc_local(self, _: PartitionKey | None) -> Iterator[Values]:
+        newest = self.cluster.generations[-1]
+        yield {"key": "cdc_local", "streams_timestamp": newest.timestamp, "uuid": newest.id}
+        yield {"key": "rewritten"}

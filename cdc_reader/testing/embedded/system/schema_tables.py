@@ -1,0 +1,190 @@
+"""`system_schema`: the catalog as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import uuid3
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.cdc.options import CdcOptions
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
+from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
+from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable, empty
+
+SCHEMA = "system_schema"
+
+_LOCATOR = "org.apache.cassandra.locator."
+_COMPACTION = "org.apache.cassandra.db.compaction."
+_COMPRESSION = "org.apache.cassandra.io.compress."
+_DEFAULTS: Mapping[str, Any] = {
+    "bloom_filter_fp_chance": 0.01,
+    "comment": "",
+    "crc_check_chance": 1.0,
+    "dclocal_read_repair_chance": 0.0,
+    "default_time_to_live": 0,
+    "gc_grace_seconds": 864000,
+    "max_index_interval": 2048,
+    "memtable_flush_period_in_ms": 0,
+    "min_index_interval": 128,
+    "read_repair_chance": 0.0,
+    "speculative_retry": "99.0PERCENTILE",
+}
+_NUMBERS: Mapping[str, Callable[[Any], Any]] = {
+    name: type(value) for name, value in _DEFAULTS.items()
+}
+
+
+@frozen
+class _KeyspaceRows:
+    """The rows of one schema table: those of one keyspace after the other."""
+
+    catalog: Catalog
+    of: Callable[[Keyspace], Iterator[Values]]
+
+    def __call__(self, key: PartitionKey | None) -> Iterator[Values]:
+        for keyspace in self._keyspaces(key):
+            yield from self.of(keyspace)
+
+    def _keyspaces(self, key: PartitionKey | None) -> Iterator[Keyspace]:
+        if key is None:
+            yield from self.catalog.keyspaces.values()
+        elif keyspace := self.catalog.keyspaces.get(key[0].decode(errors="replace")):
+            yield keyspace
+
+
+def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
+    """The sources of all tables of `system_schema`, by (keyspace, table)."""
+    filled = {
+        "columns": _columns,
+        "dropped_columns": _dropped_columns,
+        "keyspaces": _keyspace,
+        "scylla_keyspaces": _scylla_keyspace,
+        "scylla_tables": _scylla_tables,
+        "tables": _tables,
+        "types": _types,
+    }
+    return {
+        (SCHEMA, name): VirtualTable(
+            _KeyspaceRows(catalog, filled[name]) if name in filled else empty
+        )
+        for name in catalog.keyspaces[SCHEMA].tables
+    }
+
+
+def _keyspace(keyspace: Keyspace) -> Iterator[Values]:
+    replication = dict(keyspace.replication)
+    replication["class"] = _qualified(replication.get("class", ""), _LOCATOR)
+    yield {
+        "keyspace_name": keyspace.name,
+        "durable_writes": keyspace.durable_writes,
+        "replication": replication,
+    }
+
+
+def _scylla_keyspace(keyspace: Keyspace) -> Iterator[Values]:
+    if keyspace.tablets is not None:
+        yield {"keyspace_name": keyspace.name, "initial_tablets": keyspace.tablets}
+
+
+def _tables(keyspace: Keyspace) -> Iterator[Values]:
+    for table in keyspace.tables.values():
+        yield {
+            "keyspace_name": keyspace.name,
+            "table_name": table.name,
+            "id": table.id,
+            "flags": ("compound", "counter") if table.is_counter else ("compound",),
+            "extensions": _extensions(table),
+            **_properties(table),
+        }
+
+
+def _properties(table: Table) -> dict[str, Any]:
+    given = {name: _NUMBERS[name](v) for name, v in table.options.items() if name in _NUMBERS}
+    compaction = {"class": "SizeTieredCompactionStrategy", **table.options.get("compaction", {})}
+    compaction["class"] = compaction["class"].removeprefix(_COMPACTION)
+    return {
+        **_DEFAULTS,
+        **given,
+        "caching": _caching(table.options.get("caching", {})),
+        "compaction": compaction,
+        "compression": _compression(table.options.get("compression")),
+    }
+
+
+def _caching(given: Mapping[str, str]) -> dict[str, str]:
+    amount = "NONE" if given.get("enabled") == "false" else "ALL"
+    return {"keys": amount, "rows_per_partition": amount, **given}
+
+
+def _compression(given: Mapping[str, str] | None) -> dict[str, str]:
+    if given is None:
+        given = {"sstable_compression": "LZ4Compressor"}
+    name = given.get("sstable_compression") or given.get("class") or ""
+    if not name:
+        return {}
+    rest = {k: v for k, v in given.items() if k not in ("sstable_compression", "class")}
+    return {"sstable_compression": _qualified(name, _COMPRESSION), **rest}
+
+
+def _extensions(table: Table) -> dict[str, bytes]:
+    return {"cdc": table.cdc.as_extension()} if table.cdc != CdcOptions() else {}
+
+
+def _columns(keyspace: Keyspace) -> Iterator[Values]:
+    for table in keyspace.tables.values():
+        for column in table.columns:
+            yield {
+                "keyspace_name": keyspace.name,
+                "table_name": table.name,
+                "column_name": column.name,
+                "clustering_order": _clustering_order(column),
+                "column_name_bytes": column.name.encode(),
+                "kind": column.kind.value,
+                "position": column.position if column.is_key else -1,
+                "type": str(column.type),
+            }
+
+
+def _clustering_order(column: Column) -> str:
+    if column.kind is not Kind.CLUSTERING:
+        return "NONE"
+    return "DESC" if column.descending else "ASC"
+
+
+def _dropped_columns(keyspace: Keyspace) -> Iterator[Values]:
+    for table in keyspace.tables.values():
+        for name, (cql_type, dropped_us) in table.dropped.items():
+            yield {
+                "keyspace_name": keyspace.name,
+                "table_name": table.name,
+                "column_name": name,
+                "dropped_time": dropped_us // 1000,
+                "type": str(cql_type),
+            }
+
+
+def _types(keyspace: Keyspace) -> Iterator[Values]:
+    for user_type in keyspace.types.values():
+        yield {
+            "keyspace_name": keyspace.name,
+            "type_name": user_type.name,
+            "field_names": [name for name, _ in user_type.fields],
+            "field_types": [str(cql_type) for _, cql_type in user_type.fields],
+        }
+
+
+def _scylla_tables(keyspace: Keyspace) -> Iterator[Values]:
+    """Each table's version, and the partitioner if it has its own; not for the server's tables."""
+    for table in () if keyspace.system else keyspace.tables.values():
+        yield {
+            "keyspace_name": keyspace.name,
+            "table_name": table.name,
+            "partitioner": None if table.partitioner == MURMUR3 else table.partitioner,
+            "version": uuid3(table.id, repr(table)),
+        }
+
+
+def _qualified(name: str, package: str) -> str:
+    return name if "." in name else package + name

@@ -1,0 +1,80 @@
+"""Tables without storage: their rows are made when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.cql_type import MapType, SetType
+from cdc_reader.testing.embedded.codec.token import token_of
+from cdc_reader.testing.embedded.schema.table import Column, Table
+from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
+from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.row import Row
+from cdc_reader.testing.embedded.system.encode import encode, encode_map
+
+PartitionKey = tuple[bytes, ...]
+Values = Mapping[str, Any]
+
+_TIMESTAMP = 0
+
+
+@frozen
+class VirtualTable:
+    """A `TableSource` over rows given as Python values by column name, None for null.
+
+    `rows` makes the rows; the argument, unless None, is a partition key that suffices.
+    """
+
+    rows: Callable[[PartitionKey | None], Iterable[Values]]
+
+    def partition(self, table: Table, key: PartitionKey) -> Partition | None:
+        """The partition with this key, if there is one."""
+        return self._partitions(table, key).get(key)
+
+    def partitions(
+        self, table: Table, first_token: int | None = None, last_token: int | None = None
+    ) -> Iterator[tuple[int, Partition]]:
+        """(token, partition) in order of (token, key), tokens in [first_token, last_token]."""
+        made = self._partitions(table, None)
+        for token, key in sorted((token_of(table.partitioner, key), key) for key in made):
+            if (first_token is None or first_token <= token) and (
+                last_token is None or token <= last_token
+            ):
+                yield token, made[key]
+
+    def _partitions(
+        self, table: Table, wanted: PartitionKey | None
+    ) -> dict[PartitionKey, Partition]:
+        made: dict[PartitionKey, Partition] = {}
+        for values in self.rows(wanted):
+            key = _key(table.partition_key, values)
+            partition = made.setdefault(key, Partition(table, key))
+            row = partition.row(_key(table.clustering, values))
+            row.set_marker(Cell(_TIMESTAMP, b""))
+            for column in table.regulars:
+                if (value := values.get(column.name)) is not None:
+                    _set(row, column, value)
+        return made
+
+
+def empty(_: PartitionKey | None) -> Iterable[Values]:
+    """No rows at all."""
+    return ()
+
+
+def _key(columns: tuple[Column, ...], values: Values) -> PartitionKey:
+    return tuple(encode(column.type, values[column.name]) for column in columns)
+
+
+def _set(row: Row, column: Column, value: Any) -> None:
+    if not column.is_multi_cell:
+        row.set_cell(column.name, Cell(_TIMESTAMP, encode(column.type, value)))
+    elif isinstance(column.type, MapType):
+        cells = encode_map(column.type, value)
+        row.cells[column.name] = MultiCell(None, {k: Cell(_TIMESTAMP, v) for k, v in cells.items()})
+    elif isinstance(column.type, SetType):
+        keys = sorted(encode(column.type.element, item) for item in value)
+        row.cells[column.name] = MultiCell(None, {key: Cell(_TIMESTAMP, b"") for key in keys})
