@@ -47,9 +47,11 @@ class ConnectionConfig:
 
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
     separated by commas; `port` is for those that name none. The password never shows in a
-    `repr`. The TLS paths are PEM files: `tls_ca` alone turns on TLS with verification,
-    `tls_cert` and `tls_key` authenticate the client. `consistency` is that of log reads:
-    with writes at QUORUM it must be QUORUM too, or rows can be missed.
+    `repr`. The TLS paths are PEM files: `tls_ca` turns TLS on, and servers must then show a
+    certificate that this authority signed; `tls_cert` and `tls_key` authenticate the client.
+    `consistency` is that of log reads: with writes at QUORUM it must be QUORUM too, or rows
+    can be missed. `connect_timeout` bounds the whole of connecting, `request_timeout` each
+    attempt at a page.
     Raises ConfigurationError for values that cannot be used.
     """
 
@@ -73,7 +75,7 @@ class ConnectionConfig:
     )
     connect_timeout: timedelta = field(default=timedelta(seconds=10), validator=_POSITIVE)
     request_timeout: timedelta = field(default=timedelta(seconds=20), validator=_POSITIVE)
-    protocol_version: int = field(default=4, validator=_between(3, 5))
+    protocol_version: int = field(default=4, validator=_between(3, 4))
 
     def __attrs_post_init__(self) -> None:
         self.endpoints()
@@ -83,6 +85,9 @@ class ConnectionConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise ConfigurationError(missing, None, "give tls_cert and tls_key, or neither")
+        if self.tls_cert and not self.tls_ca:
+            remedy = "give the authority that signs the servers' certificates"
+            raise ConfigurationError("tls_ca", None, remedy)
 
     def endpoints(self) -> list[tuple[str, int]]:
         """The contact points as pairs of host and port."""
@@ -107,7 +112,7 @@ class ReadConfig:
     """How the log is read.
 
     `window` is the length of a window on data (it grows up to `max_window` while there is
-    none); following never passes now − `confidence_window`, as writes take time to arrive
+    none); following never passes now - `confidence_window`, as writes take time to arrive
     and clocks differ; `poll_interval` is the pause once it has caught up. `fetch_size` is in
     rows a page, `chunk_size` in streams a query, `in_flight` in queries at a time.
     `retry_deadline` bounds how long one page is asked for again.

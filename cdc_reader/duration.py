@@ -23,9 +23,7 @@ _SPELLINGS = {
     "h": "h hr hrs hour hours",
     "d": "d day days",
 }
-_UNITS = {
-    spelling: _MICROS[unit] for unit, line in _SPELLINGS.items() for spelling in line.split()
-}
+_UNITS = {spelling: _MICROS[unit] for unit, line in _SPELLINGS.items() for spelling in line.split()}
 _PART = re.compile(r"\s*(\d+)\s*([a-zµ]+)")
 _REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
 

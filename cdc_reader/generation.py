@@ -28,7 +28,9 @@ class Generation:
     """The streams in force over `operates`, grouped by token range, neighbours side by side."""
 
     operates: Window
-    groups: tuple[StreamGroup, ...] = field(converter=_in_ring_order, repr=len)
+    groups: tuple[StreamGroup, ...] = field(
+        converter=_in_ring_order, repr=lambda groups: f"<{len(groups)} groups>"
+    )
 
     def streams(self) -> Iterator[StreamId]:
         """All streams in ring order."""

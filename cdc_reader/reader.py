@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, open_log
+from cdc_reader.driver import Connection, SchemaSource, StreamsLogSource, VnodeGenerations
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.ids import TableName
 from cdc_reader.kernel import arrow_schema
 from cdc_reader.log_reader import Delivery, LogReader
-from cdc_reader.ports import Clock
+from cdc_reader.ports import Clock, GenerationSource
 from cdc_reader.schema import LogSchema
 from cdc_reader.task import Task
 from cdc_reader.timestamp import format_timestamp, to_micros
@@ -59,12 +59,17 @@ class CdcReader:
 
         Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError.
         """
-        return self._known_schema or self._connection.log_schema(self.table)
+        return self._known_schema or SchemaSource(self._connection).log_schema(self.table)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of every batch."""
         return arrow_schema(self.schema.columns)
+
+    @cached_property
+    def generations(self) -> GenerationSource:
+        """The generations of the table, for planners of their own."""
+        return VnodeGenerations(self._connection)
 
     def first_timestamp(self) -> int | None:
         """When, in µs since 1970, the oldest generation began; None if there is none yet.
@@ -80,7 +85,7 @@ class CdcReader:
         """
         return self._log.plan(window)
 
-    def read(self, tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+    def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
         """The rows of `tasks`, each stream's in the server's order; one batch a page."""
         return self._log.read(tasks)
 
@@ -101,7 +106,7 @@ class CdcReader:
     def follow(self, start: Moment) -> Iterator[Delivery]:
         """Follow the log from `start`, window after window, for good or until `stop`.
 
-        Windows adjoin; each ends at most at now − confidence window. A window's batches
+        Windows adjoin; each ends at most at now - confidence window. A window's batches
         come in any number, then one delivery without a batch: its rows are complete, and
         its end is the position to start from after a restart.
         """
@@ -128,8 +133,8 @@ class CdcReader:
 
     @cached_property
     def _log(self) -> LogReader:
-        source, generations = open_log(self._connection, self.schema)
-        return LogReader(source, generations, self._clock, self._config)
+        source = StreamsLogSource(self._connection, self.schema)
+        return LogReader(source, self.generations, self._clock, self._config)
 
 
 def _micros(moment: Moment | None) -> int | None:

@@ -24,7 +24,7 @@ _KIND_ORDER = list(ColumnKind)
 
 @frozen
 class Column:
-    """A column: its name, its type, its kind and its place in the key (−1 outside of it)."""
+    """A column: its name, its type, its kind and its place in the key (-1 outside of it)."""
 
     name: str
     type: CqlType

@@ -7,6 +7,7 @@ stream's generation operates) occurs exactly once. Nothing is left out, nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from attrs import field, frozen
 
@@ -20,7 +21,7 @@ class Task:
     """A chunk of neighbouring streams of one generation, over one window."""
 
     window: Window
-    streams: tuple[StreamId, ...] = field(repr=len)
+    streams: tuple[StreamId, ...] = field(repr=lambda streams: f"<{len(streams)} streams>")
 
 
 def plan(generations: Iterable[Generation], window: Window, chunk_size: int) -> list[Task]:
@@ -59,4 +60,4 @@ def split(tasks: Sequence[Task], count: int) -> list[list[Task]]:
     """The tasks in at most `count` runs, in order, as even as whole tasks allow; none is empty."""
     count = min(count, len(tasks))
     edges = [len(tasks) * index // count for index in range(count + 1)] if count > 0 else [0]
-    return [list(tasks[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [list(tasks[start:end]) for start, end in pairwise(edges)]

@@ -4,5 +4,7 @@
 """
 
 from cdc_reader.kernel.arrow_type import arrow_schema, arrow_type
+from cdc_reader.kernel.metadata import ResultMetadata, parse_metadata
+from cdc_reader.kernel.python import decode
 
-__all__ = ["arrow_schema", "arrow_type"]
+__all__ = ["ResultMetadata", "arrow_schema", "arrow_type", "decode", "parse_metadata"]

@@ -40,9 +40,7 @@ from cdc_reader.cql_type import (
 )
 from cdc_reader.schema import Column
 
-DURATION = pa.struct(
-    [("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())]
-)
+DURATION = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
 
 NATIVE: dict[str, pa.DataType] = {
     "ascii": pa.string(),

@@ -1,0 +1,153 @@
+"""The metadata of a RESULT of kind ROWS: flags, paging state, columns and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import evolve, frozen
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.errors import DecodeError
+from cdc_reader.kernel.buffer import Buffer
+from cdc_reader.kernel.marshal import parse_marshal
+from cdc_reader.schema import Column
+
+KIND_ROWS = 2
+_GLOBAL_TABLE, _MORE_PAGES, _NO_METADATA, _METADATA_ID = 1, 2, 4, 8
+
+_NATIVE_BY_CODE = {
+    0x01: "ascii", 0x02: "bigint", 0x03: "blob", 0x04: "boolean", 0x05: "counter",
+    0x06: "decimal", 0x07: "double", 0x08: "float", 0x09: "int", 0x0A: "text",
+    0x0B: "timestamp", 0x0C: "uuid", 0x0D: "text", 0x0E: "varint", 0x0F: "timeuuid",
+    0x10: "inet", 0x11: "date", 0x12: "time", 0x13: "smallint", 0x14: "tinyint",
+    0x15: "duration",
+}  # fmt: skip
+
+
+@frozen
+class ResultMetadata:
+    """What stands before the rows. `columns` is None if the server was told to leave them out;
+    `rows_offset` is where the row count stands.
+    """
+
+    column_count: int
+    columns: tuple[Column, ...] | None
+    paging_state: bytes | None
+    rows_offset: int
+
+
+def parse_metadata(body: bytes) -> ResultMetadata:
+    """The metadata of a RESULT body, from its kind on; DecodeError if it is not of ROWS."""
+    buffer = Buffer(body)
+    if (kind := buffer.integer()) != KIND_ROWS:
+        raise DecodeError(f"expected a result of kind {KIND_ROWS} (rows), found {kind}")
+    return read_metadata(buffer)
+
+
+def read_metadata(buffer: Buffer) -> ResultMetadata:
+    """The metadata that starts at the buffer's position; prepared statements have it too."""
+    flags, count = buffer.integer(), buffer.count("columns")
+    paging_state = buffer.value() if flags & _MORE_PAGES else None
+    if flags & _METADATA_ID:
+        buffer.take(buffer.unsigned_short())
+    columns = None if flags & _NO_METADATA else _columns(buffer, flags, count)
+    return ResultMetadata(count, columns, paging_state, buffer.position)
+
+
+def agreed_columns(metadata: ResultMetadata, known: Sequence[Column] | None) -> Sequence[Column]:
+    """The columns to decode by; DecodeError if the server's and the `known` ones differ."""
+    columns = metadata.columns if known is None else known
+    if columns is None:
+        raise DecodeError("the result has no metadata: expected the columns from elsewhere")
+    if metadata.column_count != len(columns):
+        raise _altered(f"{metadata.column_count} columns", str(len(columns)))
+    if metadata.columns is not None and known is not None:
+        check_same(metadata.columns, known)
+    return columns
+
+
+def check_same(found: Sequence[Column], expected: Sequence[Column]) -> None:
+    """DecodeError unless both lists have the same names and types, frozen or not."""
+    if len(found) != len(expected):
+        raise _altered(f"{len(found)} columns", str(len(expected)))
+    for theirs, ours in zip(found, expected, strict=True):
+        if theirs.name != ours.name or _bare(theirs.type) != _bare(ours.type):
+            raise _altered(f"column {theirs.name} {theirs.type}", f"{ours.name} {ours.type}")
+
+
+def _altered(found: str, expected: str) -> DecodeError:
+    return DecodeError(
+        f"the result has {found}, expected {expected}: the table was altered; open a new reader"
+    )
+
+
+def _bare(cql_type: CqlType) -> CqlType:
+    """The type without any `frozen`, which the wire does not carry."""
+    match cql_type:
+        case ListType(element) | SetType(element):
+            return evolve(cql_type, element=_bare(element), frozen=False)
+        case MapType(key, value):
+            return MapType(_bare(key), _bare(value))
+        case TupleType(elements):
+            return TupleType(tuple(map(_bare, elements)))
+        case UserType():
+            fields = tuple((name, _bare(part)) for name, part in cql_type.fields)
+            return evolve(cql_type, fields=fields, frozen=False)
+        case VectorType(element):
+            return evolve(cql_type, element=_bare(element))
+        case Native():
+            return cql_type
+
+
+def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
+    if flags & _GLOBAL_TABLE:
+        _table(buffer)
+    return tuple(_column(buffer, flags) for _ in range(count))
+
+
+def _column(buffer: Buffer, flags: int) -> Column:
+    if not flags & _GLOBAL_TABLE:
+        _table(buffer)
+    return Column(buffer.string(), _type(buffer))
+
+
+def _table(buffer: Buffer) -> None:
+    buffer.string()
+    buffer.string()
+
+
+def _type(buffer: Buffer) -> CqlType:
+    code = buffer.unsigned_short()
+    if code in _NATIVE_BY_CODE:
+        return Native(_NATIVE_BY_CODE[code])
+    if code in _PARAMETRIC_BY_CODE:
+        return _PARAMETRIC_BY_CODE[code](buffer)
+    raise DecodeError(f"unknown type code 0x{code:04x} in the result's metadata")
+
+
+def _user_type(buffer: Buffer) -> UserType:
+    keyspace, name, count = buffer.string(), buffer.string(), buffer.unsigned_short()
+    return UserType(keyspace, name, tuple((buffer.string(), _type(buffer)) for _ in range(count)))
+
+
+def _tuple(buffer: Buffer) -> TupleType:
+    return TupleType(tuple(_type(buffer) for _ in range(buffer.unsigned_short())))
+
+
+_PARAMETRIC_BY_CODE: dict[int, Callable[[Buffer], CqlType]] = {
+    0x00: lambda buffer: parse_marshal(buffer.string()),
+    0x20: lambda buffer: ListType(_type(buffer)),
+    0x21: lambda buffer: MapType(_type(buffer), _type(buffer)),
+    0x22: lambda buffer: SetType(_type(buffer)),
+    0x30: _user_type,
+    0x31: _tuple,
+}

@@ -1,0 +1,52 @@
+"""Asking again after a failure that may pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NoReturn, TypeVar
+
+import structlog
+import tenacity
+
+from cdc_reader.errors import RetriesExhaustedError, TransientError
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+"""Seconds. Each pause is drawn from zero to a ceiling that doubles, so clients spread out."""
+
+
+def retry(
+    action: Callable[[], T], deadline: timedelta, sleep: Callable[[float], None] = time.sleep
+) -> T:
+    """What `action` returns, called again while it raises TransientError.
+
+    `deadline` bounds the time from the first call to the start of the last. Raises
+    RetriesExhaustedError, with the last TransientError as its cause; other errors at once.
+    """
+    attempts = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        stop=tenacity.stop_before_delay(deadline),
+        wait=tenacity.wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
+        before_sleep=_log,
+        retry_error_callback=_give_up,
+        sleep=sleep,
+    )
+    return attempts(action)
+
+
+def _log(state: tenacity.RetryCallState) -> None:
+    log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
+
+
+def _give_up(state: tenacity.RetryCallState) -> NoReturn:
+    raise RetriesExhaustedError(
+        f"gave up after {state.attempt_number} attempts: {_error(state)}"
+    ) from _error(state)
+
+
+def _error(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
