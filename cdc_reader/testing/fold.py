@@ -1,0 +1,164 @@
+"""Apply a CDC log to an empty table: what results is what the log says the table holds.
+
+A test compares it with the table itself. The merge rules are those of storage (last write
+wins); how the log is made plays no part here, so that the two check each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from attrs import define, field
+
+from cdc_reader.cql_type import ListType, SetType, UserType
+from cdc_reader.operation import Operation
+from cdc_reader.testing.embedded.cdc.collection import element_order, encode
+from cdc_reader.testing.embedded.cdc.log_schema import (
+    BATCH_SEQ_NO,
+    DELETED,
+    DELETED_ELEMENTS,
+    OPERATION,
+    TIME,
+)
+from cdc_reader.testing.embedded.codec.order import join_cells, split_cells
+from cdc_reader.testing.embedded.schema.table import Column, Table
+from cdc_reader.testing.embedded.storage.cell import Cell
+from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, Bound
+from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
+from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue, Row
+from cdc_reader.timeuuid import micros
+
+LogRow = Mapping[str, bytes | None]
+"""A log row's cells by column, serialised; null is None."""
+
+_STARTS = {
+    Operation.RANGE_START_INCLUSIVE: BEFORE,
+    Operation.RANGE_START_EXCLUSIVE: AFTER,
+}
+_ENDS = {Operation.RANGE_END_INCLUSIVE: AFTER, Operation.RANGE_END_EXCLUSIVE: BEFORE}
+
+
+@define
+class Fold:
+    """A table rebuilt from its log. TTLs are ignored: what expires stays.
+
+    `partitions` holds what was rebuilt, by serialised partition key.
+    """
+
+    base: Table
+    partitions: dict[tuple[bytes, ...], Partition] = field(factory=dict)
+    _range_start: Bound | None = None
+
+    def apply(self, rows: Iterable[LogRow]) -> Fold:
+        """Apply log rows, each stream's in the order of the log; images are passed over."""
+        for row in rows:
+            self._apply(row)
+        return self
+
+    def _apply(self, row: LogRow) -> None:
+        operation = Operation(int.from_bytes(row[OPERATION] or b"", "big", signed=True))
+        key = tuple(row[column.name] or b"" for column in self.base.partition_key)
+        change = Partition(self.base, key)
+        timestamp = micros(row[TIME] or b"")
+        match operation:
+            case Operation.INSERT | Operation.UPDATE:
+                self._write(change, row, timestamp, operation is Operation.INSERT)
+            case Operation.ROW_DELETE:
+                change.row(self._prefix(row)).delete(timestamp)
+            case Operation.PARTITION_DELETE:
+                change.delete(timestamp)
+            case _ if operation in _STARTS:
+                self._range_start = Bound(self._prefix(row), _STARTS[operation])
+            case _ if operation in _ENDS:
+                end = Bound(self._prefix(row), _ENDS[operation])
+                change.delete_range(RangeTombstone(self._start(row), end, timestamp))
+            case _:
+                return
+        self.partitions.setdefault(key, Partition(self.base, key)).merge(change)
+
+    def _start(self, row: LogRow) -> Bound:
+        if self._range_start is None:
+            raise ValueError(f"range end without a start before it: {row[BATCH_SEQ_NO]!r}")
+        return self._range_start
+
+    def _prefix(self, row: LogRow) -> tuple[bytes, ...]:
+        cells = (row[column.name] for column in self.base.clustering)
+        return tuple(cell for cell in cells if cell is not None)
+
+    def _write(self, change: Partition, row: LogRow, timestamp: int, is_insert: bool) -> None:
+        prefix = self._prefix(row)
+        is_static = len(prefix) < len(self.base.clustering)
+        target = change.static if is_static else change.row(prefix)
+        if is_insert:
+            target.set_marker(Cell(timestamp, b""))
+        for column in self.base.statics if is_static else self.base.regulars:
+            if column.is_multi_cell:
+                _write_collection(target, column, row, timestamp)
+            else:
+                _write_atomic(target, column, row, timestamp)
+
+
+def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
+    """The elements of a multi-cell column's logged value, by key; null UDT fields left out."""
+    if isinstance(column.type, UserType):
+        cells = split_cells(value, len(column.type.fields))
+        return {i.to_bytes(2, "big"): cell for i, cell in enumerate(cells) if cell is not None}
+    cells = split_cells(value[4:], len(value))
+    if isinstance(column.type, SetType):
+        return {cell or b"": b"" for cell in cells}
+    return {key or b"": cell or b"" for key, cell in zip(cells[::2], cells[1::2], strict=True)}
+
+
+def select_all(partition: Partition, now: int) -> list[list[bytes | None]]:
+    """The partition's rows as ``SELECT *`` gives them at `now` (seconds).
+
+    A partition that has only static cells is one row with null clustering columns.
+    """
+    static = partition.live_static(now)
+    rows = list(partition.live_rows(now))
+    if not rows and static.cells:
+        rows = [LiveRow((), None, {})]
+    return [_select(partition, static, row) for row in rows]
+
+
+def _select(partition: Partition, static: LiveRow, row: LiveRow) -> list[bytes | None]:
+    table = partition.table
+    clustering: list[bytes | None] = list(row.key) or [None] * len(table.clustering)
+    return [
+        *partition.key,
+        *clustering,
+        *(_value(column, static.cells.get(column.name)) for column in table.statics),
+        *(_value(column, row.cells.get(column.name)) for column in table.regulars),
+    ]
+
+
+def _value(column: Column, live: LiveValue | None) -> bytes | None:
+    if live is None:
+        return None
+    if isinstance(live, Cell):
+        return live.value
+    values = {key: cell.value or b"" for key, cell in live.items()}
+    if isinstance(column.type, ListType):
+        ordered = [values[key] for key in sorted(values, key=element_order(column.type))]
+        return len(ordered).to_bytes(4, "big") + join_cells(list[bytes | None](ordered))
+    return encode(column.type, values)
+
+
+def _write_atomic(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
+    value = row[column.name]
+    if value is not None or row[DELETED + column.name]:
+        target.set_cell(column.name, Cell(timestamp, value))
+
+
+def _write_collection(target: Row, column: Column, row: LogRow, timestamp: int) -> None:
+    added, removed = row[column.name], row[DELETED_ELEMENTS + column.name]
+    if row[DELETED + column.name]:
+        # A collection tombstone is logged 1 µs after its own time, beside the new elements.
+        target.multi_cell(column.name).deletion = timestamp - 1
+    if added:
+        for key, value in elements(column, added).items():
+            target.multi_cell(column.name).cells[key] = Cell(timestamp, value)
+    if removed:
+        for element in split_cells(removed[4:], len(removed)):
+            target.multi_cell(column.name).cells[element or b""] = Cell(timestamp, None)
