@@ -1,0 +1,95 @@
+"""What the pages say is so: each Python block of theirs runs, in order, page by page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_reader.testing import Scylla
+from pyspark_scylla_cdc.local_session import local_session
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+CREATE = (
+    "CREATE TABLE {ks}.orders (customer int, number int, status text, "
+    "PRIMARY KEY (customer, number)) WITH cdc = {{'enabled': true}}"
+)
+ORDERS = (
+    CREATE,
+    "INSERT INTO {ks}.orders (customer, number, status) VALUES (7, 1, 'placed')",
+    "DELETE FROM {ks}.orders WHERE customer = 7 AND number = 1",
+)
+
+
+def blocks(page: Path) -> str:
+    """The Python of a page, each line at the line number it has there."""
+    text = page.read_text()
+    code = [""] * text.count("\n")
+    for block in BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start(1))
+        lines = block[1].splitlines()
+        code[first : first + len(lines)] = lines
+    return "\n".join(code)
+
+
+def shows_tests(page: Path) -> bool:
+    """Whether the page's Python is a test module."""
+    return "def test_" in blocks(page)
+
+
+SCRIPTS = [page for page in PAGES if blocks(page).strip() and not shows_tests(page)]
+TESTS = [page for page in PAGES if shows_tests(page)]
+
+
+def name(page: Path) -> str:
+    """The page's path in the project."""
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """The quiet session that the pages' `getOrCreate` finds."""
+    return local_session("docs", tmp_path_factory.mktemp("spark") / "spark.log")
+
+
+@pytest.fixture
+def orders(scylla: Scylla, keyspace: str) -> str:
+    """The keyspace of a table as the pages speak of it, with something in its log."""
+    for statement in ORDERS:
+        scylla.session.execute(statement.format(ks=keyspace))
+    return keyspace
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=name)
+@pytest.mark.usefixtures("spark")
+def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_path: Path) -> None:
+    """Where a page names a cluster, a keyspace or a folder, it gets those of the test."""
+    code = blocks(page)
+    for said, meant in {
+        "scylla.example.com:9042": scylla.contact_point,
+        '"shop"': f'"{orders}"',
+        "/data/": f"{tmp_path}/",
+    }.items():
+        code = code.replace(said, meant)
+    exec(compile(code, str(page), "exec"), {"__name__": page.stem})
+
+
+@pytest.mark.parametrize("page", TESTS, ids=name)
+def test_the_tests_of_a_page_pass(page: Path, pytester: pytest.Pytester) -> None:
+    """Tests that a page shows are run as a user would run them."""
+    pytester.makepyfile(blocks(page))
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes()["passed"] == blocks(page).count("def test_")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    """A link to a file of the project is to one that is there."""
+    for link in LINK.findall(page.read_text()):
+        assert (page.parent / link).exists(), link

@@ -1,0 +1,74 @@
+"""Empty environments to install into, and what is built to be installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """The standard output of a command; its error output fails the test."""
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@frozen
+class Environment:
+    """A virtual environment that borrows all but this project from the one the tests run in."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def install(self, *what: str | Path) -> None:
+        """Install this project alone, with what is at hand."""
+        options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
+        pip = (sys.executable, "-m", "pip", "--python", self.python, "install", *options)
+        run(*pip, *what, cwd=self.folder)
+
+    def execute(self, code: str) -> str:
+        """What the code prints, run far from the project's own folder."""
+        return run(self.python, "-c", code, cwd=self.folder)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """An environment without this project.
+
+    A path entry, unlike a site folder, does not obey the path files in it: what is installed as
+    editable where the tests run is not there.
+    """
+    made = Environment(tmp_path / "environment")
+    venv.create(made.folder, with_pip=False)
+    [site_packages] = made.folder.glob("lib/python*/site-packages")
+    (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    return made
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel."""
+    return _build("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built source distribution."""
+    return _build("sdist", tmp_path_factory.mktemp("sdist"))
+
+
+def _build(kind: str, folder: Path) -> Path:
+    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=ROOT)
+    [built] = folder.iterdir()
+    return built

@@ -1,0 +1,40 @@
+"""What a wheel and a source distribution hold."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
+    """Two packages, marked as typed, the licence, and nothing else at the top."""
+    names = zipfile.ZipFile(wheel).namelist()
+    information = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"cdc_reader", "pyspark_scylla_cdc", information}
+    assert {"cdc_reader/py.typed", "pyspark_scylla_cdc/py.typed"} <= set(names)
+    assert f"{information}/licenses/LICENSE" in names
+
+
+def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
+    """Grammars and other data are there as well as code."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for source in (ROOT, ROOT / "connectors"):
+        for package in ("cdc_reader", "pyspark_scylla_cdc"):
+            files = (path for path in (source / package).rglob("*") if path.is_file())
+            wanted = {str(f.relative_to(source)) for f in files if "__pycache__" not in f.parts}
+            assert wanted <= names
+
+
+def test_a_source_distribution_holds_what_it_takes_to_test_and_build(sdist: Path) -> None:
+    """Whoever packages it can run what CI runs."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}
+    wanted |= {"cdc_reader/py.typed", "connectors/pyspark_scylla_cdc/py.typed"}
+    wanted |= {"tests/test_exports.py", "scripts/java-home", "docs/index.md"}
+    assert wanted <= names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]

@@ -1,0 +1,67 @@
+"""Installed from a wheel or as editable, the package is found: by Python, Spark and pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.packaging.conftest import Environment
+
+ROOT = Path(__file__).parents[2]
+
+# A known source without its options refuses at load, an unknown one is not found.
+DISCOVERY = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    spark.read.format("scylla_cdc").load()
+except PySparkException as error:
+    print(error)
+spark.stop()
+"""
+HOMES = "import cdc_reader, pyspark_scylla_cdc as s; print(cdc_reader.__file__, s.__file__)"
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_spark_discovers_the_source(
+    environment: Environment, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """A new session knows `scylla_cdc` by itself: it asks for what the source needs."""
+    if kind == "editable":
+        environment.install("--editable", ROOT)
+        home = ROOT
+    else:
+        environment.install(request.getfixturevalue("wheel"))
+        home = environment.folder
+    assert all(path.startswith(f"{home}/") for path in environment.execute(HOMES).split())
+    said = environment.execute(DISCOVERY)
+    assert "hosts" in said
+    assert "DATA_SOURCE_NOT_FOUND" not in said
+
+
+def test_the_command_and_the_pytest_plugin_are_installed(
+    environment: Environment, wheel: Path
+) -> None:
+    """Both are there without more ado."""
+    environment.install(wheel)
+    command = f"import subprocess; subprocess.run([{str(environment.folder / 'bin/scylla-cdc')!r}, "
+    assert "serve" in environment.execute(command + '"--help"], check=True)')
+    assert "--scylla=TARGET" in environment.execute("import pytest; pytest.main(['--help'])")
+
+
+@pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.testing", "pyspark_scylla_cdc"])
+def test_packages_import_without_any_extra(
+    environment: Environment, wheel: Path, package: str
+) -> None:
+    """Neither Spark nor the needs of the servers are asked for before they are used."""
+    environment.install(wheel)
+    extras = ["pyspark", "py4j", "lark", "sortedcontainers", "testcontainers", "prometheus_client"]
+    missing = f"import sys; sys.modules.update(dict.fromkeys({extras}))"
+    environment.execute(f"{missing}; import {package}")

@@ -1,0 +1,57 @@
+"""A PATH of one folder, for scripts that look for what a machine has."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+TOOLS = ("sh", "dirname", "sed", "env")
+
+
+@frozen
+class Machine:
+    """A folder of commands, and what a script does where there are no others."""
+
+    commands: Path
+    jvm_directory: Path
+
+    def command(self, path: str, *lines: str) -> Path:
+        """Put a shell script at `path`, beside the other commands unless it says otherwise."""
+        command = self.commands / path
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+        command.chmod(0o755)
+        return command
+
+    def run(
+        self, script: str, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of the project's scripts with these commands only."""
+        return subprocess.run(
+            [SCRIPTS / script, *arguments],
+            env={
+                "PATH": str(self.commands),
+                "JVM_DIRECTORY": str(self.jvm_directory),
+                **environment,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine with the barest commands, and no one's root."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for tool in TOOLS:
+        (commands / tool).symlink_to(str(shutil.which(tool)))
+    machine = Machine(commands, tmp_path / "jvm")
+    machine.command("id", "echo 1000")
+    return machine

@@ -1,0 +1,86 @@
+"""Which Java is used, and what is said or done where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.scripts.conftest import Machine
+
+
+def java(machine: Machine, home: Path, version: str) -> Path:
+    """A Java at `home` that answers as a real one does."""
+    machine.command(
+        str(home / "bin" / "java"),
+        f"echo '    java.home = {home}' >&2",
+        f"echo '    java.specification.version = {version}' >&2",
+    )
+    return home
+
+
+def on_path(machine: Machine, home: Path) -> None:
+    """Let `java` be the one at `home`."""
+    (machine.commands / "java").symlink_to(home / "bin" / "java")
+
+
+def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
+    """A JAVA_HOME that works is used as it is."""
+    on_path(machine, java(machine, tmp_path / "path", "21"))
+    home = java(machine, tmp_path / "home", "17")
+    assert machine.run("java-home", JAVA_HOME=str(home)).stdout == f"{home}\n"
+
+
+@pytest.mark.parametrize("version", ["1.8", "11", "16"])
+def test_a_java_home_too_old_is_passed_over(machine: Machine, tmp_path: Path, version: str) -> None:
+    """The java on PATH is used instead, if that is new enough."""
+    good = java(machine, tmp_path / "path", "17")
+    on_path(machine, good)
+    old = java(machine, tmp_path / "old", version)
+    assert machine.run("java-home", JAVA_HOME=str(old)).stdout == f"{good}\n"
+
+
+def test_a_java_without_sparks_module_is_passed_over(machine: Machine) -> None:
+    """A cut-down runtime may be new enough and still not start Spark."""
+    good = java(machine, machine.jvm_directory / "java-21", "21")
+    machine.command("java", 'case "$1" in *jdk.incubator.vector) exit 1 ;; esac')
+    assert machine.run("java-home").stdout == f"{good}\n"
+
+
+def test_without_any_java_one_line_says_so(machine: Machine) -> None:
+    """Nothing is printed as a home, and the line says what to run."""
+    result = machine.run("java-home")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith("run make install\n")
+
+
+def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
+    """Nothing is installed behind anybody's back, and the command to do it is given."""
+    machine.command("apt-get", "exit 1")
+    result = machine.run("java-home", "--install")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "Java 17 or newer is missing: install it (Debian, Ubuntu: "
+        "sudo apt-get install openjdk-17-jre-headless), then run make again\n"
+    )
+
+
+def test_root_with_apt_gets_the_first_java_that_apt_knows(machine: Machine) -> None:
+    """Where the distribution has no Java 17, its next one is installed, and then used."""
+    home = machine.jvm_directory / "java-21"
+    installer = java(machine, home.parent.with_name("depot"), "21") / "bin" / "java"
+    machine.command("id", "echo 0")
+    machine.command("apt-cache", 'test "$2" = openjdk-21-jre-headless')
+    machine.command(
+        "apt-get",
+        'case "$*" in *" openjdk-21-jre-headless")',
+        f"    /bin/mkdir -p {home}/bin",
+        f"    /bin/cp {installer} {home}/bin/java ;;",
+        "esac",
+    )
+    result = machine.run("java-home", "--install")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{installer.parent.parent}\n"
