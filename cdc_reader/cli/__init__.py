@@ -11,6 +11,7 @@ _COMMANDS = {
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "serve": "run the embedded ScyllaDB, for development and tests",
 }
+_EXTRAS = {"demo": "spark,embedded", "serve": "embedded"}
 
 
 class _LazyGroup(click.Group):
@@ -22,11 +23,21 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command = import_module(f"cdc_reader.cli.{cmd_name}").command
+        try:
+            command = import_module(f"cdc_reader.cli.{cmd_name}").command
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"{cmd_name} needs the package {error.name!r}, which is not installed: "
+                f"pip install 'scylla-cdc[{_EXTRAS[cmd_name]}]'"
+            ) from error
         assert isinstance(command, click.Command)  # noqa: S101 - each module defines `command`
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
         """List the commands without importing them."""
         own = {name: self.commands[name].get_short_help_str() for name in self.commands}
         with formatter.section("Commands"):

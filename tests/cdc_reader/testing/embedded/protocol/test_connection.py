@@ -1,0 +1,242 @@
+"""The protocol core: bytes in, requests out, whatever the bytes are."""
+
+import base64
+import gzip
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cassandra import ConsistencyLevel
+from cassandra.protocol import (
+    AuthResponseMessage,
+    BatchMessage,
+    ExecuteMessage,
+    OptionsMessage,
+    PrepareMessage,
+    QueryMessage,
+    RegisterMessage,
+    StartupMessage,
+)
+from cassandra.query import UNSET_VALUE, BatchType
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.testing.embedded.errors import CqlError, ProtocolError
+from cdc_reader.testing.embedded.grammar.ast import BatchKind
+from cdc_reader.testing.embedded.protocol import responses
+from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
+from cdc_reader.testing.embedded.protocol.frame import HEADER, MAX_BODY, Opcode
+from cdc_reader.testing.embedded.protocol.requests import (
+    AuthResponse,
+    Batch,
+    Execute,
+    Options,
+    Prepare,
+    Query,
+    Register,
+    Startup,
+)
+from cdc_reader.testing.embedded.query.options import UNSET, QueryOptions
+
+DATA = Path(__file__).parents[4] / "data"
+
+
+def recorded(request: str) -> Any:
+    """The recorded answer to a request."""
+    with gzip.open(DATA / "scylla-5.2-responses.json.gz", "rt") as file:
+        (found,) = (r for r in json.load(file)["responses"] if r["request"] == request)
+    return found
+
+
+def frame(
+    opcode: int, body: bytes = b"", stream: int = 1, version: int = 4, flags: int = 0
+) -> bytes:
+    """A request frame."""
+    return HEADER.pack(version, flags, stream, opcode, len(body)) + body
+
+
+def driver_frame(message: Any, version: int = 4) -> bytes:
+    """A request as cassandra-driver sends it."""
+    body = io.BytesIO()
+    message.send_body(body, version)
+    return frame(message.opcode, body.getvalue(), version=version)
+
+
+def ready() -> Connection:
+    """A connection whose handshake is over."""
+    return Connection(State.READY)
+
+
+def request(data: bytes, connection: Connection | None = None) -> Any:
+    """The one request in `data`."""
+    (call,) = (connection or ready()).receive(data)
+    return call.request
+
+
+def test_start_up_requests_of_the_driver_are_understood() -> None:
+    """OPTIONS, STARTUP, AUTH_RESPONSE and REGISTER as the driver encodes them."""
+    startup = driver_frame(StartupMessage("3.4.5", {"DRIVER_NAME": "d"}))
+    login = driver_frame(AuthResponseMessage(b"\0user\0password"))
+    register = driver_frame(RegisterMessage(["TOPOLOGY_CHANGE", "SCHEMA_CHANGE"]))
+    assert request(driver_frame(OptionsMessage()), Connection()) == Options()
+    expected = Startup({"CQL_VERSION": "3.4.5", "DRIVER_NAME": "d"})
+    assert request(startup, Connection()) == expected
+    authenticating = Connection(State.AUTHENTICATING)
+    assert request(login, authenticating) == AuthResponse(b"\0user\0password")
+    assert request(register) == Register(("TOPOLOGY_CHANGE", "SCHEMA_CHANGE"))
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_query_with_all_options_is_understood(version: int) -> None:
+    """Page size, paging state, both consistencies and the timestamp arrive."""
+    message = QueryMessage(
+        "SELECT é",
+        ConsistencyLevel.QUORUM,
+        serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
+        fetch_size=50,
+        paging_state=b"state",
+        timestamp=5,
+    )
+    message.query_params = [b"1", None]
+    assert request(driver_frame(message, version)) == Query(
+        "SELECT é",
+        [b"1", None],
+        QueryOptions(
+            consistency=4,
+            serial_consistency=9,
+            page_size=50,
+            paging_state=b"state",
+            timestamp=5,
+        ),
+    )
+
+
+def test_an_execution_with_unset_values_is_understood() -> None:
+    """Values may be bytes, null, or not set at all."""
+    message = ExecuteMessage(b"id", [b"", None, UNSET_VALUE], ConsistencyLevel.ONE)
+    expected = Execute(b"id", [b"", None, UNSET], QueryOptions())
+    assert request(driver_frame(message)) == expected
+
+
+def test_the_metadata_of_a_result_may_be_declined() -> None:
+    """A client that has prepared a statement knows its columns."""
+    body = b"\0\x02id" + b"\0\x01" + b"\x02"
+    expected = Execute(b"id", [], QueryOptions(), skip_metadata=True)
+    assert request(frame(Opcode.EXECUTE, body)) == expected
+
+
+def test_a_negative_length_is_null_in_version_3() -> None:
+    """Only version 4 tells "not set" from null."""
+    body = b"\0\x02id" + b"\0\x01" + b"\x01" + b"\0\x01" + b"\xff\xff\xff\xfe"
+    assert request(frame(Opcode.EXECUTE, body, version=3)) == Execute(b"id", [None], QueryOptions())
+
+
+def test_named_values_are_understood() -> None:
+    """With the flag for names, values come as a map."""
+    body = b"\0\0\0\x01q" + b"\0\x01" + b"\x41" + b"\0\x01" + b"\0\x01k" + b"\0\0\0\x01v"
+    assert request(frame(Opcode.QUERY, body)) == Query("q", {"k": b"v"}, QueryOptions())
+
+
+def test_a_batch_of_texts_and_ids_is_understood() -> None:
+    """Statements come by text and by id, each with its values."""
+    statements = [(False, "INSERT", [b"1"]), (True, b"id", [None, UNSET_VALUE])]
+    message = BatchMessage(BatchType.UNLOGGED, statements, ConsistencyLevel.ONE, timestamp=9)
+    assert request(driver_frame(message)) == Batch(
+        BatchKind.UNLOGGED,
+        (("INSERT", [b"1"]), (b"id", [None, UNSET])),
+        QueryOptions(timestamp=9),
+    )
+
+
+def test_a_prepare_is_understood() -> None:
+    """PREPARE carries the text."""
+    assert request(driver_frame(PrepareMessage("SELECT"))) == Prepare("SELECT")
+
+
+def test_a_custom_payload_is_passed_over() -> None:
+    """The payload before the body changes nothing in the request."""
+    body = b"\0\x01" + b"\0\x01k" + b"\0\0\0\x01v" + b"\0\0\0\x01q"
+    assert request(frame(Opcode.PREPARE, body, flags=0x04)) == Prepare("q")
+
+
+@pytest.mark.parametrize("version", [5, 66])
+def test_an_unknown_version_is_answered_so_that_drivers_step_down(version: int) -> None:
+    """The recorded answer, header and body, and no more calls after it."""
+    connection = Connection()
+    (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
+    assert isinstance(call.request, CqlError)
+    answer = responses.error(call.request).frame(call.version, call.stream)
+    expected = recorded(f"OPTIONS in protocol version {version}")
+    assert answer.hex().startswith(expected["header"])
+    assert answer[HEADER.size :] == base64.b64decode(expected["body"])
+    assert connection.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("name", "opcode", "body"),
+    [("opcode 0x99", 0x99, b""), ("QUERY truncated body", Opcode.QUERY, b"\0\0")],
+)
+def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body: bytes) -> None:
+    """The connection stays open: only that request is refused."""
+    connection = ready()
+    error = request(frame(opcode, body), connection)
+    assert responses.error(error).body == base64.b64decode(recorded(name)["body"])
+    assert request(frame(Opcode.OPTIONS), connection) == Options()
+
+
+def test_a_body_of_more_than_256_mib_is_refused() -> None:
+    """From its header on, before any of it is read."""
+    connection = ready()
+    header = HEADER.pack(4, 0, 1, Opcode.QUERY, MAX_BODY + 1)
+    assert isinstance(request(header, connection), ProtocolError)
+    assert connection.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("state", "opcode"),
+    [
+        (State.NEW, Opcode.QUERY),
+        (State.AUTHENTICATING, Opcode.OPTIONS),
+        (State.READY, Opcode.STARTUP),
+    ],
+)
+def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
+    """Each state of the handshake has its own refusal."""
+    refusal = request(frame(opcode, b"\0\0"), Connection(state))
+    assert isinstance(refusal, ProtocolError)
+    assert refusal.message.startswith("Unexpected message")
+
+
+@given(st.lists(st.binary(max_size=64)), st.sampled_from(State))
+def test_no_bytes_crash_the_connection(chunks: list[bytes], state: State) -> None:
+    """Whatever comes is a request, an error, or waits for more."""
+    connection = Connection(state)
+    for chunk in chunks:
+        assert all(isinstance(call, Call) for call in connection.receive(chunk))
+
+
+@given(st.sampled_from(Opcode), st.binary(max_size=200), st.integers(0, 255), st.integers(3, 4))
+def test_no_body_crashes_the_decoder(opcode: int, body: bytes, flags: int, version: int) -> None:
+    """A frame with a whole header gives exactly one call."""
+    assert request(frame(opcode, body, flags=flags, version=version)) is not None
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300)))
+def test_frames_arrive_however_they_are_chopped(texts: list[bytes], cuts: list[int]) -> None:
+    """The calls depend on the bytes, not on the sizes of the reads they come in."""
+    data = b"".join(
+        frame(Opcode.PREPARE, len(t).to_bytes(4, "big") + t, stream)
+        for stream, t in enumerate(texts)
+    )
+    whole = [(call.stream, repr(call.request)) for call in ready().receive(data)]
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    connection = ready()
+    chopped = [
+        (call.stream, repr(call.request))
+        for start, end in pairwise(places)
+        for call in connection.receive(data[start:end])
+    ]
+    assert chopped == whole
