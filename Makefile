@@ -46,12 +46,10 @@ clean: ## remove .venv, caches and built files
 java:
 	@scripts/java-home --install >/dev/null
 
-# The versions of constraints.txt, no newer ones: what was tested is what is installed. The build
-# runs without isolation for the same reason, so its backend is installed first, with the tools.
+# The versions of constraints.txt, for builds too: what was tested is what is installed.
 $(INSTALLED): pyproject.toml constraints.txt
 	scripts/make-venv $(VENV) $(PYTHON)
 	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
-	    --editable '.[$(EXTRAS)]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
+	    --editable '.[$(EXTRAS)]' --group dev
 	@touch $@
