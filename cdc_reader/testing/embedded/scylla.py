@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import random
 import socket
 import ssl
@@ -161,7 +162,8 @@ class EmbeddedScylla:
             self.clock.now,
             {**schema_tables(self.catalog), **node_tables.sources()},
         )
-        return Host(engine, _supported(node), self._credentials)
+        shards = itertools.cycle(range(node.shards))
+        return Host(engine, _supported(node), self._credentials, shards)
 
     def _announce(self, change: SchemaChange) -> None:
         self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))
@@ -176,7 +178,6 @@ def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
         "SCYLLA_NR_SHARDS": (str(node.shards),),
         "SCYLLA_PARTITIONER": (MURMUR3,),
         "SCYLLA_RATE_LIMIT_ERROR": ("ERROR_CODE=61440",),
-        "SCYLLA_SHARD": ("0",),
         "SCYLLA_SHARDING_ALGORITHM": ("biased-token-round-robin",),
         "SCYLLA_SHARDING_IGNORE_MSB": (str(node.ignore_msb),),
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Iterator, Mapping
 
 import structlog
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from cdc_reader.testing.embedded.errors import (
     BadCredentials,
@@ -40,11 +41,15 @@ LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 @frozen
 class Host:
-    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in."""
+    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in.
+
+    Each session gets one of the node's `shards`, in turn: shard-aware drivers look for all.
+    """
 
     engine: Engine
     supported: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] | None = None
+    shards: Iterator[int] = field(factory=lambda: itertools.repeat(0))
 
 
 @define(eq=False)
@@ -52,7 +57,7 @@ class Session:
     """Answers the calls of one connection.
 
     `startup` holds what the client said of itself, `events` the kinds it registered for,
-    `keyspace` what it last chose by USE.
+    `keyspace` what it last chose by USE, `shard` the shard of the node that serves it.
     """
 
     host: Host
@@ -61,6 +66,7 @@ class Session:
     startup: Mapping[str, str] = field(factory=dict)
     events: frozenset[str] = frozenset()
     keyspace: str | None = None
+    shard: int = field(default=Factory(lambda self: next(self.host.shards), takes_self=True))
 
     def receive(self, data: bytes) -> Iterator[bytes]:
         """The frames that answer what `data` completes, one by one as they are made."""
@@ -95,7 +101,9 @@ class Session:
     def _handle(self, request: Request) -> Answer:
         match request:
             case Options():
-                return responses.supported(self.host.supported)
+                return responses.supported(
+                    {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
+                )
             case Startup():
                 return self._start(request)
             case AuthResponse(token):

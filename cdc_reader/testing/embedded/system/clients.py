@@ -20,7 +20,7 @@ def client_rows(server: Server) -> Iterator[Values]:
             "driver_name": session.startup.get("DRIVER_NAME"),
             "driver_version": session.startup.get("DRIVER_VERSION"),
             "protocol_version": session.connection.version,
-            "shard_id": 0,
+            "shard_id": session.shard,
             "ssl_enabled": server.uses_tls,
             "username": session.username,
         }
