@@ -1,0 +1,143 @@
+"""Constants of CQL text to serialised values."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+
+from cassandra.cqltypes import DecimalType, DurationType, IntegerType
+from cassandra.util import Duration as DriverDuration
+
+from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
+from cdc_reader.testing.embedded.codec.time_text import (
+    date_days,
+    duration,
+    time_nanos,
+    timestamp_millis,
+)
+from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind
+
+_PROTOCOL = 4
+_NUMBERS = "bigint counter decimal double float int smallint tinyint varint"
+_ACCEPTED: dict[ConstantKind, frozenset[str]] = {
+    ConstantKind.STRING: frozenset("ascii text inet timestamp date time".split()),
+    ConstantKind.INTEGER: frozenset(f"{_NUMBERS} timestamp date time".split()),
+    ConstantKind.FLOAT: frozenset("decimal double float".split()),
+    ConstantKind.UUID: frozenset("uuid timeuuid".split()),
+    ConstantKind.BOOLEAN: frozenset(["boolean"]),
+    ConstantKind.HEX: frozenset(["blob"]),
+    ConstantKind.DURATION: frozenset(["duration"]),
+}
+_INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
+
+
+def accepts(constant: Constant, cql_type: CqlType) -> bool:
+    """Whether a constant of this kind may stand for a value of the type."""
+    return isinstance(cql_type, Native) and cql_type.name in _ACCEPTED[constant.kind]
+
+
+def encode(constant: Constant, cql_type: Native) -> bytes:
+    """The value of an accepted constant; MarshalError where its text is no such value."""
+    if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
+        return _integer(constant.text, size, cql_type)
+    if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
+        return _FROM_NUMBER[cql_type.name](int(constant.text))
+    return _FROM_TEXT[cql_type.name](constant.text)
+
+
+def _integer(text: str, size: int, cql_type: CqlType) -> bytes:
+    try:
+        return int(text).to_bytes(size, "big", signed=True)
+    except OverflowError:
+        raise MarshalError(
+            f"Value out of range for type {class_name(cql_type)}: '{text}'"
+        ) from None
+
+
+def _unsigned_days(number: int) -> bytes:
+    if not 0 <= number < 1 << 32:
+        raise MarshalError(f"Input '{number}' is out of bounds for a date")
+    return number.to_bytes(4, "big")
+
+
+def _long(number: int) -> bytes:
+    try:
+        return number.to_bytes(8, "big", signed=True)
+    except OverflowError:
+        raise MarshalError(f"Value out of range for a 64-bit number: '{number}'") from None
+
+
+def _ascii(text: str) -> bytes:
+    try:
+        return text.encode("ascii")
+    except UnicodeEncodeError:
+        raise MarshalError("Validation failed - non-ASCII character in an ASCII string") from None
+
+
+def _inet(text: str) -> bytes:
+    try:
+        return ipaddress.ip_address(text).packed
+    except ValueError:
+        raise MarshalError(f"Failed to parse inet_addr from '{text}'") from None
+
+
+def _blob(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text[2:])
+    except ValueError:
+        raise MarshalError(f"Invalid blob constant: {text}, odd number of digits") from None
+
+
+def _float(text: str) -> bytes:
+    try:
+        return struct.pack(">f", float(text))
+    except OverflowError:
+        return struct.pack(">f", float("-inf" if text.startswith("-") else "inf"))
+
+
+def _decimal(text: str) -> bytes:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise MarshalError(f"'{text}' is not a valid decimal")
+    return bytes(DecimalType.serialize(number, _PROTOCOL))
+
+
+def _duration(text: str) -> bytes:
+    parsed = duration(text)
+    driver = DriverDuration(parsed.months, parsed.days, parsed.nanoseconds)
+    return bytes(DurationType.serialize(driver, _PROTOCOL))
+
+
+def _timeuuid(text: str) -> bytes:
+    parsed = uuid.UUID(text)
+    if parsed.bytes[6] >> 4 != 1:
+        raise MarshalError(f"Unsupported UUID version ({parsed.bytes[6] >> 4})")
+    return parsed.bytes
+
+
+_FROM_NUMBER: dict[str, Callable[[int], bytes]] = {
+    "date": _unsigned_days,
+    "time": _long,
+    "timestamp": _long,
+}
+_FROM_TEXT: dict[str, Callable[[str], bytes]] = {
+    "ascii": _ascii,
+    "blob": _blob,
+    "boolean": lambda text: b"\x01" if text == "true" else b"\x00",
+    "date": lambda text: _unsigned_days(date_days(text)),
+    "decimal": _decimal,
+    "double": lambda text: struct.pack(">d", float(text)),
+    "duration": _duration,
+    "float": _float,
+    "inet": _inet,
+    "text": str.encode,
+    "time": lambda text: _long(time_nanos(text)),
+    "timestamp": lambda text: _long(timestamp_millis(text)),
+    "timeuuid": _timeuuid,
+    "uuid": lambda text: uuid.UUID(text).bytes,
+    "varint": lambda text: bytes(IntegerType.serialize(int(text), _PROTOCOL)),
+}

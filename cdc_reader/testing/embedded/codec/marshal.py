@@ -1,0 +1,68 @@
+"""What cannot be serialised, and the names the server has for types in such messages."""
+
+from __future__ import annotations
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+
+
+class MarshalError(ValueError):
+    """A value that is none of its type; the message is the server's, with its prefix."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"marshaling error: {message}")
+
+
+_NATIVE = {
+    "ascii": "AsciiType",
+    "bigint": "LongType",
+    "blob": "BytesType",
+    "boolean": "BooleanType",
+    "counter": "CounterColumnType",
+    "date": "SimpleDateType",
+    "decimal": "DecimalType",
+    "double": "DoubleType",
+    "duration": "DurationType",
+    "float": "FloatType",
+    "inet": "InetAddressType",
+    "int": "Int32Type",
+    "smallint": "ShortType",
+    "text": "UTF8Type",
+    "time": "TimeType",
+    "timestamp": "TimestampType",
+    "timeuuid": "TimeUUIDType",
+    "tinyint": "ByteType",
+    "uuid": "UUIDType",
+    "varint": "IntegerType",
+}
+
+
+def class_name(cql_type: CqlType) -> str:
+    """The type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
+    return "org.apache.cassandra.db.marshal." + _short_name(cql_type)
+
+
+def _short_name(cql_type: CqlType) -> str:
+    match cql_type:
+        case Native(name):
+            return _NATIVE[name]
+        case ListType():
+            return "ListType"
+        case SetType():
+            return "SetType"
+        case MapType():
+            return "MapType"
+        case TupleType():
+            return "TupleType"
+        case UserType():
+            return "UserType"
+        case VectorType():
+            return "VectorType"

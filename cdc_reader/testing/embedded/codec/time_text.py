@@ -1,0 +1,127 @@
+"""Dates, times, timestamps and durations as people write them in CQL."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.codec.marshal import MarshalError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_CENTRE = 1 << 31
+_NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
+_UNITS: dict[str, tuple[int, int, int]] = {
+    # unit: months, days, nanoseconds
+    "y": (12, 0, 0),
+    "mo": (1, 0, 0),
+    "w": (0, 7, 0),
+    "d": (0, 1, 0),
+    "h": (0, 0, _NANOS["h"]),
+    "m": (0, 0, _NANOS["m"]),
+    "s": (0, 0, _NANOS["s"]),
+    "ms": (0, 0, 1_000_000),
+    "us": (0, 0, 1_000),
+    "µs": (0, 0, 1_000),
+    "ns": (0, 0, 1),
+}
+
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d\d?)-(\d\d?)"
+    r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?)(?:\.(\d{1,9}))?)?)?"
+    r"\s*(?:Z|([+-])(\d\d):?(\d\d)?)?",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"(\d\d?):(\d\d?):(\d\d?)(?:\.(\d{1,9}))?")
+_UNIT = re.compile(r"(\d+)(mo|ms|us|µs|ns|[ywdhms])", re.IGNORECASE)
+_ISO = re.compile(
+    r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?",
+    re.IGNORECASE,
+)
+_ISO_UNITS = ("y", "mo", "w", "d", "h", "m", "s")
+_ISO_ALTERNATIVE = re.compile(r"P(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", re.IGNORECASE)
+_ISO_ALTERNATIVE_UNITS = ("y", "mo", "d", "h", "m", "s")
+
+
+def timestamp_millis(text: str) -> int:
+    """Milliseconds since 1970 of a timestamp's text; without a zone it is UTC."""
+    if re.fullmatch(r"-?\d{5,}", text):
+        return int(text)
+    match = _TIMESTAMP.fullmatch(text.strip())
+    if match is None:
+        raise MarshalError(f"unable to parse date '{text}'")
+    year, month, day, hour, minute, second, fraction, sign, hours, minutes = match.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        moment = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            int((fraction or "").ljust(6, "0")[:6]),
+            timezone(-offset if sign == "-" else offset),
+        )
+    except ValueError:
+        raise MarshalError(f"unable to parse date '{text}'") from None
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def date_days(text: str) -> int:
+    """The stored number of a date's text: days since 1970 plus 2^31."""
+    if re.fullmatch(r"\d+", text):
+        return _unsigned(int(text), text)
+    try:
+        days = (date.fromisoformat(text) - _EPOCH.date()).days
+    except ValueError:
+        raise MarshalError(f"Unable to coerce '{text}' to a formatted date (long)") from None
+    return _unsigned(days + _DATE_CENTRE, text)
+
+
+def time_nanos(text: str) -> int:
+    """Nanoseconds since midnight of a time's text."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise MarshalError(f"Timestamp format must be hh:mm:ss[.fffffffff], found '{text}'")
+    hour, minute, second = (int(part) for part in match.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise MarshalError(f"Hour, minute or second out of bounds: '{text}'")
+    fraction = int((match.group(4) or "").ljust(9, "0"))
+    return hour * _NANOS["h"] + minute * _NANOS["m"] + second * _NANOS["s"] + fraction
+
+
+@frozen
+class Duration:
+    """Months, days and nanoseconds, all of one sign."""
+
+    months: int
+    days: int
+    nanoseconds: int
+
+
+def duration(text: str) -> Duration:
+    """A duration's text: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``."""
+    sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text)
+    months, days, nanos = (
+        sum(count * _UNITS[unit][part] for count, unit in _duration_parts(unsigned, text))
+        for part in range(3)
+    )
+    return Duration(sign * months, sign * days, sign * nanos)
+
+
+def _duration_parts(unsigned: str, text: str) -> list[tuple[int, str]]:
+    for pattern, units in ((_ISO, _ISO_UNITS), (_ISO_ALTERNATIVE, _ISO_ALTERNATIVE_UNITS)):
+        if (match := pattern.fullmatch(unsigned)) and any(match.groups()):
+            return [(int(n), u) for n, u in zip(match.groups(), units, strict=True) if n]
+    parts = _UNIT.findall(unsigned)
+    if not parts or "".join(count + unit for count, unit in parts) != unsigned:
+        raise MarshalError(f"Unable to convert '{text}' to a duration")
+    return [(int(count), unit.lower()) for count, unit in parts]
+
+
+def _unsigned(number: int, text: str) -> int:
+    if not 0 <= number < 1 << 32:
+        raise MarshalError(f"Input '{text}' is out of bounds for a date")
+    return number

@@ -1,0 +1,59 @@
+"""Non-frozen collections and UDTs: cells by element key on one side, one value on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc_reader.cql_type import CqlType, ListType, MapType, SetType, UserType
+from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
+from cdc_reader.testing.embedded.codec.validation import (
+    list_value,
+    map_value,
+    read_collection,
+    read_fields,
+    set_value,
+)
+from cdc_reader.testing.embedded.cdc.collection import element_order
+from cdc_reader.testing.embedded.storage.cell import Cell
+
+
+def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
+    """The value a reader sees; `cells` are live."""
+    match cql_type:
+        case ListType():
+            return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
+        case SetType(element):
+            return set_value(set(cells), sort_key(element))
+        case MapType(key):
+            return map_value({k: cell.value or b"" for k, cell in cells.items()}, sort_key(key))
+        case UserType(fields=fields):
+            by_index = [cells.get(field_key(index)) for index in range(len(fields))]
+            return join_cells([cell and cell.value for cell in by_index])
+        case _:
+            raise AssertionError(f"{cql_type} is one cell")
+
+
+def ordered(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> list[bytes]:
+    """The element keys in the collection's order."""
+    return sorted(cells, key=element_order(cql_type))
+
+
+def list_elements(value: bytes) -> list[bytes]:
+    """The elements of a serialised list or set."""
+    return read_collection(value, 1)[1]
+
+
+def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
+    """The (key, value) pairs of a serialised map."""
+    cells = read_collection(value, 2)[1]
+    return list(zip(cells[::2], cells[1::2], strict=True))
+
+
+def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
+    """The (cell key, value) pairs of a serialised UDT; fields added later are left out."""
+    return [(field_key(index), cell) for index, cell in enumerate(read_fields(value))]
+
+
+def field_key(index: int) -> bytes:
+    """The cell key of a UDT's field."""
+    return index.to_bytes(2, "big")

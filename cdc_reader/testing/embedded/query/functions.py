@@ -1,0 +1,146 @@
+"""The functions of CQL over values of one row."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import uuid
+from collections.abc import Callable
+
+from attrs import frozen
+
+from cdc_reader import timeuuid
+from cdc_reader.cql_type import NATIVE_TYPES, CqlType, Native
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.options import Value
+
+_DAY_MS = 86_400_000
+_DATE_CENTRE = 1 << 31
+_TICKS_PER_MILLI = 10_000
+
+
+@frozen
+class Function:
+    """A function by its signature. With a null argument its result is null."""
+
+    name: str
+    arguments: tuple[CqlType, ...]
+    returns: CqlType
+    body: Callable[..., bytes]
+    uses_execution: bool = False
+
+    def call(self, execution: Execution, arguments: list[Value]) -> bytes | None:
+        """The result, given serialised arguments."""
+        given = [argument for argument in arguments if isinstance(argument, bytes)]
+        if len(given) != len(arguments):
+            return None
+        return self.body(execution, *given) if self.uses_execution else self.body(*given)
+
+
+def overloads(name: str) -> list[Function]:
+    """The functions of this name; InvalidRequest if there is none."""
+    try:
+        return _functions()[name]
+    except KeyError:
+        raise InvalidRequest(f"Unknown function '{name}'") from None
+
+
+def is_function(name: str) -> bool:
+    return name in _functions()
+
+
+def _long(number: int) -> bytes:
+    return number.to_bytes(8, "big", signed=True)
+
+
+def _signed(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _millis(value: bytes) -> int:
+    return timeuuid.micros(value) // 1000
+
+
+def _days(millis: int) -> bytes:
+    return (millis // _DAY_MS + _DATE_CENTRE).to_bytes(4, "big")
+
+
+def _date_millis(value: bytes) -> int:
+    return (int.from_bytes(value, "big") - _DATE_CENTRE) * _DAY_MS
+
+
+def _timeuuid_at(ticks: int, low: bytes) -> bytes:
+    """The version-1 UUID of a time in 100 ns ticks since 1970; out-of-range times wrap."""
+    ticks = (ticks + timeuuid.UNIX_EPOCH_TICKS) % (1 << 60)
+    high = (ticks & 0xFFFFFFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48
+    return high.to_bytes(8, "big") + low
+
+
+def _min_timeuuid(value: bytes) -> bytes:
+    return _timeuuid_at(_signed(value) * _TICKS_PER_MILLI, timeuuid.SMALLEST_LOW)
+
+
+def _max_timeuuid(value: bytes) -> bytes:
+    return _timeuuid_at((_signed(value) + 1) * _TICKS_PER_MILLI - 1, timeuuid.LARGEST_LOW)
+
+
+def _now(execution: Execution) -> bytes:
+    low = bytearray(secrets.token_bytes(8))
+    low[0] = low[0] & 0x3F | 0x80
+    return _timeuuid_at(execution.now_us * timeuuid.TICKS_PER_MICRO, bytes(low))
+
+
+def _current_time(execution: Execution) -> bytes:
+    return _long(execution.now_us % (_DAY_MS * 1000) * 1000)
+
+
+@functools.cache
+def _functions() -> dict[str, list[Function]]:
+    t = {name: Native(name) for name in NATIVE_TYPES}
+    functions = [
+        Function("now", (), t["timeuuid"], _now, True),
+        Function("currenttimeuuid", (), t["timeuuid"], _now, True),
+        Function("currenttimestamp", (), t["timestamp"], lambda e: _long(e.now_us // 1000), True),
+        Function("currentdate", (), t["date"], lambda e: _days(e.now_us // 1000), True),
+        Function("currenttime", (), t["time"], _current_time, True),
+        Function("uuid", (), t["uuid"], lambda: uuid.uuid4().bytes),
+        Function("mintimeuuid", (t["timestamp"],), t["timeuuid"], _min_timeuuid),
+        Function("maxtimeuuid", (t["timestamp"],), t["timeuuid"], _max_timeuuid),
+        *_conversions(t),
+    ]
+    for name, of_type in t.items():
+        if name not in ("blob", "counter"):
+            functions += [
+                Function(f"{name}asblob", (of_type,), t["blob"], _same),
+                Function(f"blobas{name}", (t["blob"],), of_type, _same),
+            ]
+    by_name: dict[str, list[Function]] = {}
+    for function in functions:
+        by_name.setdefault(function.name, []).append(function)
+    return by_name
+
+
+def _same(value: bytes) -> bytes:
+    return value
+
+
+def _conversions(t: dict[str, Native]) -> list[Function]:
+    """Between timeuuid, timestamp, date and their numbers."""
+    sources: dict[str, Callable[[bytes], int]] = {
+        "timeuuid": _millis,
+        "timestamp": _signed,
+        "date": _date_millis,
+    }
+
+    def convert(name: str, source: str, returns: str, to: Callable[[int], bytes]) -> Function:
+        read = sources[source]
+        return Function(name, (t[source],), t[returns], lambda value: to(read(value)))
+
+    return [
+        convert("dateof", "timeuuid", "timestamp", _long),
+        convert("unixtimestampof", "timeuuid", "bigint", _long),
+        *(convert("totimestamp", s, "timestamp", _long) for s in ("timeuuid", "date")),
+        *(convert("tounixtimestamp", s, "bigint", _long) for s in sources),
+        *(convert("todate", s, "date", _days) for s in ("timeuuid", "timestamp")),
+    ]

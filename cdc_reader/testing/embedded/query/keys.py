@@ -1,0 +1,156 @@
+"""Which partitions a statement is about."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from cdc_reader.cql_type import Native
+from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN, token_of
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.ast import TokenRelation
+from cdc_reader.testing.embedded.grammar.terms import CallTerm, Term
+from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.scope import Scope
+from cdc_reader.testing.embedded.query.values import Candidates, bound_value, present
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.database import PartitionKey
+
+MAX_KEYS = 100
+
+
+@frozen
+class ExactKeys:
+    """Every part of the partition key is given by ``=`` or IN."""
+
+    table: Table
+    parts: tuple[Candidates, ...]
+
+    def keys(self, execution: Execution) -> list[PartitionKey]:
+        """The keys, in order of their parts' types; InvalidRequest beyond 100."""
+        columns = [part(execution) for part in self.parts]
+        check_product("partition", columns)
+        return [key for key in itertools.product(*columns) if self._exists(key)]
+
+    def _exists(self, key: PartitionKey) -> bool:
+        """Log partitions whose key is not 16 bytes cannot be read."""
+        return not self.table.is_cdc_log or len(key[0]) == 16
+
+
+@frozen
+class TokenRange:
+    """Partitions by token, all of them without bounds; both bounds are inclusive."""
+
+    lower: tuple[Callable[[Execution], int | None], ...] = ()
+    upper: tuple[Callable[[Execution], int | None], ...] = ()
+
+    def bounds(self, execution: Execution) -> tuple[int, int] | None:
+        """(first, last) token, or None if no token can match."""
+        lower = [bound(execution) for bound in self.lower]
+        upper = [bound(execution) for bound in self.upper]
+        if None in lower or None in upper:
+            return None
+        first = max((t for t in lower if t is not None), default=MIN_TOKEN)
+        last = min((t for t in upper if t is not None), default=MAX_TOKEN)
+        return (first, last) if first <= last else None
+
+
+KeyRestriction = ExactKeys | TokenRange
+
+
+def check_product(what: str, columns: Sequence[Sequence[object]]) -> None:
+    """Refuse IN lists that multiply to more than 100 keys."""
+    size = math.prod(len(column) for column in columns)
+    if size > MAX_KEYS:
+        raise InvalidRequest(
+            f"{what} key cartesian product size {size} is greater than maximum {MAX_KEYS}"
+        )
+
+
+def token_range(relations: Sequence[TokenRelation], scope: Scope) -> TokenRange:
+    """The range that ``token(...)`` relations give together."""
+    lower: list[Callable[[Execution], int | None]] = []
+    upper: list[Callable[[Execution], int | None]] = []
+    for relation in relations:
+        _check_columns(relation, scope)
+        token = _token(relation.value, scope)
+        match relation.operator:
+            case ">" | ">=":
+                lower.append(_shifted(token, 1 if relation.operator == ">" else 0))
+            case "<" | "<=":
+                upper.append(_as_end(token, 1 if relation.operator == "<" else 0))
+            case "=":
+                lower.append(token)
+                upper.append(token)
+            case operator:
+                raise InvalidRequest(f"Unsupported operator {operator} on the partition key token")
+    return TokenRange(tuple(lower), tuple(upper))
+
+
+def token_of_key(table: Table, key: PartitionKey) -> int:
+    return token_of(table.partitioner, key)
+
+
+def _check_columns(relation: TokenRelation, scope: Scope) -> None:
+    names = tuple(column.name for column in scope.table.partition_key)
+    if relation.columns != names:
+        raise InvalidRequest(
+            f"The token function arguments must be in the partition key order: {', '.join(names)}"
+        )
+
+
+def _token(term: Term, scope: Scope) -> Callable[[Execution], int | None]:
+    if isinstance(term, CallTerm) and term.name == "token":
+        return token_call(term, scope)
+    value = bound_value(term, scope.spec("partition key token", Native("bigint")), scope)
+
+    def token(execution: Execution) -> int | None:
+        given = value(execution)
+        return None if given is None else int.from_bytes(given, "big", signed=True)
+
+    return token
+
+
+def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None]:
+    """``token(1, 'a')`` of values for the partition key's columns."""
+    columns = scope.table.partition_key
+    if len(term.arguments) != len(columns):
+        raise InvalidRequest(
+            f"Invalid number of arguments in call to function token: {len(columns)} required but "
+            f"{len(term.arguments)} provided"
+        )
+    parts = [
+        bound_value(argument, scope.column_spec(column), scope)
+        for argument, column in zip(term.arguments, columns, strict=True)
+    ]
+
+    def token(execution: Execution) -> int | None:
+        key = present([part(execution) for part in parts])
+        return token_of_key(scope.table, tuple(key)) if len(key) == len(parts) else None
+
+    return token
+
+
+def _shifted(
+    token: Callable[[Execution], int | None], by: int
+) -> Callable[[Execution], int | None]:
+    """The first token after a lower bound. The least token, exclusive, is before all tokens."""
+
+    def shifted(execution: Execution) -> int | None:
+        value = token(execution)
+        return value if value is None or value == MIN_TOKEN else value + by
+
+    return shifted
+
+
+def _as_end(token: Callable[[Execution], int | None], by: int) -> Callable[[Execution], int | None]:
+    """The last token before an upper bound. The least token as an end means the ring's end."""
+
+    def end(execution: Execution) -> int | None:
+        value = token(execution)
+        return MAX_TOKEN if value == MIN_TOKEN else value if value is None else value - by
+
+    return end

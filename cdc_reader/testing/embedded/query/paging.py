@@ -1,0 +1,67 @@
+"""Paging states: where a page ended, as bytes the client hands back unread."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.codec.marshal import MarshalError
+from cdc_reader.testing.embedded.codec.order import join_cells
+from cdc_reader.testing.embedded.codec.validation import read_fields, validator
+from cdc_reader.testing.embedded.errors import ProtocolError
+from cdc_reader.testing.embedded.schema.table import Table
+
+_HEADER = struct.Struct(">Bqqi")
+_VERSION = 1
+
+
+@frozen
+class PagingState:
+    """The last row handed out, and what of the limits is left.
+
+    `clustering` is None behind a partition of which no more is to come. `remaining` is what the
+    statement's LIMIT still allows (-1: no limit), `returned` counts the partition's rows so far.
+    """
+
+    key: tuple[bytes, ...]
+    clustering: tuple[bytes, ...] | None
+    remaining: int
+    returned: int
+
+    def encode(self) -> bytes:
+        """The bytes for the client, with a checksum."""
+        ends_partition = self.clustering is None
+        cells: list[bytes | None] = [*self.key, *(self.clustering or ())]
+        width = -1 if ends_partition else len(self.clustering or ())
+        body = _HEADER.pack(_VERSION, self.remaining, self.returned, width) + join_cells(cells)
+        return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def decode(state: bytes, table: Table) -> PagingState:
+    """The state a client hands back; ProtocolError if it is not one of this table."""
+    body = state[4:]
+    if len(body) < _HEADER.size or zlib.crc32(body).to_bytes(4, "big") != state[:4]:
+        raise _invalid()
+    version, remaining, returned, width = _HEADER.unpack_from(body)
+    columns = (*table.partition_key, *(() if width < 0 else table.clustering))
+    try:
+        cells = read_fields(body[_HEADER.size :])
+        whole = tuple(
+            validator(column.type)(cell)
+            for column, cell in zip(columns, cells, strict=True)
+            if cell is not None
+        )
+    except (MarshalError, ValueError):
+        raise _invalid() from None
+    key_size = len(table.partition_key)
+    if version != _VERSION or len(whole) != key_size + max(width, 0):
+        raise _invalid()
+    return PagingState(
+        whole[:key_size], None if width < 0 else whole[key_size:], remaining, returned
+    )
+
+
+def _invalid() -> ProtocolError:
+    return ProtocolError("Invalid value for the paging state")
