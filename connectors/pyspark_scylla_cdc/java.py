@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 MINIMUM = 17
+_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; cut-down runtimes lack it
 _REMEDY = (
     f"install Java {MINIMUM} or newer (Debian, Ubuntu: apt-get install "
     f"openjdk-{MINIMUM}-jre-headless), or point JAVA_HOME to one"
@@ -18,13 +19,19 @@ _REMEDY = (
 class JavaError(Exception):
     """No Java that Spark can run on; the message is one line and says what to install."""
 
+    def __init__(self, found: str) -> None:
+        super().__init__(f"Spark needs Java {MINIMUM} or newer, and {found}: {_REMEDY}")
+
 
 def require_java() -> Path:
     """The ``java`` that Spark's launcher will choose; raises JavaError if it is not fit."""
     java = _java()
-    version = _major_version(java)
-    if version < MINIMUM:
-        raise JavaError(f"Spark needs Java {MINIMUM}, and {java} is Java {version}: {_REMEDY}")
+    told = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
+    if told is None:
+        raise JavaError(f"{java} tells no version")
+    if int(told[1]) < MINIMUM:
+        raise JavaError(f"{java} is Java {told[1]}")
+    _output(java, f"--add-modules={_MODULE}", "-version")
     return java
 
 
@@ -33,17 +40,15 @@ def _java() -> Path:
         return Path(home) / "bin" / "java"
     if found := shutil.which("java"):
         return Path(found)
-    raise JavaError(f"Spark needs Java {MINIMUM}, and there is none: {_REMEDY}")
+    raise JavaError("there is none")
 
 
-def _major_version(java: Path) -> int:
+def _output(java: Path, *arguments: str) -> str:
+    """What `java` says; raises JavaError if it fails, or says nothing within half a minute."""
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own Java, as Spark will start it
-            [java, "-version"], capture_output=True, text=True, check=True, timeout=30
+            [java, *arguments], capture_output=True, text=True, check=True, timeout=30
         )
     except (OSError, subprocess.SubprocessError):
-        raise JavaError(f"Spark needs Java {MINIMUM}, and {java} does not run: {_REMEDY}") from None
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if match is None:
-        raise JavaError(f"Spark needs Java {MINIMUM}, and {java} tells no version: {_REMEDY}")
-    return int(match[1])
+        raise JavaError(f"{' '.join([str(java), *arguments])} fails") from None
+    return answer.stderr + answer.stdout

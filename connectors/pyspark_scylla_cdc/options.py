@@ -131,6 +131,12 @@ OPTIONS = (
         default="20s",
     ),
     Option(
+        "retryTimeout",
+        DURATION,
+        "How long to ask for a page again while the cluster fails in a way that may pass.",
+        default="2m",
+    ),
+    Option(
         "startingTimestamp",
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` is all that the log still holds; "
@@ -219,7 +225,9 @@ class SourceOptions:
                 min_advance=values["minadvance"],
                 max_partitions=values["maxpartitions"],
                 read=ReadConfig(
-                    fetch_size=values["fetchsize"], confidence_window=values["confidencewindow"]
+                    fetch_size=values["fetchsize"],
+                    confidence_window=values["confidencewindow"],
+                    retry_deadline=values["retrytimeout"],
                 ),
                 password_file=None if password_file is None else Path(password_file),
                 connection=_connection_arguments(values),

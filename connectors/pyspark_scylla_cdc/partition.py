@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
+from attrs import evolve
 from pyspark.sql.datasource import InputPartition
 
-from cdc_reader.generation import Generation
 from cdc_reader.ids import StreamId
-from cdc_reader.task import Task, plan, split
+from cdc_reader.task import Task, split
 from cdc_reader.window import Window
 
 _ID_SIZE = 16
@@ -33,14 +34,20 @@ class LogPartition(InputPartition):
         return f"LogPartition(tasks={len(self._packed)}, streams={streams})"
 
 
-def partitions(
-    generations: Sequence[Generation], window: Window, chunk_size: int, limit: int
-) -> list[LogPartition]:
-    """The window in at most `limit` partitions: as many as that, given as many streams.
+def partitions(tasks: Sequence[Task], limit: int) -> list[LogPartition]:
+    """The tasks in at most `limit` partitions: as many as that, given as many streams.
 
-    Chunks are cut smaller than `chunk_size` where the partitions would come out uneven or
-    too few: a query less full costs less than an idle executor.
+    Tasks are cut where whole ones would make too few partitions, or uneven ones: a query
+    that is less full costs less than an executor that is idle.
     """
-    streams = sum(1 for generation in generations for _ in generation.streams())
-    size = max(1, min(chunk_size, streams // limit))
-    return [LogPartition(tasks) for tasks in split(plan(generations, window, size), limit)]
+    size = max(1, sum(len(task.streams) for task in tasks) // limit)
+    cut = [part for task in tasks for part in _cut(task, size)]
+    return [LogPartition(run) for run in split(cut, limit)]
+
+
+def _cut(task: Task, size: int) -> Iterator[Task]:
+    """The task in parts of at most `size` streams, as even as can be."""
+    count = -(-len(task.streams) // size)
+    edges = [len(task.streams) * index // count for index in range(count + 1)]
+    for start, end in pairwise(edges):
+        yield evolve(task, streams=task.streams[start:end])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +10,11 @@ import pytest
 from pyspark_scylla_cdc.local_session import local_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+Load = Callable[..., "DataFrame"]
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +28,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def options(scylla: Scylla, keyspace: str) -> dict[str, str]:
+    """The options that lead to table `t` of the test's keyspace."""
+    login = scylla.credentials or ()
+    return {
+        "hosts": scylla.contact_point,
+        "keyspace": keyspace,
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "connectTimeout": "5s",
+        **dict(zip(("username", "password"), login, strict=False)),
+    }
+
+
+@pytest.fixture
+def load(spark: SparkSession, options: dict[str, str]) -> Load:
+    """Loads table `t` of the test's keyspace as a DataFrame, with more options if given."""
+
+    def load(*, stream: bool = False, **more: str) -> DataFrame:
+        reader = spark.readStream if stream else spark.read
+        return reader.format("scylla_cdc").options(**{**options, **more}).load()
+
+    return load

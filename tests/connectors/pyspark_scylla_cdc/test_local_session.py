@@ -45,7 +45,11 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         ("""echo 'java version "1.8.0_402"' >&2""", "is Java 8: install Java 17 or newer"),
         ("""echo 'openjdk version "11.0.2" 2019' >&2""", "is Java 11: install"),
-        ("exit 1", "does not run: install"),
+        ("exit 1", "-version fails: install"),
+        (
+            """test "$1" = -version && echo 'openjdk version "17.0.1"'""",
+            "java --add-modules=jdk.incubator.vector -version fails: install",
+        ),
         ("echo hello", "tells no version: install"),
     ],
 )

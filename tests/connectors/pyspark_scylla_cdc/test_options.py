@@ -60,6 +60,7 @@ def test_every_option_is_read() -> None:
             "consistencyLevel": "local_quorum",
             "connectTimeout": "1s",
             "requestTimeout": "2s",
+            "retryTimeout": "3s",
             "startingTimestamp": "1970-01-01T00:00:01Z",
             "endingTimestamp": "1970-01-01T00:00:02+00:00",
             "confidenceWindow": "0s",
@@ -77,6 +78,7 @@ def test_every_option_is_read() -> None:
     assert connection.request_timeout == timedelta(seconds=2)
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.read.fetch_size == 10
+    assert options.read.retry_deadline == timedelta(seconds=3)
     assert options.max_window == timedelta(minutes=5)
     assert options.min_advance == timedelta(milliseconds=250)
     assert options.confidence_window == timedelta(0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.ids import StreamId
+from cdc_reader.task import Task, plan
 from cdc_reader.window import Window
 from pyspark_scylla_cdc.partition import partitions
 
@@ -31,6 +32,11 @@ def generation(window: Window, vnodes: int, shards: int) -> Generation:
     return Generation(window, groups)
 
 
+def tasks(vnodes: int, shards: int) -> list[Task]:
+    """The tasks of one generation, in chunks of up to 64 streams."""
+    return plan([generation(Window(0, 9), vnodes, shards)], Window(0, 9), 64)
+
+
 @given(
     vnodes=st.integers(1, 40),
     shards=st.integers(1, 5),
@@ -41,7 +47,7 @@ def test_each_stream_once(vnodes: int, shards: int, cuts: list[int], limit: int)
     """Over all partitions each stream of each generation is read once, for its own time."""
     edges = [0, *sorted(cuts), 100]
     generations = [generation(Window(start, end), vnodes, shards) for start, end in pairwise(edges)]
-    planned = partitions(generations, Window(10, 90), 64, limit)
+    planned = partitions(plan(generations, Window(10, 90), 64), limit)
     read = Counter(
         (stream, task.window)
         for partition in pickle.loads(pickle.dumps(planned))
@@ -61,21 +67,21 @@ def test_each_stream_once(vnodes: int, shards: int, cuts: list[int], limit: int)
 @pytest.mark.parametrize("limit", [1, 2, 7, 32])
 def test_as_many_as_asked_for(limit: int) -> None:
     """With enough streams there are exactly as many partitions as the limit allows."""
-    assert len(partitions([generation(Window(0, 9), 16, 2)], Window(0, 9), 64, limit)) == limit
+    assert len(partitions(tasks(16, 2), limit)) == limit
 
 
 def test_no_more_than_streams() -> None:
     """Three streams make three partitions, however many were allowed."""
-    assert len(partitions([generation(Window(0, 9), 3, 1)], Window(0, 9), 64, 8)) == 3
+    assert len(partitions(tasks(3, 1), 8)) == 3
 
 
-def test_empty_window() -> None:
-    """Nothing to read is nothing to plan."""
-    assert partitions([generation(Window(0, 9), 3, 1)], Window(5, 5), 64, 8) == []
+def test_no_tasks() -> None:
+    """Nothing to read makes no partition."""
+    assert partitions([], 8) == []
 
 
 def test_size_on_the_wire() -> None:
     """A partition costs little more than the 16 bytes of each of its streams."""
-    (planned,) = partitions([generation(Window(0, 9), 1_000, 4)], Window(0, 9), 64, 1)
+    (planned,) = partitions(tasks(1_000, 4), 1)
     assert len(pickle.dumps(planned)) < 4_000 * 17 + 1_000
     assert repr(planned) == "LogPartition(tasks=63, streams=4000)"

@@ -1,0 +1,279 @@
+"""``scylla-cdc demo``: a Spark DataFrame fills from a CDC log, and the counts are compared."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import frozen
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from cdc_reader.cli.orders import TABLE, Orders, Writer, schema
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.driver import Connection
+from cdc_reader.errors import CdcError
+from cdc_reader.ids import TableName
+from cdc_reader.timestamp import format_timestamp
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+_PAUSE = 0.01
+"""Seconds between two statements of the shop."""
+_MICRO_BATCHES = 5
+"""Micro-batches with rows in them to watch before the shop closes."""
+_PATIENCE = 90.0
+"""Seconds after which a stream that does not get on is given up."""
+_COLUMNS = {
+    "written": "date_format(_commit_timestamp, 'HH:mm:ss.SSS')",
+    "operation": "CASE `cdc$operation` WHEN 0 THEN 'before' WHEN 1 THEN 'update' "
+    "WHEN 2 THEN 'insert' WHEN 3 THEN 'delete' WHEN 9 THEN 'after' ELSE `cdc$operation` END",
+    "customer": "customer",
+    "order": "number",
+    "status": "status",
+    "total": "total",
+    "items": "items",
+    "tags": "tags",
+    "city": "ship_to.city",
+}
+
+
+class DemoError(CdcError):
+    """The demo cannot go on; the message is one line."""
+
+
+@click.command("demo")
+@click.option(
+    "--contact-points",
+    metavar="HOST:PORT",
+    help="A running ScyllaDB, several hosts separated by commas; without it one is embedded. "
+    "The demo creates a keyspace of its own there, and drops it.",
+)
+@click.option("--seed", type=int, help="Repeat the orders of another run.")
+def command(contact_points: str | None, seed: int | None) -> None:
+    """Watch a Spark DataFrame fill from a CDC log."""
+    console = Console()
+    try:
+        counts = _run(console, contact_points, secrets.randbelow(10**6) if seed is None else seed)
+    except CdcError as error:
+        raise click.ClickException(str(error)) from None
+    console.print(counts.table())
+    console.print(f"[bold]The counts {'match' if counts.match else 'differ'}.[/]")
+    if not counts.match:
+        raise click.exceptions.Exit(1)
+
+
+@frozen
+class Counts:
+    """Rows in the log by a plain scan of it, and rows that Spark made of it."""
+
+    statements: int
+    log: int
+    batch: int
+    stream: int
+
+    @property
+    def match(self) -> bool:
+        return self.log == self.batch == self.stream > 0
+
+    def table(self) -> Table:
+        """The summary."""
+        table = Table("", "count", title="Summary", title_justify="left")
+        table.columns[1].justify = "right"
+        table.add_row("statements sent by the shop", f"{self.statements:,}")
+        table.add_row("rows written to the log, by a scan through the driver", f"{self.log:,}")
+        table.add_row("rows read by spark.read", f"{self.batch:,}")
+        table.add_row("rows read by spark.readStream", f"{self.stream:,}")
+        return table
+
+
+@frozen
+class Shop:
+    """The table, open for business, and what Spark needs to read its log."""
+
+    connection: Connection
+    log: TableName
+    writer: Writer
+    options: Mapping[str, str]
+
+    def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
+        """The log as a DataFrame: all that the project is about."""
+        return reader.format("scylla_cdc").options(**self.options).load()
+
+    def log_rows(self) -> int:
+        """The rows of the log, counted without the reader."""
+        scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - our own name
+        return sum(batch.num_rows for batch in self.connection.batches(scan))
+
+
+def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scylla-cdc-")))
+        with console.status("Starting Spark"):
+            spark = stack.enter_context(_spark(folder))
+        hosts = contact_points or stack.enter_context(_embedded())
+        shop = stack.enter_context(_shop(hosts, seed))
+        console.print(f"[bold]ScyllaDB[/] at {hosts}{'' if contact_points else ', embedded'}")
+        console.print(f"[bold]Log[/]      {shop.log}: orders of a shop, seed {seed}\n")
+        shop.writer.start()
+        with console.status("Reading the log with spark.read"):
+            rows = _rows(shop.load(spark.read))
+        console.print(rows)
+        _stream(console, shop, spark, folder)
+        with console.status("Counting"):
+            streamed = spark.read.parquet(str(folder / "rows")).count()
+            batch = shop.load(spark.read).count()
+            return Counts(shop.writer.written, shop.log_rows(), batch, streamed)
+
+
+def _rows(frame: DataFrame) -> Table:
+    """The first rows of the log, as people can read them."""
+    table = Table(title="spark.read: the log as a DataFrame", title_justify="left")
+    for name in _COLUMNS:
+        table.add_column(name, no_wrap=name == "written")
+    chosen = frame.selectExpr(*(f"{sql} AS `{name}`" for name, sql in _COLUMNS.items()))
+    for row in chosen.limit(12).collect():
+        table.add_row(*map(_shown, row))
+    return table
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case dict():
+            return ", ".join(f"{count} {item}" for item, count in value.items())
+        case list():
+            return ", ".join(value)
+    return str(value)
+
+
+def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> None:
+    """Follow the log for some micro-batches, close the shop, and read what is left."""
+    query = (
+        shop.load(spark.readStream)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime="2 seconds")
+        .start(str(folder / "rows"))
+    )
+    with Live(_progress(query), console=console, refresh_per_second=4) as live:
+        _watch(query, live, lambda: len(_filled(query)) >= _MICRO_BATCHES)
+        shop.writer.stop()
+        closed = time.time_ns() // 1_000
+        _watch(query, live, lambda: _position(query) > closed)
+    query.stop()
+
+
+def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
+    """Show the stream's progress until `done`."""
+    deadline = time.monotonic() + _PATIENCE
+    while not done():
+        if (failure := query.exception()) is not None:
+            raise DemoError(" ".join(str(failure).split())[-500:])
+        if time.monotonic() > deadline:
+            raise DemoError(f"the stream did not get on within {_PATIENCE:.0f} s; try it again")
+        time.sleep(0.25)
+        live.update(_progress(query))
+
+
+def _progress(query: StreamingQuery) -> Table:
+    """The micro-batches with rows in them so far."""
+    title = "spark.readStream: the log followed, at a distance of one second"
+    table = Table("micro-batch", "up to", "rows", "rows/s", title=title, title_justify="left")
+    for batch in _filled(query):
+        position = json.loads(batch["sources"][0]["endOffset"])["position"]
+        rows, speed = batch["numInputRows"], batch["processedRowsPerSecond"]
+        time_of_day = format_timestamp(position)[11:23]
+        table.add_row(str(batch["batchId"]), time_of_day, f"{rows:,}", f"{speed:,.0f}")
+    return table
+
+
+def _filled(query: StreamingQuery) -> list[Mapping[str, Any]]:
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def _position(query: StreamingQuery) -> int:
+    """The write time, in µs, that the stream has been read up to."""
+    last = query.lastProgress
+    return json.loads(last["sources"][0]["endOffset"])["position"] if last else 0
+
+
+@contextmanager
+def _spark(folder: Path) -> Iterator[SparkSession]:
+    try:
+        from pyspark_scylla_cdc.java import JavaError
+        from pyspark_scylla_cdc.local_session import local_session
+    except ImportError as error:
+        raise DemoError(_missing(error)) from None
+    try:
+        spark = local_session("scylla-cdc demo", folder / "spark.log")
+    except JavaError as error:
+        raise DemoError(str(error)) from None
+    yield spark
+    spark.stop()
+
+
+@contextmanager
+def _embedded() -> Iterator[str]:
+    try:
+        from cdc_reader.testing import EmbeddedScylla
+    except ImportError as error:
+        raise DemoError(_missing(error)) from None
+    with EmbeddedScylla(nodes=1, vnodes=4, shards=2) as server:
+        yield server.contact_point
+
+
+@contextmanager
+def _shop(hosts: str, seed: int) -> Iterator[Shop]:
+    """A shop in a keyspace of its own, which is dropped in the end."""
+    read = ReadConfig(fetch_size=5_000)
+    connection = Connection(ConnectionConfig(hosts, consistency="ONE"), read)
+    keyspace = f"scylla_cdc_demo_{uuid.uuid4().hex[:8]}"
+    session = connection.session()
+    session.execute(f"CREATE KEYSPACE {keyspace} WITH {_properties(connection)}")
+    orders = Orders(keyspace, random.Random(seed))  # noqa: S311 - a story, not a secret
+    writer = Writer(session.execute, iter(orders), _PAUSE)
+    options = {
+        "hosts": hosts,
+        "keyspace": keyspace,
+        "table": TABLE,
+        "consistencyLevel": "ONE",
+        "confidenceWindow": "1s",
+        "maxPartitions": "2",
+    }
+    try:
+        for statement in schema(keyspace):
+            session.execute(statement)
+        yield Shop(connection, TableName(keyspace, TABLE).log, writer, options)
+    finally:
+        writer.stop()
+        session.execute(f"DROP KEYSPACE {keyspace}")
+        connection.close()
+
+
+def _properties(connection: Connection) -> str:
+    """One replica; on vnodes, also where the server would choose tablets by itself."""
+    replication = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    known = connection.rows(
+        "SELECT table_name FROM system_schema.tables "
+        "WHERE keyspace_name = 'system' AND table_name = 'tablets'"
+    )
+    return f"{replication} AND tablets = {{'enabled': false}}" if known else replication
+
+
+def _missing(error: ImportError) -> str:
+    return f"the demo needs {error.name}: pip install 'scylla-cdc[spark,embedded]' brings it"

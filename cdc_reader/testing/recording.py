@@ -1,0 +1,99 @@
+"""Recorded logs put into a server, the bytes as they came from the one they were recorded on.
+
+A log table accepts plain INSERTs, and a value may be sent as bytes that never were a Python
+object. So a recording is loaded cell for cell, and what a reader then returns can be compared
+with the recording itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cdc_reader.generation import StreamGroup
+from cdc_reader.ids import TableName, quoted
+from cdc_reader.testing.comparison import Cells, Result
+
+_IN_FLIGHT = 128
+_DESCRIBE = (
+    "INSERT INTO system_distributed.cdc_streams_descriptions_v2 (time, range_end, streams) "
+    "VALUES (?, ?, ?)"
+)
+_FORGET = "DELETE FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+_PUBLISH = (
+    "INSERT INTO system_distributed.cdc_generation_timestamps (time, key) VALUES (?, 'timestamps')"
+)
+_WITHDRAW = (
+    "DELETE FROM system_distributed.cdc_generation_timestamps WHERE time = ? AND key = 'timestamps'"
+)
+
+
+def read_recording(path: Path) -> Any:
+    """The JSON of a recording, gzipped or not."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as text:
+        return json.load(text)
+
+
+def load_rows(session: Any, table: TableName, recorded: Result) -> None:
+    """Insert the rows through a driver session; null cells stay unwritten.
+
+    The first column must be the table's whole partition key, as it is in every log.
+    """
+    names = ", ".join(quoted(name) for name, _ in recorded.columns)
+    marks = ", ".join("?" for _ in recorded.columns)
+    cql = f"INSERT INTO {table.cql} ({names}) VALUES ({marks})"  # noqa: S608 - quoted names
+    insert = session.prepare(cql)
+    rows = iter(recorded.rows)
+    while several := list(islice(rows, _IN_FLIGHT)):
+        for answer in [session.execute_async(_bound(insert, row)) for row in several]:
+            answer.result()
+
+
+@contextmanager
+def published(session: Any, start: int, groups: Iterable[StreamGroup]) -> Iterator[None]:
+    """A generation in the server's tables while it lasts; it begins `start` ms after 1970.
+
+    Published in a server's order, the descriptions first, and taken back afterwards. All
+    readers of the server see it meanwhile: choose a start before any of their own.
+    """
+    moment = _bigint(start)
+    for group in groups:
+        cells = (moment, _bigint(group.range_end), _blobs(group.streams))
+        _execute(session, _DESCRIBE, cells)
+    _execute(session, _PUBLISH, (moment,))
+    try:
+        yield
+    finally:
+        _execute(session, _WITHDRAW, (moment,))
+        _execute(session, _FORGET, (moment,))
+
+
+def _execute(session: Any, cql: str, cells: Cells) -> None:
+    session.execute(_bound(session.prepare(cql), cells))
+
+
+def _bound(statement: Any, cells: Cells) -> Any:
+    """The statement with the cells as they are, past the driver's own serialisation.
+
+    The driver marks what it was given no value for as unset, all but a partition key.
+    """
+    bound = statement.bind((None,))
+    unset = bound.values[1:]
+    rest = (mark if cell is None else cell for mark, cell in zip(unset, cells[1:], strict=True))
+    bound.values = [cells[0], *rest]
+    return bound
+
+
+def _bigint(value: int) -> bytes:
+    return value.to_bytes(8, "big", signed=True)
+
+
+def _blobs(values: Sequence[bytes]) -> bytes:
+    """The values as a CQL set of blobs, in this order."""
+    sized = (len(value).to_bytes(4, "big") + value for value in values)
+    return len(values).to_bytes(4, "big") + b"".join(sized)

@@ -1,0 +1,109 @@
+"""Streaming reading: the log followed at a distance, in micro-batches Spark can repeat.
+
+What Spark does, and what follows from it:
+
+* `initialOffset` is asked twice at the start of a query, and again on a restart before the
+  first commit. So the first `latestOffset` answers with the start itself: an empty first
+  micro-batch writes the position to the checkpoint before anything is read from there.
+* `latestOffset` is polled some forty times a second: it asks the clock, never the cluster.
+* A micro-batch may be planned again after a restart: its partitions follow from the two
+  offsets and the generation tables alone.
+* `stop` is not called on a clean stop, and `commit` lags one micro-batch: nothing hangs on
+  either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.ports import Clock
+from cdc_reader.schema import LogSchema
+from cdc_reader.window import Window
+from pyspark_scylla_cdc.log import oldest_alive, planner_of, read_log
+from pyspark_scylla_cdc.offset import Offset
+from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.pace import Pace
+from pyspark_scylla_cdc.partition import LogPartition, partitions
+
+if TYPE_CHECKING:
+    from cdc_reader.planner import Planner
+
+_ONE_WINDOW = ReadMaxFiles(1)
+"""Spark knows no limit by time and carries no limit of our own making: the one it carries
+for us says no more than that the source is to observe its limit."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the log; the position it keeps is a write time."""
+
+    def __init__(
+        self, options: SourceOptions, schema: LogSchema, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._clock = clock or SystemClock()
+        self._pace = Pace.of(options)
+        self._initial: Offset | None = None
+        self._planned = False
+        self._planner: Planner | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._pace = self._pace.until(self._clock.now())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return _ONE_WINDOW
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        if self._initial is None:
+            self._initial = Offset(self._start())
+        return self._initial.to_json()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, int]:
+        position = Offset.from_json(start)
+        if position == self._initial and not self._planned:
+            return position.to_json()
+        limited = not isinstance(limit, ReadAllAvailable)
+        end = self._pace.next(position.position, self._clock.now(), limited=limited)
+        return Offset(end).to_json()
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return Offset(self._pace.horizon(self._clock.now())).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._planned = True
+        window = Window(Offset.from_json(start).position, Offset.from_json(end).position)
+        if window.is_empty:
+            return []
+        planner = self._plans()
+        planner.refresh()
+        return partitions(planner.plan(window), self._options.max_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        tasks = partition.tasks() if isinstance(partition, LogPartition) else iter(())
+        return read_log(self._options, self._schema, tasks)
+
+    def _start(self) -> int:
+        """Where a new query begins: at what the log may still hold, or later."""
+        now, ttl = self._clock.now(), self._schema.base.cdc.ttl
+        oldest = oldest_alive(self._plans(), ttl, now)
+        kept_since = now - ttl * 1_000_000 if ttl else oldest
+        return max(self._options.window(now).start, oldest, kept_since)
+
+    def _plans(self) -> Planner:
+        """The planner of this process; made when first wanted, for the reader is pickled."""
+        if self._planner is None:
+            self._planner = planner_of(self._options)
+        return self._planner

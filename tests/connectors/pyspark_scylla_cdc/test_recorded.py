@@ -1,0 +1,262 @@
+"""Logs recorded on a real ScyllaDB, loaded into the server and read with Spark: cell for cell."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import frozen
+from cassandra.util import OrderedMapSerializedKey, SortedSet
+from pyspark.sql import Row
+
+from cdc_reader.cql_type import Native, UserType
+from cdc_reader.generation import StreamGroup
+from cdc_reader.ids import StreamId, TableName
+from cdc_reader.testing.comparison import Result
+from cdc_reader.testing.decoding import decoded
+from cdc_reader.testing.recording import load_rows, published, read_recording
+from cdc_reader.timestamp import format_timestamp, to_micros
+from cdc_reader.timeuuid import micros, order_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+DATA = Path(__file__).parents[2] / "data"
+HISTORIES = read_recording(DATA / "scylla-5.2-histories.json.gz")
+GENERATIONS = read_recording(DATA / "scylla-5.2-generations.json.gz")
+UDT = UserType("any", "u", (("x", Native("int")), ("y", Native("text"))))
+KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
+TABLES = {
+    "t": "CREATE TABLE {ks}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "
+    "WITH cdc = {{'enabled': true, 'ttl': 0}}",
+    "c": "CREATE TABLE {ks}.c (a int, b text, v int, PRIMARY KEY ((a, b))) "
+    "WITH cdc = {{'enabled': true, 'ttl': 0}}",
+}
+
+pytestmark = pytest.mark.spark
+
+
+@frozen
+class History:
+    """A recorded log in the server's table `t`, and how far its write times reach, in µs."""
+
+    log: Result
+    start: int
+    end: int
+
+    @property
+    def until(self) -> str:
+        """The option that ends a read right behind the last row."""
+        return format_timestamp(self.end + 1)
+
+
+@pytest.fixture(scope="module", params=HISTORIES, ids=lambda history: f"seed{history['seed']}")
+def recorded(request: pytest.FixtureRequest) -> Any:
+    """Each recorded history in turn."""
+    return request.param
+
+
+@pytest.fixture
+def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
+    """The history in table `t`, its streams published as the generation of its time."""
+    log = Result.from_recording(recorded["log"])
+    times = [micros(time) for time in column(log, "cdc$time")]
+    for statement in [*recorded["types"], recorded["table"]]:
+        kept = statement.replace("'enabled': true", "'enabled': true, 'ttl': 0")
+        scylla.session.execute(kept.replace("{ks}", keyspace))
+    load_rows(scylla.session, TableName(keyspace, "t").log, log)
+    began = min(times) // 1_000 - 1_000
+    with published(scylla.session, began, ring(column(log, "cdc$stream_id"))):
+        yield History(log, began * 1_000, max(times))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_batch_equals_recording(
+    load: Callable[..., DataFrame], history: History, partitions: int
+) -> None:
+    """A batch read returns each recorded row once and every cell as it was recorded."""
+    frame = load(maxPartitions=str(partitions))
+    assert frame.rdd.getNumPartitions() == partitions
+    rows = frame.collect()
+    assert_recorded(rows, history.log)
+    assert_in_stream_order(rows)
+
+
+def test_stream_equals_recording(
+    spark: SparkSession, load: Callable[..., DataFrame], history: History, tmp_path: Path
+) -> None:
+    """Many micro-batches into Parquet hold each recorded row once, every cell as recorded."""
+    frame = load(
+        stream=True,
+        endingTimestamp=history.until,
+        maxWindowPerTrigger=f"{(history.end - history.start) // 12_000}ms",
+        maxPartitions="2",
+    )
+    query = run_to_parquet(frame, tmp_path)
+    assert sum(1 for progress in query if progress["numInputRows"]) >= 6
+    assert_recorded(spark.read.parquet(str(tmp_path / "rows")).collect(), history.log)
+
+
+def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) -> None:
+    """A start is included and an end is not, to the microsecond."""
+    times = sorted(micros(time) for time in column(history.log, "cdc$time"))
+    start, end = times[len(times) // 3], times[2 * len(times) // 3]
+    frame = load(startingTimestamp=format_timestamp(start), endingTimestamp=format_timestamp(end))
+    assert frame.count() == sum(1 for time in times if start <= time < end)
+
+
+@pytest.fixture
+def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
+    """The recorded cluster's two tables, and its three generations as it published them."""
+    for table, statement in TABLES.items():
+        scylla.session.execute(statement.format(ks=keyspace))
+        log = Result.from_recording(GENERATIONS[f"log_{table}"])
+        load_rows(scylla.session, TableName(keyspace, table).log, log)
+    described = Result.from_recording(GENERATIONS["phases"][-1]["streams"])
+    with ExitStack() as stack:
+        for start, groups in generations(described).items():
+            stack.enter_context(published(scylla.session, start, groups))
+        yield
+
+
+@pytest.mark.usefixtures("three_generations")
+@pytest.mark.parametrize(("table", "count", "key"), [("t", 450, ["pk"]), ("c", 60, ["a", "b"])])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_three_generations(
+    load: Callable[..., DataFrame], table: str, count: int, key: list[str], partitions: int
+) -> None:
+    """Each row of three generations comes once, in the order of its stream."""
+    rows = load(table=table, maxPartitions=str(partitions)).collect()
+    assert len(rows) == count
+    assert_recorded(rows, Result.from_recording(GENERATIONS[f"log_{table}"]))
+    assert_in_stream_order(rows)
+    if partitions == 1:
+        assert_in_order_by(rows, key)
+
+
+@pytest.mark.usefixtures("three_generations")
+def test_three_generations_streamed(
+    spark: SparkSession, load: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    """Micro-batches that cross the switches lose nothing and read nothing twice."""
+    log = Result.from_recording(GENERATIONS["log_t"])
+    times = [micros(time) for time in column(log, "cdc$time")]
+    frame = load(
+        stream=True,
+        startingTimestamp=format_timestamp(min(times)),
+        endingTimestamp=format_timestamp(max(times) + 1),
+        maxWindowPerTrigger="5s",
+        maxPartitions="2",
+    )
+    run_to_parquet(frame, tmp_path)
+    assert_recorded(spark.read.parquet(str(tmp_path / "rows")).collect(), log)
+
+
+def test_streams_come_from_the_generation_tables(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
+) -> None:
+    """Rows in streams that no generation lists are not found: nothing scans the log."""
+    scylla.session.execute(TABLES["t"].format(ks=keyspace))
+    log = Result.from_recording(GENERATIONS["log_t"])
+    load_rows(scylla.session, TableName(keyspace, "t").log, log)
+    assert load().count() == 0
+
+
+def run_to_parquet(frame: DataFrame, folder: Path) -> list[Mapping[str, Any]]:
+    """Everything available into Parquet files; returns the progress of each micro-batch."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "rows"))
+    )
+    query.awaitTermination()
+    return list(query.recentProgress)
+
+
+def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
+    """A ring of 16 vnodes of two streams, these among them, as the recorded cluster had."""
+    known = {StreamId(stream) for stream in streams}
+    groups = []
+    for vnode in range(16):
+        own = [stream for stream in known if stream.index == vnode]
+        spare = [StreamId.from_parts(vnode, random, vnode) for random in range(2 - len(own))]
+        groups.append(StreamGroup(vnode, (*own, *spare)))
+    return groups
+
+
+def generations(described: Result) -> dict[int, list[StreamGroup]]:
+    """The groups of each generation, by its start in ms, from rows of the description table."""
+    found = defaultdict(list)
+    for row in decoded(described):
+        start = round(row["time"].timestamp() * 1_000)
+        found[start].append(StreamGroup(row["range_end"], tuple(map(StreamId, row["streams"]))))
+    return found
+
+
+def column(result: Result, name: str) -> list[bytes]:
+    """The cells of a column that is never null."""
+    return [cell for row in result.rows if (cell := row[result.column(name)]) is not None]
+
+
+def assert_recorded(rows: Sequence[Row], log: Result) -> None:
+    """The rows are those of the recording: the same columns, each row once, every cell equal."""
+    assert list(rows[0].__fields__) == [*(name for name, _ in log.columns), "_commit_timestamp"]
+    found = [row.asDict(recursive=True) for row in rows]
+    for row in found:
+        moment = row.pop("_commit_timestamp").astimezone(UTC)
+        assert to_micros(moment) == micros(uuid.UUID(row["cdc$time"]).bytes)
+    assert by_key(found, log) == by_key(decoded(log, UDT), log)
+    assert len(found) == len(log.rows)
+
+
+def by_key(rows: Iterable[Mapping[str, Any]], log: Result) -> dict[Any, dict[str, Any]]:
+    """The rows by the log's primary key, in the one form that two decoders can agree on."""
+    sets = {name for name, text in log.columns if text.startswith("set<")}
+    plains = [{name: plain(cell) for name, cell in row.items()} for row in rows]
+    for row in plains:
+        row.update({name: sorted(row[name]) for name in sets if row[name] is not None})
+    return {tuple(row[name] for name in KEY): row for row in plains}
+
+
+def assert_in_stream_order(rows: Iterable[Row]) -> None:
+    """The rows of each stream come as the server orders them."""
+    streams = defaultdict(list)
+    for row in rows:
+        place = order_key(uuid.UUID(row["cdc$time"]).bytes), row["cdc$batch_seq_no"]
+        streams[bytes(row["cdc$stream_id"])].append(place)
+    assert all(places == sorted(places) for places in streams.values())
+
+
+def assert_in_order_by(rows: Iterable[Row], key: Sequence[str]) -> None:
+    """The changes of each base row come in order of write time, across generations too."""
+    changes = defaultdict(list)
+    for row in rows:
+        changes[tuple(row[name] for name in key)].append(row["_commit_timestamp"])
+    assert all(times == sorted(times) for times in changes.values())
+
+
+def plain(value: Any) -> Any:
+    """The value without what is peculiar to its decoder."""
+    match value:
+        case uuid.UUID():
+            return str(value)
+        case bytearray():
+            return bytes(value)
+        case OrderedMapSerializedKey() | dict():
+            return {plain(key): plain(item) for key, item in value.items()}
+        case SortedSet() | list():
+            return [plain(item) for item in value]
+        case tuple():
+            return value._asdict()  # type: ignore[attr-defined] # a UDT, as the driver has it
+    return value

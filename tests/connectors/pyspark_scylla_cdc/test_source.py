@@ -1,0 +1,206 @@
+"""The source in real Spark: types, traps of Spark's planning, and what must stay secret."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassandra.util import Date, Duration, Time
+from pyspark.errors import AnalysisException
+
+from cdc_reader.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = pytest.mark.spark
+
+ID = uuid.UUID("c72c7c3e-2fda-11eb-8080-808080808080")
+VALUES: dict[str, tuple[str, Any, Any]] = {
+    "a_ascii": ("ascii", "abc", "abc"),
+    "a_bigint": ("bigint", -(2**63), -(2**63)),
+    "a_blob": ("blob", b"\x00\xff", b"\x00\xff"),
+    "a_boolean": ("boolean", True, True),
+    "a_date": ("date", Date("2026-11-21"), dt.date(2026, 11, 21)),
+    "a_decimal": ("decimal", Decimal("-12.340"), "-12.340"),
+    "a_double": ("double", 0.1, 0.1),
+    "a_duration": ("duration", Duration(1, -2, 3), (1, -2, 3)),
+    "a_float": ("float", 0.5, 0.5),
+    "a_inet": ("inet", ip_address("::1"), "::1"),
+    "an_int": ("int", -(2**31), -(2**31)),
+    "a_list": ("frozen<list<text>>", ["b", "a", "b"], ["b", "a", "b"]),
+    "a_map": ("frozen<map<int, frozen<set<uuid>>>>", {1: {ID}}, {1: [str(ID)]}),
+    "a_set": ("set<int>", {3, 1, 2}, [1, 2, 3]),
+    "a_smallint": ("smallint", -(2**15), -(2**15)),
+    "a_text": ("text", "žluťoučký 🐎", "žluťoučký 🐎"),
+    "a_time": ("time", Time(86_399_999_999_999), 86_399_999_999_999),
+    "a_timestamp": (
+        "timestamp",
+        dt.datetime(2026, 11, 21, 5, 30, 0, 123_000, dt.UTC),
+        dt.datetime(2026, 11, 21, 5, 30, 0, 123_000, dt.UTC),
+    ),
+    "a_timeuuid": ("timeuuid", ID, str(ID)),
+    "a_tinyint": ("tinyint", -128, -128),
+    "a_tuple": ("tuple<int, text>", (1, None), (1, None)),
+    "a_udt": ("address", ("Elm Street", 7), ("Elm Street", 7)),
+    "a_uuid": ("uuid", ID, str(ID)),
+    "a_varint": ("varint", 10**50, str(10**50)),
+}
+LOG_KEY = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no"]
+
+
+@pytest.fixture
+def all_types(scylla: Scylla, keyspace: str) -> None:
+    """A table with a column of every type; one row with all values, one with none."""
+    scylla.session.execute(f"CREATE TYPE {keyspace}.address (street text, number int)")
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in VALUES.items())
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, {columns}) WITH cdc = {{'enabled': true}}"
+    )
+    marks = ", ".join("?" for _ in VALUES)
+    insert = scylla.session.prepare(
+        f"INSERT INTO {keyspace}.t (pk, {', '.join(VALUES)}) VALUES (?, {marks})"
+    )
+    scylla.session.execute(insert, (1, *(value for _, value, _ in VALUES.values())))
+    scylla.session.execute(f"INSERT INTO {keyspace}.t (pk) VALUES (2)")
+
+
+@pytest.fixture
+def numbers(scylla: Scylla, keyspace: str) -> None:
+    """A table with a hundred rows in its log."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
+    )
+    for number in range(100):
+        scylla.session.execute(f"INSERT INTO {keyspace}.t (pk, v) VALUES ({number}, {number})")
+
+
+@pytest.mark.usefixtures("all_types")
+def test_every_type(load: Callable[..., DataFrame]) -> None:
+    """Each CQL type arrives as the value that was written; what was not set is null."""
+    rows = {row["pk"]: row for row in load().collect()}
+    for name, (_, _, expected) in VALUES.items():
+        found = rows[1][name]
+        if isinstance(expected, dt.datetime):
+            found = found.astimezone(dt.UTC)
+        assert found == expected, name
+        assert rows[2][name] is None, name
+
+
+@pytest.mark.usefixtures("all_types")
+def test_columns_are_the_log_tables(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
+) -> None:
+    """The columns are those of ``SELECT *`` on the log table, in its order, and one more."""
+    log = scylla.session.execute(f"SELECT * FROM {keyspace}.t_scylla_cdc_log LIMIT 1")
+    frame = load()
+    assert frame.columns == [*log.column_names, "_commit_timestamp"]
+    assert frame.columns[:3] == LOG_KEY
+
+
+@pytest.mark.usefixtures("numbers")
+def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
+    """A DataFrame may be filtered this way and that: no query sees another's filter."""
+    frame = load()
+    assert frame.where("pk < 10").count() == 10
+    assert frame.where("pk >= 90").count() == 10
+    assert frame.count() == 100
+    assert frame.where("v = 5").union(frame.where("v = 6")).count() == 2
+    assert frame.join(frame.select("cdc$time"), "cdc$time").count() == 100
+
+
+@pytest.mark.usefixtures("numbers")
+def test_unsettled_rows_are_read_by_a_batch(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
+) -> None:
+    """A batch reads what was written a moment ago, by a clock some seconds ahead too."""
+    ahead = SystemClock().now() + 4_000_000
+    scylla.session.execute(
+        f"INSERT INTO {keyspace}.t (pk, v) VALUES (1, 1) USING TIMESTAMP {ahead}"
+    )
+    assert load().count() == 101
+
+
+def test_empty_log(
+    spark: SparkSession,
+    scylla: Scylla,
+    keyspace: str,
+    load: Callable[..., DataFrame],
+    tmp_path: Path,
+) -> None:
+    """A log without rows is a DataFrame without rows, read in a batch or followed."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+    )
+    assert load().collect() == []
+    query = (
+        load(stream=True)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    query.awaitTermination()
+    assert spark.read.schema("pk int").parquet(str(tmp_path / "rows")).count() == 0
+
+
+def test_columns_with_awkward_names(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
+) -> None:
+    """Names with capitals, quotes, dots and reserved words are names like others."""
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}."Order" ("Key" int PRIMARY KEY, "select" int, "a.b ""c""" int) '
+        "WITH cdc = {'enabled': true}"
+    )
+    scylla.session.execute(
+        f'INSERT INTO {keyspace}."Order" ("Key", "select", "a.b ""c""") VALUES (1, 2, 3)'
+    )
+    (row,) = load(table="Order").collect()
+    assert (row["Key"], row["select"], row['a.b "c"']) == (1, 2, 3)
+
+
+@pytest.mark.usefixtures("numbers")
+def test_password_stays_secret(
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, str],
+    load: Callable[..., DataFrame],
+    tmp_path: Path,
+) -> None:
+    """Neither plans nor checkpoints hold the password."""
+    secret = {"username": "reader", "password": "hunter2", **options}
+    load(**secret).explain(mode="extended")
+    plan = capsys.readouterr().out
+    assert "scylla_cdc" in plan
+    assert secret["password"] not in plan
+    query = (
+        load(stream=True, **secret)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(secret["password"].encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.usefixtures("numbers")
+def test_table_altered_since_load(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
+) -> None:
+    """A DataFrame whose table has changed says so; loaded again, it has the new columns."""
+    frame = load()
+    scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
+    with pytest.raises(AnalysisException, match="load it again"):
+        frame.count()
+    assert "w" in load().columns

@@ -1,0 +1,174 @@
+"""Streams: where they start, how they advance, and that a restart repeats nothing."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.clock import ManualClock
+from pyspark_scylla_cdc.log import schema_of
+from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.stream import StreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc_reader.testing import Scylla
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+LIMIT = ReadMaxFiles(1)
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """A table whose log keeps rows for good."""
+    name = f"{keyspace}.t"
+    scylla.session.execute(
+        f"CREATE TABLE {name} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, 'ttl': 0}}"
+    )
+    return name
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands an hour from now, when all that the tests write has settled."""
+    return ManualClock(SystemClock().now() + 3_600 * SECOND)
+
+
+@pytest.fixture
+def reader(
+    table: str,  # noqa: ARG001 - the table must be there
+    options: dict[str, str],
+    clock: ManualClock,
+) -> Callable[..., StreamReader]:
+    """Makes stream readers as Spark does, with more options if given."""
+
+    def make(**more: str) -> StreamReader:
+        parsed = SourceOptions.parse({**options, **more})
+        return StreamReader(parsed, schema_of(parsed), clock)
+
+    return make
+
+
+def position(offset: dict[str, Any]) -> int:
+    """The position of an offset."""
+    return int(offset["position"])
+
+
+def test_first_micro_batch_is_empty(reader: Callable[..., StreamReader]) -> None:
+    """A new query pins its start with an empty micro-batch, then reads on from there."""
+    stream = reader(startingTimestamp="latest")
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, LIMIT) == start == stream.initialOffset()
+    assert stream.partitions(start, start) == []
+
+
+def test_restart_before_the_first_commit(
+    reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Spark then asks for the start anew and plans first: from a later start nothing is read."""
+    pinned = reader(startingTimestamp="latest").initialOffset()
+    clock.advance(60 * SECOND)
+    restarted = reader(startingTimestamp="latest")
+    later = restarted.initialOffset()
+    assert position(later) > position(pinned)
+    assert restarted.partitions(later, pinned) == []
+    assert position(restarted.latestOffset(pinned, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_restart_with_a_fixed_start(
+    reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """The start that was pinned once is not pinned again, or AvailableNow would end on it."""
+    stream = reader(startingTimestamp="1970-01-01")
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    assert position(stream.latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A reader that is not asked for a start goes on at once."""
+    start = {"version": 1, "position": clock.now() - DAY}
+    assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_polling_costs_no_query(
+    monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Asked any number of times, the position moves with the clock, in steps, and by it alone."""
+    stream = reader(confidenceWindow="10s", minAdvance="2s")
+    monkeypatch.delattr("pyspark_scylla_cdc.stream.planner_of")
+    start = {"version": 1, "position": clock.now() - 10 * SECOND}
+    seen = set()
+    for _ in range(40):
+        seen.add(position(stream.latestOffset(start, LIMIT)))
+        clock.advance(SECOND // 20)
+    assert seen == {position(start)}
+    clock.advance(SECOND // 20)
+    assert position(stream.latestOffset(start, LIMIT)) == clock.now() - 10 * SECOND
+
+
+def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A limit holds for every trigger but the one that asks for all there is."""
+    stream = reader(maxWindowPerTrigger="1m")
+    start = {"version": 1, "position": clock.now() - DAY}
+    assert stream.getDefaultReadLimit() == LIMIT
+    assert position(stream.latestOffset(start, LIMIT)) == position(start) + 60 * SECOND
+    everything = stream.latestOffset(start, ReadAllAvailable())
+    assert position(everything) == clock.now() - 30 * SECOND
+
+
+def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """The end is what had settled when the query began, however long the query takes."""
+    stream = reader(maxWindowPerTrigger="7h")
+    stream.prepareForTriggerAvailableNow()
+    target = clock.now() - 30 * SECOND
+    offset, steps = {"version": 1, "position": target - DAY}, 0
+    while (latest := stream.latestOffset(offset, LIMIT)) != offset:
+        offset, steps = latest, steps + 1
+        clock.advance(3_600 * SECOND)
+    assert (position(offset), steps) == (target, 4)
+
+
+def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A start that has not come is kept, and reached in time."""
+    stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    clock.advance(60 * SECOND)
+    assert stream.latestOffset(start, LIMIT) == start
+    clock.advance(31 * SECOND)
+    assert position(stream.latestOffset(start, LIMIT)) > position(start)
+
+
+def test_start_is_not_before_the_log(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A start long ago means the first generation, or what the log's TTL has left."""
+    first = position(reader(startingTimestamp="2000-01-01").initialOffset())
+    assert clock.now() - 100 * 365 * DAY < first < clock.now()
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
+    clock.advance(365 * DAY)
+    kept = position(reader(startingTimestamp="2000-01-01").initialOffset())
+    assert kept == clock.now() - 600 * SECOND
+
+
+def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
+    """What Spark pickles for executors needs no connection, and shows no password."""
+    stream = reader()
+    options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
+    assert "x7" not in repr(options)
+    assert pickle.loads(pickle.dumps(stream)).initialOffset() == stream.initialOffset()
+
+
+def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
+    """A checkpoint that this version cannot read is refused."""
+    with pytest.raises(ConfigurationError, match="checkpointLocation"):
+        reader().latestOffset({"version": 99}, LIMIT)
