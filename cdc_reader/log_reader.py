@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 
 import pyarrow as pa
-import structlog
 from attrs import frozen
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.duration import micros
+from cdc_reader.logs import get_logger
 from cdc_reader.planner import Planner
 from cdc_reader.ports import Clock, GenerationSource, LogSource
 from cdc_reader.task import Task
 from cdc_reader.window import BEGINNING, FOREVER, Window, WindowSize
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @frozen

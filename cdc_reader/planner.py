@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from cdc_reader.generation import Generation, StreamGroup, Timeline
+from cdc_reader.logs import get_logger
 from cdc_reader.ports import GenerationSource
 from cdc_reader.task import Task, plan
 from cdc_reader.window import Window
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Planner:

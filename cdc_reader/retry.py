@@ -7,12 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import NoReturn, TypeVar
 
-import structlog
 import tenacity
 
 from cdc_reader.errors import RetriesExhaustedError, TransientError
+from cdc_reader.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0

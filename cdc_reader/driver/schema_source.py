@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-import structlog
-
 from cdc_reader import cql_type
 from cdc_reader.cql_type import CqlType, UserType
 from cdc_reader.driver.extensions import parse_cdc_options
@@ -19,9 +17,10 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.ids import LOG_SUFFIX, TableName
+from cdc_reader.logs import get_logger
 from cdc_reader.schema import CdcOptions, Column, ColumnKind, LogSchema, TableSchema
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = %s"
 

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import cassandra
+import pytest
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionShutdown
+from cassandra.protocol import OverloadedErrorMessage, ServerError, SyntaxException
+
+from cdc_reader.driver.errors import connect_error, request_error
+from cdc_reader.errors import (
+    AuthenticationFailedError,
+    CdcError,
+    ConnectionFailedError,
+    DecodeError,
+    PermissionDeniedError,
+    QueryRefusedError,
+    RequestTimeoutError,
+    SourceError,
+    TransientError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (cassandra.Unavailable("not enough replicas"), TransientError),
+        (cassandra.ReadTimeout("timed out"), TransientError),
+        (cassandra.ReadFailure("failed"), TransientError),
+        (OverloadedErrorMessage(0x1001, "busy", None), TransientError),
+        (ServerError(0, "boom", None), TransientError),
+        (ConnectionShutdown("gone"), TransientError),
+        (NoHostAvailable("none", {"a": ConnectionShutdown("gone")}), TransientError),
+        (ConnectionResetError("reset"), TransientError),
+        (cassandra.OperationTimedOut({"a": "late"}), RequestTimeoutError),
+        (cassandra.Unauthorized("no SELECT"), PermissionDeniedError),
+        (cassandra.AuthenticationFailed("bad"), AuthenticationFailedError),
+        (cassandra.InvalidRequest("no such column"), QueryRefusedError),
+        (SyntaxException(0x2000, "line 1", None), QueryRefusedError),
+        (ValueError("odd"), SourceError),
+    ],
+)
+def test_each_error_of_a_request_has_one_meaning(
+    error: Exception, expected: type[CdcError]
+) -> None:
+    """In one line that says what was being done."""
+    translated = request_error(error, "reading ks.t")
+    assert type(translated) is expected
+    assert str(translated).startswith("reading ks.t: ")
+    assert "\n" not in str(translated)
+
+
+def test_our_own_errors_pass_untouched() -> None:
+    """A page that does not decode is not the server's fault."""
+    error = DecodeError("odd")
+    assert request_error(error, "reading") is error
+    assert connect_error(error, "host:1") is error
+
+
+def test_a_refused_login_is_told_from_a_dead_host() -> None:
+    """Though the driver reports both as hosts that are not available."""
+    refused = NoHostAvailable("", {"a": cassandra.AuthenticationFailed("bad credentials")})
+    dead = NoHostAvailable("", {"a": ConnectionRefusedError(111, "Connection refused")})
+    assert type(connect_error(refused, "a:1")) is AuthenticationFailedError
+    translated = connect_error(dead, "a:1")
+    assert type(translated) is ConnectionFailedError
+    assert "cannot connect to a:1" in str(translated)
+    assert "Connection refused" in str(translated)

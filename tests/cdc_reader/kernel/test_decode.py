@@ -1,0 +1,226 @@
+"""Each type's values, corners and malformed bytes, on bodies made here."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cassandra import cqltypes
+from cassandra.util import Duration
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql_type import CqlType, Native, UserType, parse
+from cdc_reader.errors import DecodeError
+from cdc_reader.kernel import arrow_type, decode
+from cdc_reader.schema import Column
+
+PAIR = UserType("ks", "pair", (("x", Native("int")), ("y", Native("text"))))
+
+
+def cell(value: bytes | None) -> bytes:
+    """A value with its length before it."""
+    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
+
+
+def cells(*values: bytes | None) -> bytes:
+    """Values in a row: a tuple, a UDT."""
+    return b"".join(map(cell, values))
+
+
+def collection(count: int, *values: bytes | None) -> bytes:
+    """A list, set or map that says it has `count` elements."""
+    return struct.pack(">i", count) + cells(*values)
+
+
+def integer(value: int) -> bytes:
+    """An int's four bytes."""
+    return struct.pack(">i", value)
+
+
+def body_of(*values: bytes | None) -> bytes:
+    """A result of one column, without metadata."""
+    return struct.pack(">iiii", 2, 4, 1, len(values)) + cells(*values)
+
+
+def cql(text: str) -> CqlType:
+    """The type, with the UDT `pair` known."""
+    return parse(text, {"pair": PAIR}.__getitem__)
+
+
+def decoded(text: str, *values: bytes | None) -> list[Any]:
+    """The values as rows of one column of this type."""
+    batch = decode(body_of(*values), [Column("v", cql(text))])
+    batch.validate(full=True)
+    array = batch.column(0)
+    assert array.type == arrow_type(cql(text))
+    result: list[Any] = array.to_pylist()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "raw", "expected"),
+    [
+        ("tinyint", b"\x80", -128),
+        ("smallint", b"\xff\xfe", -2),
+        ("int", b"\x80\0\0\0", -(2**31)),
+        ("bigint", b"\x7f" + b"\xff" * 7, 2**63 - 1),
+        ("counter", bytes(7) + b"\x01", 1),
+        ("float", struct.pack(">f", 1.5), 1.5),
+        ("double", struct.pack(">d", -0.1), -0.1),
+        ("boolean", b"\0", False),
+        ("boolean", b"\x01", True),
+        ("text", "żółw".encode(), "żółw"),
+        ("text", b"", ""),
+        ("ascii", b"a", "a"),
+        ("blob", b"\xff\0", b"\xff\0"),
+        ("blob", b"", b""),
+        ("uuid", bytes(range(16)), "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        ("timeuuid", b"\xff" * 16, "ffffffff-ffff-ffff-ffff-ffffffffffff"),
+        ("inet", bytes([10, 0, 0, 1]), "10.0.0.1"),
+        ("inet", bytes(15) + b"\x01", "::1"),
+        ("varint", b"\x80", "-128"),
+        ("varint", (10**5000).to_bytes(2100, "big"), "1" + "0" * 5000),
+        ("decimal", integer(2) + b"\x96", "-1.06"),
+        ("decimal", integer(2) + bytes([0, 150]), "1.50"),
+        ("decimal", integer(-3) + b"\x01", "1E+3"),
+        ("decimal", integer(0) + (10**60).to_bytes(26, "big"), "1" + "0" * 60),
+        ("date", b"\x80\0\0\0", date(1970, 1, 1)),
+        ("date", b"\x7f\xff\xff\xff", date(1969, 12, 31)),
+        ("time", struct.pack(">q", 86_399_999_999_999), 86_399_999_999_999),
+        ("timestamp", struct.pack(">q", -1), datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)),
+        ("duration", b"\x02\x03\x04", {"months": 1, "days": -2, "nanoseconds": 2}),
+        ("list<int>", collection(2, integer(1), None), [1, None]),
+        ("set<text>", collection(2, b"b", b"a"), ["b", "a"]),
+        ("map<int, text>", collection(1, integer(7), b"x"), [(7, "x")]),
+        ("list<frozen<set<int>>>", collection(1, collection(1, integer(3))), [[3]]),
+        ("map<text, frozen<map<int, int>>>", collection(0), []),
+        ("tuple<int, text>", cells(integer(1), None), {"_1": 1, "_2": None}),
+        ("tuple<int, text>", cells(integer(1)), {"_1": 1, "_2": None}),
+        ("pair", cells(None, None), {"x": None, "y": None}),
+        ("pair", b"", {"x": None, "y": None}),
+        ("list<frozen<pair>>", collection(1, cells(integer(1), b"z")), [{"x": 1, "y": "z"}]),
+        ("vector<float, 2>", struct.pack(">ff", 1, 2), [1.0, 2.0]),
+        ("vector<text, 2>", b"\x01a\x02bc", ["a", "bc"]),
+        ("vector<smallint, 1>", b"\x02\x00\x07", [7]),
+        ("vector<vector<int, 1>, 2>", integer(1) + integer(2), [[1], [2]]),
+    ],
+)  # fmt: skip
+def test_a_value_is_decoded_beside_null_and_empty_rows(
+    text: str, raw: bytes, expected: object
+) -> None:
+    """Null rows around it keep their places."""
+    assert decoded(text, None, raw, None) == [None, expected, None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    """tinyint smallint int bigint float double boolean date time timestamp uuid timeuuid inet
+    varint decimal duration list<int> map<int,int> vector<int,1>""".split(),
+)
+def test_an_empty_value_of_a_type_that_has_none_is_null(text: str) -> None:
+    """Old tools can write zero bytes as an int."""
+    assert decoded(text, b"", None) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("int", bytes(3)),
+        ("boolean", bytes(2)),
+        ("uuid", bytes(15)),
+        ("inet", bytes(5)),
+        ("text", b"\xff"),
+        ("ascii", b"\xff"),
+        ("decimal", bytes(4)),
+        ("duration", b"\x02\x03"),
+        ("duration", b"\x02\x03\x04\x05"),
+        ("duration", b"\xf1" + b"\xff" * 4 + b"\x00\x00"),
+        ("timestamp", b"\x7f" + b"\xff" * 7),
+        ("list<int>", collection(2, integer(1))),
+        ("list<int>", collection(1, integer(1)) + b"\0"),
+        ("list<int>", struct.pack(">i", 2**31 - 1)),
+        ("list<int>", struct.pack(">i", -1)),
+        ("list<int>", b"\0"),
+        ("list<int>", collection(1, bytes(3))),
+        ("map<int, int>", collection(1, None, integer(1))),
+        ("map<int, int>", collection(1, integer(1))),
+        ("tuple<int>", cells(integer(1), integer(2))),
+        ("pair", cells(integer(1), b"y", b"a field added since")),
+        ("vector<int, 2>", integer(1)),
+        ("vector<text, 1>", b"\x05a"),
+    ],
+)
+def test_malformed_bytes_are_a_decode_error_that_names_the_column(text: str, raw: bytes) -> None:
+    """On one line."""
+    with pytest.raises(DecodeError, match=r"^column v of type ") as caught:
+        decode(body_of(raw), [Column("v", cql(text))])
+    assert "\n" not in str(caught.value)
+
+
+INT = [Column("v", Native("int"))]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        struct.pack(">i", 1),
+        struct.pack(">iii", 2, 4, 1),
+        struct.pack(">iii", 2, 4, -1),
+        struct.pack(">iiii", 2, 4, 1, -1),
+        struct.pack(">iiii", 2, 4, 1, 2**31 - 1),
+        struct.pack(">iiii", 2, 4, 1, 1) + struct.pack(">i", 5) + bytes(4),
+        body_of(integer(1)) + b"\0",
+        struct.pack(">iiii", 2, 4, 2, 0),
+        struct.pack(">iiii", 2, 6, 1, 9),
+    ],
+)
+def test_a_malformed_body_is_a_decode_error(body: bytes) -> None:
+    """Checked before anything of its claimed size is built."""
+    with pytest.raises(DecodeError):
+        decode(body, INT)
+
+
+def test_columns_that_differ_from_the_metadata_are_a_decode_error() -> None:
+    """The table was altered since: never decode by the wrong types."""
+    header = struct.pack(">iii", 2, 1, 1) + b"\0\2ks\0\1t" + b"\0\1v" + b"\0\x09"
+    body = header + struct.pack(">i", 1) + cell(integer(5))
+    assert decode(body, INT).to_pylist() == [{"v": 5}]
+    with pytest.raises(DecodeError, match="column v int, expected v text: the table was altered"):
+        decode(body, [Column("v", Native("text"))])
+    with pytest.raises(DecodeError, match="no metadata"):
+        decode(body_of(integer(1)))
+
+
+@given(
+    st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**63 - 1)
+)
+def test_durations_are_what_the_driver_wrote(months: int, days: int, nanoseconds: int) -> None:
+    """Every variable-length integer, in every length."""
+    raw = cqltypes.DurationType.serialize(Duration(months, days, nanoseconds), 4)
+    assert decoded("duration", raw) == [
+        {"months": months, "days": days, "nanoseconds": nanoseconds}
+    ]
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.integers())
+def test_numbers_without_bounds_keep_every_digit(decimal: Any, integer: int) -> None:
+    """They are text in Arrow, as no type there holds them all."""
+    raw = cqltypes.DecimalType.serialize(decimal, 4)
+    expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
+    found = decoded("decimal", raw)[0]
+    assert type(decimal)(found) == decimal
+    assert decimal.is_zero() or found == expected
+    assert decoded("varint", cqltypes.IntegerType.serialize(integer, 4)) == [str(integer)]
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_dates_span_all_their_32_bits(days: int) -> None:
+    """Far beyond what Python's calendar holds."""
+    raw = struct.pack(">I", days + 2**31)
+    batch = decode(body_of(raw), [Column("v", Native("date"))])
+    assert batch.column(0).cast(pa.int32()).to_pylist() == [days]

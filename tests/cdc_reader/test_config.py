@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ("a", [("a", 9042)]),
+        ("a:1, b ,", [("a", 1), ("b", 9042)]),
+        (["10.0.0.1:19042"], [("10.0.0.1", 19042)]),
+        ("[::1]:1,[::2],::3", [("::1", 1), ("::2", 9042), ("::3", 9042)]),
+    ],
+)
+def test_contact_points_are_hosts_with_or_without_ports(
+    points: str | list[str], expected: list[tuple[str, int]]
+) -> None:
+    """One text or several, IPv6 in brackets if a port follows."""
+    assert ConnectionConfig(points).endpoints() == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"contact_points": " , "}, "contact_points"),
+        ({"contact_points": "a:x"}, "contact_points"),
+        ({"contact_points": "a:70000"}, "contact_points"),
+        ({"contact_points": ":9042"}, "contact_points"),
+        ({"port": 0}, "port"),
+        ({"port": "9042"}, "port"),
+        ({"consistency": "MOST"}, "consistency"),
+        ({"connect_timeout": timedelta(0)}, "connect_timeout"),
+        ({"protocol_version": 5}, "protocol_version"),
+        ({"username": "u"}, "password"),
+        ({"password": "p"}, "username"),
+        ({"tls_ca": "ca", "tls_cert": "c"}, "tls_key"),
+        ({"tls_cert": "c", "tls_key": "k"}, "tls_ca"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_its_name(
+    given: dict[str, Any], option: str
+) -> None:
+    """At once, where it is set."""
+    with pytest.raises(ConfigurationError) as caught:
+        ConnectionConfig(**{"contact_points": "a", **given})
+    assert caught.value.option == option
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("window", timedelta(0)),
+        ("confidence_window", timedelta(seconds=-1)),
+        ("chunk_size", 101),
+        ("fetch_size", 0),
+        ("in_flight", 0),
+    ],
+)
+def test_a_read_setting_out_of_bounds_is_refused_by_its_name(option: str, value: object) -> None:
+    """The server refuses IN lists of more than 100 streams, so we do before it."""
+    with pytest.raises(ConfigurationError, match=rf"^{option} is "):
+        ReadConfig(**{option: value})  # type: ignore[arg-type]
+
+
+def test_configurations_pickle() -> None:
+    """They travel to the processes that read."""
+    config = ConnectionConfig("a", username="u", password="p", consistency="local_quorum")
+    assert pickle.loads(pickle.dumps((config, ReadConfig()))) == (config, ReadConfig())
+    assert config.consistency == "LOCAL_QUORUM"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.duration import micros, parse_duration
+from cdc_reader.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("5 minutes", timedelta(minutes=5)),
+        ("1h30m", timedelta(minutes=90)),
+        ("1 hour 30 min", timedelta(minutes=90)),
+        ("250ms", timedelta(milliseconds=250)),
+        (" 7 µs ", timedelta(microseconds=7)),
+        ("2 Days", timedelta(days=2)),
+        ("0s", timedelta(0)),
+    ],
+)
+def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -> None:
+    """Units may be short or long, joined or apart."""
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "s", "5 parsecs", "-1s", "1.5h", "1h,30m", "9" * 30 + "d"]
+)
+def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
+    """A bare number has no unit to guess."""
+    with pytest.raises(ConfigurationError, match=r"^confidenceWindow is "):
+        parse_duration(text, "confidenceWindow")
+
+
+@given(st.timedeltas(min_value=timedelta(0)))
+def test_microseconds_are_exact(duration: timedelta) -> None:
+    """No float comes between a duration and its microseconds."""
+    assert timedelta(microseconds=micros(duration)) == duration

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pickle
+
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import CdcError, ConfigurationError
+
+
+def test_a_configuration_error_is_one_line_with_option_value_and_remedy() -> None:
+    """The message names what was given, and what to give."""
+    error = ConfigurationError("port", 0, "give a whole number from 1 to 65535")
+    assert str(error) == "port is 0: give a whole number from 1 to 65535"
+    assert isinstance(error, CdcError)
+
+
+def test_a_configuration_error_survives_its_way_between_processes() -> None:
+    """Spark pickles errors from its workers."""
+    error = pickle.loads(pickle.dumps(ConfigurationError("port", 0, "give another")))
+    assert (error.option, error.value, str(error)) == ("port", 0, "port is 0: give another")
+
+
+def test_no_repr_shows_a_password() -> None:
+    """A configuration can be logged."""
+    config = ConnectionConfig("host", username="reader", password="hunter2")
+    assert "hunter2" not in repr(config)
+    assert "reader" in repr(config)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from cdc_reader.errors import QueryRefusedError, RetriesExhaustedError, TransientError
+from cdc_reader.retry import retry
+
+
+def _failing(*errors: Exception) -> Callable[[], str]:
+    left = list(errors)
+
+    def action() -> str:
+        if left:
+            raise left.pop(0)
+        return "page"
+
+    return action
+
+
+def _no_pause(seconds: float) -> None:
+    raise AssertionError(seconds)
+
+
+def test_a_transient_error_is_retried_until_it_passes() -> None:
+    """After pauses of at most a ceiling that doubles."""
+    pauses: list[float] = []
+    action = _failing(*[TransientError("overloaded")] * 4)
+    assert retry(action, timedelta(minutes=1), pauses.append) == "page"
+    assert all(0 <= pause <= 0.1 * 2**attempt for attempt, pause in enumerate(pauses))
+    assert len(pauses) == 4
+
+
+def test_an_error_that_lasts_is_given_up_at_the_deadline() -> None:
+    """With the last error as its cause."""
+    with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
+        retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
+    assert isinstance(caught.value.__cause__, TransientError)
+
+
+def test_other_errors_are_raised_at_once() -> None:
+    """A refused query is refused again."""
+    with pytest.raises(QueryRefusedError):
+        retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)

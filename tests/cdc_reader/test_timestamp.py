@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.timestamp import format_timestamp, parse_timestamp, to_micros
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01", 0),
+        ("1970-01-01 00:00:01.5", 1_500_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1606390225588", 1_606_390_225_588_000),
+        ("-1", -1_000),
+        ("20261121", 1_795_219_200_000_000),
+    ],
+)
+def test_a_timestamp_is_iso_text_or_milliseconds(text: str, expected: int) -> None:
+    """Text without a zone is UTC; eight digits are a date."""
+    assert parse_timestamp(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "12:00", "1606390225588.5", "1e3"])
+def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
+    """The message says both forms that are taken."""
+    with pytest.raises(ConfigurationError, match=r"^startingTimestamp is .*ISO-8601.*milliseconds"):
+        parse_timestamp(text, "startingTimestamp")
+
+
+@given(st.datetimes())
+def test_text_of_a_moment_reads_back_as_the_moment(moment: datetime) -> None:
+    """To the microsecond."""
+    assert parse_timestamp(format_timestamp(to_micros(moment))) == to_micros(moment)
+
+
+def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
+    """Windows without an end are printed in logs."""
+    assert format_timestamp(1 << 62) == f"{1 << 62} µs"
