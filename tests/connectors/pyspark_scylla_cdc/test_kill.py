@@ -46,8 +46,8 @@ def test_killed_and_restarted(
     with writing(scylla, table):
         for _ in range(KILLS):
             follow_and_kill(tmp_path, {**options, **brisk}, moments.uniform(0, LONGEST))
-    finished = start(tmp_path, {**options, **brisk}, finish=True)
-    assert finished.wait(120) == 0
+    with start(tmp_path, {**options, **brisk}, finish=True) as finished:
+        assert finished.wait(120) == 0
 
     rows = spark.read.parquet(str(tmp_path / "rows")).select(
         "cdc$stream_id", "cdc$time", "cdc$batch_seq_no"
@@ -89,13 +89,13 @@ def writing(scylla: Scylla, table: str) -> Iterator[None]:
 
 def follow_and_kill(folder: Path, options: dict[str, str], after: float) -> None:
     """Start the query, let it follow the log for `after` seconds, and kill it."""
-    process = start(folder, options)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "following\n"
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(after)
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    with start(folder, options) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "following\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(after)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
 
 
 def start(folder: Path, options: dict[str, str], *, finish: bool = False) -> subprocess.Popen[str]:
