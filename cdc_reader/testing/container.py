@@ -55,8 +55,7 @@ class ScyllaContainer:
         try:
             with self._docker_errors_translated():
                 self._container.start()
-                self.host = self._container.get_container_host_ip()
-                self.port = self._container.get_exposed_port(CQL_PORT)
+                self._await_address()
                 self._await_answer()
         except BaseException:
             with suppress(DockerException):
@@ -78,6 +77,13 @@ class ScyllaContainer:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _await_address(self) -> None:
+        self.host = self._container.get_container_host_ip()
+        try:
+            self.port = self._container.get_exposed_port(CQL_PORT)
+        except TimeoutError as error:
+            raise self._no_answer(str(error)) from error
 
     def _await_answer(self) -> None:
         """Log in until it works: an open port alone says nothing, Docker itself holds it open."""
