@@ -1,0 +1,80 @@
+"""`scylla-cdc serve` as a process."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cassandra.cluster import Cluster
+from click.testing import CliRunner
+
+from cdc_reader.cli import main
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The running process, and the line it printed when it was ready."""
+    command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "serve"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", *arguments], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> None:
+    """A driver connects to the printed address; a signal ends the process with status 0."""
+    with serving("--nodes", "2", "--vnodes", "4", "--shards", "3") as (process, line):
+        prefix, _, address = line.strip().rpartition(" ")
+        assert prefix == "listening on"
+        host, _, port = address.rpartition(":")
+        cluster = Cluster([host], port=int(port), protocol_version=4)
+        cluster.connect()
+        assert len(cluster.metadata.token_map.ring) == 8
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+        cluster.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--username", "me"], "--username and --password go together"),
+        (["--shards", "0"], "shards is 0: expected at least 1"),
+        (["--nodes", "2", "--host", "10.1.2.3"], "2 nodes need a loopback IPv4 address"),
+        (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:9042"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
+    """With a status that is not 0."""
+    outcome = CliRunner().invoke(main, ["serve", *arguments])
+    assert outcome.exit_code != 0
+    assert message in outcome.output.splitlines()[-1]
+
+
+def test_version_prints_the_packages_version() -> None:
+    """One line, a number."""
+    outcome = CliRunner().invoke(main, ["version"])
+    assert outcome.exit_code == 0
+    assert outcome.output.strip().replace(".", "").isalnum()
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    """Also those whose extras are not installed."""
+    code = (
+        "import sys; from click.testing import CliRunner; from cdc_reader.cli import main; "
+        "print(CliRunner().invoke(main, ['--help']).output); "
+        "assert not {'lark', 'pyspark', 'cassandra'} & set(sys.modules)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    assert all(name in printed for name in ("demo", "serve", "version"))

@@ -1,0 +1,281 @@
+"""The embedded server as drivers and clients meet it: over real sockets."""
+
+import io
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from cassandra import InvalidRequest
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster, NoHostAvailable, Session
+from cassandra.protocol import QueryMessage, RegisterMessage, StartupMessage
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.clock import ManualClock
+
+TLS = Path(__file__).parents[3] / "data" / "tls"
+KEYSPACE = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+READY, RESULT, EVENT, ERROR = 2, 8, 12, 0
+
+
+class RawClient:
+    """A client that speaks frames, to see what drivers hide."""
+
+    def __init__(self, server: EmbeddedScylla) -> None:
+        self.socket = socket.create_connection((server.host, server.port), timeout=10)
+        self.ask(StartupMessage("3.3.1", {}))
+
+    def send(self, message: Any, stream: int = 0) -> None:
+        body = io.BytesIO()
+        message.send_body(body, 4)
+        header = struct.pack(">BBhBI", 4, 0, stream, message.opcode, len(body.getvalue()))
+        self.socket.sendall(header + body.getvalue())
+
+    def receive(self) -> tuple[int, int, bytes]:
+        """(opcode, stream, body) of the next frame."""
+        _, _, stream, opcode, size = struct.unpack(">BBhBI", self._exactly(9))
+        return opcode, stream, self._exactly(size)
+
+    def ask(self, message: Any) -> tuple[int, int, bytes]:
+        self.send(message)
+        return self.receive()
+
+    def query(self, cql: str) -> tuple[int, int, bytes]:
+        return self.ask(QueryMessage(cql, 1))
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("closed by the server")
+            data += more
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedScylla]:
+    """A cluster of three nodes."""
+    with EmbeddedScylla(nodes=3, vnodes=8) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def session(server: EmbeddedScylla) -> Iterator[Session]:
+    """A session of the driver with its default settings: it steps down to version 4 by itself."""
+    cluster = Cluster([server.host], port=server.port)
+    yield cluster.connect()
+    cluster.shutdown()
+
+
+def test_the_driver_connects_with_default_settings(
+    server: EmbeddedScylla, session: Session
+) -> None:
+    """It finds all nodes, their tokens and the server's keyspaces."""
+    metadata = session.cluster.metadata
+    assert session.cluster.protocol_version == 4
+    assert {host.address for host in metadata.all_hosts()} == {f"127.0.0.{n}" for n in (1, 2, 3)}
+    assert {host.host_id for host in metadata.all_hosts()} == {
+        node.host_id for node in server.cluster.nodes
+    }
+    assert [token.value for token in metadata.token_map.ring] == list(server.cluster.ring.tokens)
+    assert {"system", "system_schema", "system_distributed"} <= set(metadata.keyspaces)
+
+
+def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> None:
+    """system.local is the node one is connected to, system.peers are the others."""
+    with RawClient(server) as client:
+        address = socket.inet_aton("127.0.0.1")
+        _, _, local = client.query("SELECT broadcast_address FROM system.local")
+        _, _, peers = client.query("SELECT peer FROM system.peers")
+        assert local.endswith(address)
+        assert address not in peers
+        assert all(socket.inet_aton(f"127.0.0.{n}") in peers for n in (2, 3))
+
+
+def test_system_peers_v2_does_not_exist(session: Session) -> None:
+    """The refusal that makes drivers ask for system.peers."""
+    with pytest.raises(InvalidRequest, match="unconfigured table peers_v2"):
+        session.execute("SELECT * FROM system.peers_v2")
+
+
+def test_clients_are_told_of_schema_changes(server: EmbeddedScylla) -> None:
+    """Those that registered, also of the CDC log that a table brings."""
+    with RawClient(server) as listener, RawClient(server) as other, RawClient(server) as actor:
+        assert listener.ask(RegisterMessage(["SCHEMA_CHANGE"]))[0] == READY
+        assert other.ask(RegisterMessage(["STATUS_CHANGE"]))[0] == READY
+        actor.query(f"CREATE KEYSPACE told {KEYSPACE}")
+        actor.query("CREATE TABLE told.t (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        events = [listener.receive() for _ in range(3)]
+        assert [(opcode, stream) for opcode, stream, _ in events] == [(EVENT, -1)] * 3
+        assert events[0][2] == b"\0\x0dSCHEMA_CHANGE\0\x07CREATED\0\x08KEYSPACE\0\x04told"
+        assert events[1][2].endswith(b"\0\x05TABLE\0\x04told\0\x01t")
+        assert events[2][2].endswith(b"\0\x05TABLE\0\x04told\0\x10t_scylla_cdc_log")
+        assert other.query("SELECT key FROM system.local")[0] == RESULT
+
+
+def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> None:
+    """Each on its own stream, however many are on their way."""
+    with RawClient(server) as client:
+        for stream in range(500):
+            client.send(QueryMessage("SELECT key FROM system.local", 1), stream)
+        assert [client.receive()[1] for _ in range(500)] == list(range(500))
+
+
+def test_use_holds_for_its_connection_alone(server: EmbeddedScylla) -> None:
+    """The keyspace of one connection is none of another's."""
+    with RawClient(server) as first, RawClient(server) as second:
+        first.query("USE system")
+        assert first.query("SELECT key FROM local")[0] == RESULT
+        assert second.query("SELECT key FROM local")[0] == ERROR
+
+
+def test_garbage_ends_its_connection_alone(server: EmbeddedScylla) -> None:
+    """The client that sends it gets a protocol error and the end of the stream."""
+    with RawClient(server) as client, RawClient(server) as healthy:
+        client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        opcode, _, body = client.receive()
+        assert (opcode, body[:4]) == (ERROR, b"\0\0\0\x0a")
+        with pytest.raises(ConnectionError):
+            client.receive()
+        assert healthy.query("SELECT key FROM system.local")[0] == RESULT
+
+
+def test_system_clients_lists_who_is_connected(session: Session) -> None:
+    """With the name that the driver gives itself."""
+    names = {row.driver_name for row in session.execute("SELECT * FROM system.clients")}
+    assert "Apache Cassandra Python Driver" in names
+
+
+@pytest.mark.parametrize("password", ["wrong", "", "secret "])
+def test_a_wrong_password_is_refused(password: str) -> None:
+    """In the words of the real server."""
+    with EmbeddedScylla(credentials=("scylla", "secret")) as server:
+        cluster = Cluster(
+            [server.host],
+            port=server.port,
+            protocol_version=4,
+            auth_provider=PlainTextAuthProvider("scylla", password),
+        )
+        with pytest.raises(NoHostAvailable, match="Username and/or password are incorrect"):
+            cluster.connect()
+        cluster.shutdown()
+
+
+def test_the_right_password_is_accepted() -> None:
+    """And the user is known by name afterwards."""
+    with EmbeddedScylla(credentials=("scylla", "secret")) as server:
+        provider = PlainTextAuthProvider("scylla", "secret")
+        cluster = Cluster([server.host], port=server.port, auth_provider=provider)
+        clients = cluster.connect().execute("SELECT username FROM system.clients")
+        assert {row.username for row in clients} == {"scylla"}
+        cluster.shutdown()
+
+
+def test_tls_protects_the_connection() -> None:
+    """A client that trusts the certificate connects; one without TLS does not."""
+    with EmbeddedScylla(certificate=TLS / "certificate.pem", key=TLS / "key.pem") as server:
+        context = ssl.create_default_context(cafile=str(TLS / "certificate.pem"))
+        context.check_hostname = True
+        cluster = Cluster(
+            [server.host],
+            port=server.port,
+            ssl_context=context,
+            ssl_options={"server_hostname": "localhost"},
+        )
+        assert cluster.connect().execute("SELECT key FROM system.local").one().key == "local"
+        cluster.shutdown()
+        plain = Cluster([server.host], port=server.port, protocol_version=4, connect_timeout=2)
+        with pytest.raises(NoHostAvailable):
+            plain.connect()
+        plain.shutdown()
+
+
+def test_stopping_closes_connections_and_the_port() -> None:
+    """A client sees the end of the stream; nobody listens any more; stopping twice is no error."""
+    server = EmbeddedScylla().start()
+    with RawClient(server) as client:
+        server.stop()
+        with pytest.raises(ConnectionError):
+            client.receive()
+    with pytest.raises(ConnectionError):
+        socket.create_connection((server.host, server.port), timeout=10)
+    server.stop()
+
+
+def test_a_port_in_use_cannot_be_listened_on(server: EmbeddedScylla) -> None:
+    """The error is the system's, at once."""
+    with pytest.raises(OSError, match="in use"):
+        EmbeddedScylla(port=server.port).start()
+
+
+def test_the_clock_is_the_one_given() -> None:
+    """Generations begin at its time, and move only with it."""
+    clock = ManualClock(1_795_220_000_000_000)
+    with EmbeddedScylla(clock=clock) as server:
+        assert server.cluster.generations[0].timestamp == 1_795_220_000_000
+        clock.advance(1_000_000)
+        assert server.join().timestamp == 1_795_220_066_000
+
+
+def test_a_later_generation_is_published_to_clients() -> None:
+    """Both tables show it before it operates, the streams in shard order."""
+    with EmbeddedScylla(shards=3, vnodes=2) as server:
+        generation = server.join(vnodes=1, shards=5)
+        cluster = Cluster([server.host], port=server.port)
+        session = cluster.connect()
+        times = session.execute(
+            "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+        )
+        expected = [g.timestamp for g in reversed(server.cluster.generations)]
+        assert [round(row.time.timestamp() * 1000) for row in times] == expected
+        streams = session.execute(
+            "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 "
+            f"WHERE time = {generation.timestamp}"
+        )
+        assert [(row.range_end, set(row.streams)) for row in streams] == [
+            (span.range_end, set(span.streams)) for span in generation.ranges
+        ]
+        cluster.shutdown()
+
+
+def test_repair_makes_a_generation_after_a_node_has_left() -> None:
+    """And only then."""
+    with EmbeddedScylla(nodes=2) as server:
+        assert server.check_and_repair_streams() is None
+        server.leave(server.cluster.nodes[1])
+        repaired = server.check_and_repair_streams()
+        assert repaired is not None
+        assert repaired.range_ends == server.cluster.ring.tokens
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"host": "0.0.0.0", "nodes": 2}, "host is '0.0.0.0': 2 nodes need a loopback IPv4"),
+        ({"host": "::1", "nodes": 2}, "host is '::1': 2 nodes need a loopback IPv4"),
+        ({"host": "no such host"}, "host is 'no such host': expected an address of this machine"),
+        ({"nodes": 0}, "nodes is 0: expected at least 1"),
+        ({"vnodes": 0}, "vnodes is 0: expected at least 1"),
+        ({"shards": -1}, "shards is -1: expected at least 1"),
+        ({"version": "newest"}, "version is 'newest': expected a version of ScyllaDB such as"),
+        ({"certificate": "c.pem"}, "key is None: TLS takes both a certificate and its private"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    """In one line that names the setting, its value and what would do."""
+    with pytest.raises(ConfigurationError) as error:
+        EmbeddedScylla(**settings)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
