@@ -105,6 +105,7 @@ class EmbeddedScylla:
         self.catalog.keyspaces.update((k.name, k) for k in system_keyspaces(self.profile))
         self.cluster.start(self.clock.now())
         self._credentials = credentials
+        self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
         hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
         self._server = Server(hosts, port, _tls(certificate, key))
         self.catalog.listeners.append(self._announce)
@@ -144,8 +145,15 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.join(self.clock.now(), vnodes, shards))
 
     def leave(self, node: Node) -> None:
-        """Take a node off the ring: its ranges go to others, the streams stay as they are."""
+        """Take a node off the ring: its ranges go to others, the streams stay as they are.
+
+        If clients can reach it, its connections are closed and the other nodes' clients told.
+        """
         self._server.call(lambda: self.cluster.leave(node))
+        if node.address in self._listen_addresses:
+            self._server.close_host(self._listen_addresses.pop(node.address))
+            self._announce_node("STATUS_CHANGE", "DOWN", node.address)
+            self._announce_node("TOPOLOGY_CHANGE", "REMOVED_NODE", node.address)
 
     def check_and_repair_streams(self) -> Generation | None:
         """Make a new generation if the newest does not fit the ring; None if it does."""
@@ -167,6 +175,9 @@ class EmbeddedScylla:
 
     def _announce(self, change: SchemaChange) -> None:
         self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))
+
+    def _announce_node(self, kind: str, change: str, address: str) -> None:
+        self._server.broadcast(kind, responses.node_event(kind, change, address, self.port))
 
 
 def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:

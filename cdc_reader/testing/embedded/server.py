@@ -39,11 +39,12 @@ class Server:
     def __init__(
         self, hosts: Mapping[str, Host], port: int = 0, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._hosts = hosts
+        self._hosts = dict(hosts)
         self._port = port
         self._tls = tls
         self._writers: dict[Session, asyncio.StreamWriter] = {}
         self._conversations: set[asyncio.Task[None]] = set()
+        self._listening: dict[str, asyncio.Server] = {}
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
@@ -68,7 +69,8 @@ class Server:
         self._port = listeners[0].getsockname()[1]
         started: Future[None] = Future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(listeners, started)),
+            target=self._run,
+            args=(listeners, started),
             name=f"embedded-scylla-{self._port}",
             daemon=True,
         )
@@ -95,22 +97,40 @@ class Server:
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._send, kind, event)
 
+    def close_host(self, address: str) -> None:
+        """Stop listening on this address, and close the connections made to it."""
+        self.call(partial(self._close_host, address))
+
+    def _close_host(self, address: str) -> None:
+        host = self._hosts.pop(address)
+        if server := self._listening.pop(address, None):
+            server.close()
+        for session, writer in self._writers.items():
+            if session.host is host:
+                writer.close()
+
     def _send(self, kind: str, event: Answer) -> None:
         for session, writer in self._writers.items():
             if kind in session.events:
                 writer.write(session.event(event))
 
+    def _run(self, listeners: Iterable[socket.socket], started: Future[None]) -> None:
+        try:
+            asyncio.run(self._serve(listeners, started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
     async def _serve(self, listeners: Iterable[socket.socket], started: Future[None]) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        servers = [
-            await asyncio.start_server(
+        for (address, host), listener in zip(self._hosts.items(), listeners, strict=True):
+            self._listening[address] = await asyncio.start_server(
                 partial(self._accept, host), sock=listener, ssl=self._tls, limit=_READ_SIZE
             )
-            for host, listener in zip(self._hosts.values(), listeners, strict=True)
-        ]
         started.set_result(None)
         await self._stopping.wait()
-        for server in servers:
+        for server in self._listening.values():
             server.close()
         await self._hang_up()
 

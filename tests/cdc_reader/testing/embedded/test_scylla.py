@@ -250,6 +250,23 @@ def test_a_later_generation_is_published_to_clients() -> None:
         cluster.shutdown()
 
 
+def test_a_node_that_leaves_is_gone_for_clients() -> None:
+    """Its connections end, its port is closed, the other nodes' clients are told."""
+    with EmbeddedScylla(nodes=2) as server, RawClient(server) as client:
+        gone = ("127.0.0.2", server.port)
+        connected = socket.create_connection(gone, timeout=10)
+        assert client.ask(RegisterMessage(["TOPOLOGY_CHANGE", "STATUS_CHANGE"]))[0] == READY
+        server.leave(server.cluster.nodes[1])
+        assert connected.recv(1) == b""
+        connected.close()
+        with pytest.raises(ConnectionError):
+            socket.create_connection(gone, timeout=10)
+        where = b"\x04\x7f\0\0\x02" + server.port.to_bytes(4, "big")
+        assert client.receive()[2] == b"\0\x0dSTATUS_CHANGE\0\x04DOWN" + where
+        assert client.receive()[2] == b"\0\x0fTOPOLOGY_CHANGE\0\x0cREMOVED_NODE" + where
+        assert client.query("SELECT peer FROM system.peers")[2].endswith(b"\0\0\0\0")
+
+
 def test_repair_makes_a_generation_after_a_node_has_left() -> None:
     """And only then."""
     with EmbeddedScylla(nodes=2) as server:
