@@ -57,14 +57,17 @@ class Request:
 
     def _send(self) -> ResponseFuture:
         session, query = self._session(), self._query
-        return session.execute_async(
-            query.statement, query.parameters, paging_state=self._paging_state
-        )
+        try:
+            return session.execute_async(
+                query.statement, query.parameters, paging_state=self._paging_state
+            )
+        except Exception as error:
+            raise request_error(error, query.doing) from error
 
     def _attempt(self) -> Page:
-        future, self._under_way = self._under_way, None
+        future, self._under_way = self._under_way or self._send(), None
         try:
-            result = (future or self._send()).result()
+            result = future.result()
         except Exception as error:
             raise request_error(error, self._query.doing) from error
         match result.current_rows:

@@ -7,6 +7,7 @@ parts are columns again. A cell is its value's bytes, or None for null.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from cdc_reader.kernel.cells import build
 from cdc_reader.kernel.metadata import agreed_columns, parse_metadata
 from cdc_reader.kernel.scalars import Cells
 from cdc_reader.schema import Column
+
+_LENGTH = struct.Struct(">i").unpack_from
 
 
 def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
@@ -45,9 +48,11 @@ def _cut(body: bytes, offset: int, width: int) -> list[Cells]:
     cells: Cells = []
     for _ in range(rows * width):
         start = position + 4
-        length = int.from_bytes(body[position:start], "big", signed=True)
+        if start > end:
+            raise DecodeError(f"the result ends at {end}, within the length of a value")
+        (length,) = _LENGTH(body, position)
         position = start + length if length > 0 else start
-        if start > end or position > end:
+        if position > end:
             raise DecodeError(f"a value of {length} bytes at offset {start} ends beyond {end}")
         cells.append(body[start:position] if length >= 0 else None)
     if position != end:

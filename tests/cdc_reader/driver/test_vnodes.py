@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.driver import Connection, VnodeGenerations
+from cdc_reader.generation import StreamGroup
+from cdc_reader.ids import StreamId
+from cdc_reader.testing.recording import published
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+LONG_AGO = 1_000_000_000_000  # ms since 1970, in 2001: before any other generation
+GROUPS = (
+    StreamGroup(-5, (StreamId(b"\xff" * 16), StreamId(bytes(16)))),
+    StreamGroup(7, (StreamId(b"\x01" * 16),)),
+)
+
+
+@pytest.fixture
+def generations(way: ConnectionConfig) -> Iterator[VnodeGenerations]:
+    """The server's generations, asked for page by page: there is a page to each group."""
+    connection = Connection(way, ReadConfig(fetch_size=1))
+    yield VnodeGenerations(connection)
+    connection.close()
+
+
+def test_a_published_generation_is_found_with_its_streams_in_wire_order(
+    scylla: Scylla, generations: VnodeGenerations
+) -> None:
+    """Shard order, which is not the order of the ids."""
+    with published(scylla.session, LONG_AGO, GROUPS):
+        assert LONG_AGO * 1_000 in generations.timestamps()
+        assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
+    assert LONG_AGO * 1_000 not in generations.timestamps()
+
+
+def test_a_generation_that_was_never_published_has_no_streams(
+    generations: VnodeGenerations,
+) -> None:
+    """The planner warns of it and goes on."""
+    assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
+
+
+def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
+    """From the start of its first node."""
+    newest = max(generations.timestamps())
+    streams = [stream for group in generations.groups(newest) for stream in group.streams]
+    assert len(streams) == len(set(streams)) > 0
