@@ -31,7 +31,8 @@ def _count(_of: CqlType | None) -> Aggregate:
 
 def _extreme(pick: Callable[..., bytes | None]) -> Callable[[CqlType | None], Aggregate]:
     def aggregate(of: CqlType | None) -> Aggregate:
-        assert of is not None
+        if of is None:
+            raise InvalidRequest("min and max need a column")
         return Aggregate(of, lambda values: pick(values, key=sort_key(of), default=None))
 
     return aggregate

@@ -35,8 +35,7 @@ def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
         if target.name in ("text", "ascii") and source.name != "blob":
             return lambda value: as_text(source, value).encode()
         if name := _TIMES.get((source.name, target.name)):
-            body = next(f.body for f in overloads(name) if f.arguments == (source,))
-            return body
+            return next(f.body for f in overloads(name) if f.arguments == (source,))
     raise InvalidRequest(f"{source} cannot be cast to {target}")
 
 

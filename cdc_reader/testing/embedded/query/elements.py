@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cdc_reader.cql_type import CqlType, ListType, MapType, SetType, UserType
+from cdc_reader.testing.embedded.cdc.collection import element_order
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
     list_value,
@@ -13,7 +14,6 @@ from cdc_reader.testing.embedded.codec.validation import (
     read_fields,
     set_value,
 )
-from cdc_reader.testing.embedded.cdc.collection import element_order
 from cdc_reader.testing.embedded.storage.cell import Cell
 
 
@@ -28,7 +28,7 @@ def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
             return map_value({k: cell.value or b"" for k, cell in cells.items()}, sort_key(key))
         case UserType(fields=fields):
             by_index = [cells.get(field_key(index)) for index in range(len(fields))]
-            return join_cells([cell and cell.value for cell in by_index])
+            return join_cells([None if cell is None else cell.value for cell in by_index])
         case _:
             raise AssertionError(f"{cql_type} is one cell")
 

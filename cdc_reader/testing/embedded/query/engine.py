@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import md5
+from uuid import UUID
 
+from cdc_reader.testing.embedded.errors import InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
-from cdc_reader.testing.embedded.query.options import QueryOptions, Value
+from cdc_reader.testing.embedded.grammar.parser import parse
+from cdc_reader.testing.embedded.query.batch import WritePlan, apply, check_kind
+from cdc_reader.testing.embedded.query.binding import Values, bind
+from cdc_reader.testing.embedded.query.execution import Execution, Ordinals
+from cdc_reader.testing.embedded.query.lwt import Step
+from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.plan import Plan
+from cdc_reader.testing.embedded.query.planner import Planner
 from cdc_reader.testing.embedded.query.result import Prepared, Result
 from cdc_reader.testing.embedded.query.source import MutationSink, TableSource
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.storage.database import Database
 
-Values = Sequence[Value] | Mapping[str, Value]
+_CACHED_PLANS = 1024
 
 
 class Engine:
@@ -30,23 +41,33 @@ class Engine:
         clock: Callable[[], int],
         virtual: Mapping[tuple[str, str], TableSource] | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._catalog = catalog
+        self._clock = clock
+        self._planner = Planner(catalog, database, write_path, clock, virtual or {})
+        self._prepared: dict[bytes, tuple[str, str | None]] = {}
+        self._last_timestamp = 0
+        self._planned = functools.lru_cache(_CACHED_PLANS)(self._make_plan)
 
     def query(self, cql: str, values: Values, options: QueryOptions) -> Result:
         """Execute a statement given as text."""
-        raise NotImplementedError
+        return self._run(self._plan(cql, options.keyspace), values, options)
 
     def prepare(self, cql: str, options: QueryOptions) -> Prepared:
         """Remember a statement; preparing it again gives the same id."""
-        raise NotImplementedError
+        keyspace = options.keyspace
+        plan = self._plan(cql, keyspace)
+        text = (keyspace or "") + cql
+        statement_id = md5(text.encode(), usedforsecurity=False).digest()
+        self._prepared[statement_id] = (cql, keyspace)
+        return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
         """A prepared statement by its id, as now planned; raises Unprepared if it is not known."""
-        raise NotImplementedError
+        return _description(statement_id, self._prepared_plan(statement_id))
 
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
         """Execute a prepared statement; raises Unprepared if the id is not known."""
-        raise NotImplementedError
+        return self._run(self._prepared_plan(statement_id), values, options)
 
     def batch(
         self,
@@ -55,4 +76,61 @@ class Engine:
         options: QueryOptions,
     ) -> Result:
         """Execute a BATCH frame: statements by text (str) or prepared id (bytes), with values."""
-        raise NotImplementedError
+        now, ordinals = self._clock(), Ordinals()
+        timestamp = self._timestamp(now)
+        steps: list[Step] = []
+        for statement, values in statements:
+            plan = self._batched(statement, options.keyspace)
+            bound = bind(plan.bind_columns, values)
+            execution = Execution(bound, now, timestamp, options, ordinals)
+            steps += [(modification, execution) for modification in plan.modifications]
+        check_kind(kind, [modification for modification, _ in steps])
+        return apply(steps, self._planner.sink)
+
+    def _batched(self, statement: str | bytes, keyspace: str | None) -> WritePlan:
+        if isinstance(statement, str):
+            plan = self._plan(statement, keyspace)
+        else:
+            plan = self._prepared_plan(statement)
+        if not isinstance(plan, WritePlan) or len(plan.modifications) != 1:
+            raise InvalidRequest(
+                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+            )
+        return plan
+
+    def _run(self, plan: Plan, values: Values, options: QueryOptions) -> Result:
+        now = self._clock()
+        bound = bind(plan.bind_columns, values)
+        return plan.execute(Execution(bound, now, self._timestamp(now), options))
+
+    def _timestamp(self, now: int) -> int:
+        """A write timestamp of our own: the time, but never one twice."""
+        self._last_timestamp = max(now, self._last_timestamp + 1)
+        return self._last_timestamp
+
+    def _prepared_plan(self, statement_id: bytes) -> Plan:
+        try:
+            cql, keyspace = self._prepared[statement_id]
+        except KeyError:
+            raise Unprepared(
+                f"No prepared statement with ID {statement_id.hex()} found.", statement_id
+            ) from None
+        return self._plan(cql, keyspace)
+
+    def _plan(self, cql: str, keyspace: str | None) -> Plan:
+        """The plan, made anew when the schema has changed."""
+        return self._planned(cql, keyspace, self._catalog.version)
+
+    def _make_plan(self, cql: str, keyspace: str | None, _version: UUID) -> Plan:
+        return self._planner.plan(parse(cql), keyspace)
+
+
+def _description(statement_id: bytes, plan: Plan) -> Prepared:
+    return Prepared(
+        statement_id,
+        plan.bind_columns,
+        plan.partition_key_indexes,
+        plan.result_columns,
+        plan.warnings,
+        plan.is_lwt,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 from cdc_reader.cql_type import (
     CqlType,
@@ -31,7 +32,7 @@ Test = Callable[[RowView, Execution], bool]
 _Read = Callable[[RowView, Execution], bytes | None]
 _Compare = Callable[[bytes | None, Execution], bool]
 
-_ORDERINGS: dict[str, Callable[[object, object], bool]] = {
+_ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,

@@ -46,10 +46,6 @@ def overloads(name: str) -> list[Function]:
         raise InvalidRequest(f"Unknown function '{name}'") from None
 
 
-def is_function(name: str) -> bool:
-    return name in _functions()
-
-
 def _long(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
 

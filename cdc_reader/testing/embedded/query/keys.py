@@ -90,10 +90,6 @@ def token_range(relations: Sequence[TokenRelation], scope: Scope) -> TokenRange:
     return TokenRange(tuple(lower), tuple(upper))
 
 
-def token_of_key(table: Table, key: PartitionKey) -> int:
-    return token_of(table.partitioner, key)
-
-
 def _check_columns(relation: TokenRelation, scope: Scope) -> None:
     names = tuple(column.name for column in scope.table.partition_key)
     if relation.columns != names:
@@ -129,7 +125,7 @@ def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None
 
     def token(execution: Execution) -> int | None:
         key = present([part(execution) for part in parts])
-        return token_of_key(scope.table, tuple(key)) if len(key) == len(parts) else None
+        return token_of(scope.table.partitioner, tuple(key)) if len(key) == len(parts) else None
 
     return token
 

@@ -34,6 +34,6 @@ class RowView:
         if column.kind is Kind.CLUSTERING:
             return self.row.key[column.position] if self.row is not None else None
         live = self.live(column)
-        if isinstance(live, Cell) or live is None:
-            return live and live.value
-        return join(column.type, live)
+        if live is None:
+            return None
+        return live.value if isinstance(live, Cell) else join(column.type, live)

@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Table
 class Scope:
     """The names of one statement over one table.
 
-    `bind` collects the bind variables of the whole text, so scopes of a batch's statements share it.
+    `bind` collects the bind variables of the whole text: the statements of a batch share it.
     """
 
     table: Table

@@ -83,7 +83,7 @@ class Partition:
         row: Row | None = self.rows.get(place)
         if row is None:
             return LiveRow(key, None, {})
-        return row.live(self._deletion_at(place), now)
+        return row.live(self.deletion_at(place), now)
 
     def live_rows(
         self,
@@ -94,10 +94,11 @@ class Partition:
     ) -> Iterator[LiveRow]:
         """The rows that exist at `now`, between two positions, in clustering order or reversed."""
         for place in self.rows.irange(lower, upper, reverse=reverse):
-            if live := self.rows[place].live(self._deletion_at(place), now):
+            if live := self.rows[place].live(self.deletion_at(place), now):
                 yield live
 
-    def _deletion_at(self, place: Position) -> int | None:
+    def deletion_at(self, place: Position) -> int | None:
+        """When the row at `place` was deleted by its partition or a range, if it was."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

@@ -1,0 +1,140 @@
+"""ALTER TABLE; the log of a table with CDC follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import evolve
+
+from cdc_reader.testing.embedded.cdc.options import CdcOptions
+from cdc_reader.testing.embedded.ddl.cdc_log import Log, check_cdc
+from cdc_reader.testing.embedded.ddl.columns import check_counters, check_static, column_type
+from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
+from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.query.scope import resolve_type
+from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.table import Column, Table
+from cdc_reader.testing.embedded.storage.database import Database
+
+AlterTable = (
+    ast.AddColumns | ast.DropColumns | ast.RenameColumns | ast.AlterColumnType | ast.AlterProperties
+)
+
+
+def alter_table(
+    statement: AlterTable, keyspace: str, catalog: Catalog, database: Database, now_us: int
+) -> SchemaChange:
+    """Change a table, and its log."""
+    table = catalog.table(keyspace, statement.table.name)
+    if catalog.keyspace(keyspace).system:
+        raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
+    if table.is_cdc_log and not isinstance(statement, ast.AlterProperties):
+        raise _columns_are_the_log_s_own(statement)
+    match statement:
+        case ast.AlterProperties(properties=properties):
+            altered = _with_properties(table, properties, catalog)
+        case ast.AddColumns(columns=columns):
+            altered = _with_added(table, columns, catalog)
+        case ast.DropColumns(columns=names):
+            altered = _without(table, names, now_us)
+            _forget(names, (altered, Log(catalog).of(table)), database)
+        case ast.RenameColumns(renames=renames):
+            altered = _renamed(table, renames)
+        case ast.AlterColumnType(column=name, type=text):
+            altered = _check_same_type(table, name, text, catalog)
+    return _store(altered, catalog)
+
+
+def _store(table: Table, catalog: Catalog) -> SchemaChange:
+    catalog.keyspaces[table.keyspace].tables[table.name] = table
+    changes = list(Log(catalog).follow(table))
+    updated = catalog.changed(SchemaChange("UPDATED", "TABLE", table.keyspace, table.name))
+    for change in changes:
+        catalog.changed(change)
+    return updated
+
+
+def _columns_are_the_log_s_own(statement: AlterTable) -> InvalidRequest:
+    if isinstance(statement, ast.RenameColumns):
+        return InvalidRequest("Cannot rename a column of a CDC log table.")
+    return InvalidRequest(
+        "You cannot modify the set of columns of a CDC log table directly. Modify the base table "
+        "instead."
+    )
+
+
+def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog) -> Table:
+    if properties.clustering_order:
+        raise InvalidRequest("Cannot alter clustering order of a table")
+    cdc: CdcOptions = cdc_options(properties, altering=True) or table.cdc
+    altered = evolve(table, cdc=cdc, options={**table.options, **table_options(properties)})
+    check_cdc(altered, catalog)
+    return altered
+
+
+def _with_added(
+    table: Table, definitions: Iterable[ast.ColumnDefinition], catalog: Catalog
+) -> Table:
+    for definition in definitions:
+        if definition.name in table.by_name:
+            raise InvalidRequest(
+                f"Invalid column name {definition.name} because it conflicts with an existing "
+                "column"
+            )
+        kind = check_static(definition.static, bool(table.clustering))
+        found = column_type(definition, table.keyspace, catalog)
+        table = table.with_columns(Column(definition.name, found, kind))
+    check_counters(table.columns)
+    return table
+
+
+def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
+    for name in names:
+        if name not in table.by_name:
+            raise InvalidRequest(f"Column {name} was not found in table {table.name}")
+        column = table.by_name[name]
+        if column.is_key:
+            raise InvalidRequest(f"Cannot drop PRIMARY KEY part {name}")
+        dropped = {**table.dropped, name: (column.type, now_us)}
+        table = evolve(table.without_column(name), dropped=dropped)
+    return table
+
+
+def _forget(names: Iterable[str], tables: Iterable[Table | None], database: Database) -> None:
+    """Remove dropped columns' cells, so that a new column of the name does not show them."""
+    gone = {
+        prefix + name for name in names for prefix in ("", "cdc$deleted_", "cdc$deleted_elements_")
+    }
+    for table in tables:
+        for _, partition in database.partitions(table) if table else ():
+            for row in (partition.static, *partition.rows.values()):
+                for name in gone & row.cells.keys():
+                    del row.cells[name]
+
+
+def _renamed(table: Table, renames: Iterable[tuple[str, str]]) -> Table:
+    for old, new in renames:
+        if old not in table.by_name:
+            raise InvalidRequest(f"Cannot rename unknown column {old} in table {table.name}")
+        if new in table.by_name:
+            raise InvalidRequest(
+                f"Cannot rename column {old} to {new} in table {table.name}; another column of "
+                "that name already exist"
+            )
+        if not table.by_name[old].is_key:
+            raise InvalidRequest(f"Cannot rename non PRIMARY KEY part {old}")
+        columns = (evolve(c, name=new) if c.name == old else c for c in table.columns)
+        table = evolve(table, columns=tuple(columns))
+    return table
+
+
+def _check_same_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
+    if name not in table.by_name:
+        raise InvalidRequest(f"Column {name} was not found in table {table.name}")
+    found, wanted = table.by_name[name].type, resolve_type(catalog, table.keyspace, text)
+    if found != wanted:
+        raise InvalidRequest(
+            f"Cannot change {name} from type {found} to type {wanted}: types are incompatible."
+        )
+    return table

@@ -1,0 +1,102 @@
+"""CREATE, ALTER and DROP KEYSPACE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc_reader.testing.embedded.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    SyntaxError,  # noqa: A004 - the protocol's own word
+    Unauthorized,
+)
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.query.result import Void
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
+from cdc_reader.testing.embedded.storage.database import Database
+
+_LOCATOR = "org.apache.cassandra.locator."
+_STRATEGIES = ("SimpleStrategy", "NetworkTopologyStrategy", "LocalStrategy", "EverywhereStrategy")
+_PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", "consistency"])
+
+
+def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | Void:
+    """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
+    properties = _checked(statement.properties)
+    if "replication" not in properties:
+        raise ConfigurationError("Missing mandatory replication strategy class")
+    if statement.name in catalog.keyspaces:
+        if statement.if_not_exists:
+            return Void()
+        raise AlreadyExists(f'Cannot add existing keyspace "{statement.name}"', statement.name)
+    catalog.keyspaces[statement.name] = Keyspace(
+        statement.name,
+        _replication(properties["replication"]),
+        durable_writes=bool(properties.get("durable_writes", True)),
+        tablets=_tablets(properties.get("tablets")),
+    )
+    return catalog.changed(SchemaChange("CREATED", "KEYSPACE", statement.name))
+
+
+def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChange:
+    """ALTER KEYSPACE: replication and durable writes."""
+    if statement.name not in catalog.keyspaces:
+        raise ConfigurationError(f"Unknown keyspace {statement.name}")
+    keyspace, properties = catalog.keyspaces[statement.name], _checked(statement.properties)
+    if "replication" in properties:
+        keyspace.replication = _replication(properties["replication"])
+    if "durable_writes" in properties:
+        keyspace.durable_writes = bool(properties["durable_writes"])
+    return catalog.changed(SchemaChange("UPDATED", "KEYSPACE", statement.name))
+
+
+def drop_keyspace(
+    statement: ast.DropKeyspace, catalog: Catalog, database: Database
+) -> SchemaChange | Void:
+    """DROP KEYSPACE with its tables, logs too, and their data."""
+    keyspace = catalog.keyspaces.get(statement.name)
+    if keyspace is None:
+        if statement.if_exists:
+            return Void()
+        raise ConfigurationError(f"Cannot drop non existing keyspace '{statement.name}'.")
+    if keyspace.system:
+        raise Unauthorized(f"Cannot DROP <keyspace {statement.name}>")
+    del catalog.keyspaces[statement.name]
+    for table in keyspace.tables.values():
+        database.drop(table.id)
+    return catalog.changed(SchemaChange("DROPPED", "KEYSPACE", statement.name))
+
+
+def _checked(properties: ast.Properties) -> Mapping[str, ast.PropertyValue]:
+    if unknown := properties.values.keys() - _PROPERTIES:
+        raise SyntaxError(f"Unknown property '{min(unknown)}'")
+    return properties.values
+
+
+def _replication(value: ast.PropertyValue) -> dict[str, str]:
+    if not isinstance(value, Mapping) or "class" not in value:
+        raise ConfigurationError("Missing mandatory replication strategy class")
+    strategy = value["class"].removeprefix(_LOCATOR)
+    if strategy not in _STRATEGIES:
+        raise ConfigurationError(f"Unable to find replication strategy class '{value['class']}'")
+    factors = {name: factor for name, factor in value.items() if name != "class"}
+    if strategy == "SimpleStrategy" and "replication_factor" not in factors:
+        raise ConfigurationError("SimpleStrategy requires a replication_factor strategy option.")
+    for factor in factors.values():
+        if not factor.isdigit():
+            raise ConfigurationError(
+                f"Replication factor must be numeric and non-negative, found '{factor}'"
+            )
+    return {"class": _LOCATOR + strategy, **factors}
+
+
+def _tablets(value: ast.PropertyValue | None) -> int | None:
+    """The initial number of tablets, None for a keyspace of vnodes."""
+    if not isinstance(value, Mapping):
+        return None
+    if unknown := value.keys() - {"enabled", "initial"}:
+        raise ConfigurationError(f"Unrecognized tablets option {min(unknown)}")
+    initial = value.get("initial", "0")
+    if not initial.isdigit():
+        raise ConfigurationError(f"Initial number of tablets must be a number, found '{initial}'")
+    return int(initial) if value.get("enabled", "true") == "true" else None

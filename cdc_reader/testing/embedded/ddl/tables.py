@@ -1,0 +1,157 @@
+"""CREATE TABLE and DROP TABLE."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid1
+
+from attrs import evolve
+
+from cdc_reader.testing.embedded.cdc.options import CdcOptions
+from cdc_reader.testing.embedded.ddl.cdc_log import Log, check_cdc
+from cdc_reader.testing.embedded.ddl.columns import (
+    check_counters,
+    check_static,
+    column_type,
+    key_column,
+)
+from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
+from cdc_reader.testing.embedded.errors import AlreadyExists, InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.query.result import Void
+from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+from cdc_reader.testing.embedded.storage.database import Database
+
+_MAX_NAME = 192
+
+
+def create_table(
+    statement: ast.CreateTable, keyspace: str, catalog: Catalog
+) -> SchemaChange | Void:
+    """CREATE TABLE, and its log if it asks for CDC."""
+    tables, name = catalog.keyspace(keyspace).tables, statement.table.name
+    if catalog.keyspace(keyspace).system:
+        raise Unauthorized(f"Cannot CREATE <table {keyspace}.{name}>")
+    _check_name(name)
+    table = Table(
+        keyspace,
+        name,
+        uuid1(),
+        _columns(statement, keyspace, catalog),
+        cdc=cdc_options(statement.properties) or CdcOptions(),
+        options=table_options(statement.properties),
+    )
+    if name in tables:
+        if statement.if_not_exists:
+            return Void()
+        raise AlreadyExists(
+            f'Cannot add already existing table "{name}" to keyspace "{keyspace}"', keyspace, name
+        )
+    check_cdc(table, catalog)
+    tables[name] = table
+    changes = list(Log(catalog).follow(table))
+    created = catalog.changed(SchemaChange("CREATED", "TABLE", keyspace, name))
+    for change in changes:
+        catalog.changed(change)
+    return created
+
+
+def drop_table(
+    statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
+) -> SchemaChange | Void:
+    """DROP TABLE, with its log; a log in use cannot be dropped."""
+    name = statement.table.name
+    if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
+        return Void()
+    table, log = catalog.table(keyspace, name), Log(catalog)
+    if table.is_cdc_log and log.base_of(table) is not None:
+        raise Unauthorized(f"Cannot DROP cdc log table <table {keyspace}.{name}>")
+    if catalog.keyspace(keyspace).system:
+        raise Unauthorized(f"Cannot DROP <table {keyspace}.{name}>")
+    dropped = [table] if (own_log := log.of(table)) is None else [table, own_log]
+    for each in dropped:
+        del catalog.keyspaces[keyspace].tables[each.name]
+        database.drop(each.id)
+    changes = [SchemaChange("DROPPED", "TABLE", keyspace, each.name) for each in dropped]
+    for change in changes:
+        catalog.changed(change)
+    return changes[0]
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"\w+", name, re.ASCII):
+        raise InvalidRequest(
+            f'"{name}" is not a valid table name (must be alphanumeric character or underscore '
+            "only (matching \\w+))"
+        )
+    if len(name) > _MAX_NAME:
+        raise InvalidRequest(
+            f'Table names shouldn\'t be more than {_MAX_NAME} characters long (got "{name}")'
+        )
+
+
+def _columns(statement: ast.CreateTable, keyspace: str, catalog: Catalog) -> tuple[Column, ...]:
+    if statement.properties.compact_storage:
+        raise InvalidRequest("COMPACT STORAGE is not supported by this server")
+    key = _primary_key(statement)
+    definitions = _definitions(statement)
+    for name in (*key.partition, *key.clustering):
+        if name not in definitions:
+            raise InvalidRequest(f"Unknown definition {name} referenced in PRIMARY KEY")
+        if definitions[name].static:
+            raise InvalidRequest(f"Static column {name} cannot be part of the PRIMARY KEY")
+    descending = _descending(statement.properties, key)
+    columns = []
+    for name, definition in definitions.items():
+        column = Column(name, column_type(definition, keyspace, catalog))
+        if name in key.partition:
+            place = key.partition.index(name)
+            column = key_column(evolve(column, kind=Kind.PARTITION_KEY, position=place))
+        elif name in key.clustering:
+            place = key.clustering.index(name)
+            column = key_column(
+                Column(name, column.type, Kind.CLUSTERING, place, descending.get(name, False))
+            )
+        else:
+            kind = check_static(definition.static, bool(key.clustering))
+            column = evolve(column, kind=kind)
+        columns.append(column)
+    check_counters(tuple(columns))
+    return tuple(columns)
+
+
+def _primary_key(statement: ast.CreateTable) -> ast.PrimaryKey:
+    # "specifed" is the server's own spelling.
+    if not statement.primary_keys:
+        raise InvalidRequest("No PRIMARY KEY specifed (exactly one required)")
+    if len(statement.primary_keys) > 1:
+        raise InvalidRequest("Multiple PRIMARY KEYs specifed (exactly one required)")
+    key = statement.primary_keys[0]
+    names = (*key.partition, *key.clustering)
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(f"Multiple definitions of {name} in PRIMARY KEY")
+    return key
+
+
+def _definitions(statement: ast.CreateTable) -> dict[str, ast.ColumnDefinition]:
+    definitions: dict[str, ast.ColumnDefinition] = {}
+    for definition in statement.columns:
+        if definition.name in definitions:
+            raise InvalidRequest(f"Multiple definition of identifier {definition.name}")
+        definitions[definition.name] = definition
+    return definitions
+
+
+def _descending(properties: ast.Properties, key: ast.PrimaryKey) -> dict[str, bool]:
+    order = dict(properties.clustering_order)
+    for name in order:
+        if name not in key.clustering:
+            raise InvalidRequest(
+                "Only clustering key columns can be defined in CLUSTERING ORDER directive"
+            )
+    for name in key.clustering if order else ():
+        if name not in order:
+            raise InvalidRequest(f"Missing CLUSTERING ORDER for column {name}")
+    return order

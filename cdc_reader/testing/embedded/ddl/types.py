@@ -1,0 +1,140 @@
+"""CREATE, ALTER and DROP TYPE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+    is_multi_cell,
+)
+from cdc_reader.testing.embedded.ddl.columns import parts
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.query.result import Void
+from cdc_reader.testing.embedded.query.scope import resolve_type
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
+
+
+def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | Void:
+    """CREATE TYPE; fields are frozen or atomic."""
+    types, name = catalog.keyspace(keyspace).types, statement.type.name
+    if name in types:
+        if statement.if_not_exists:
+            return Void()
+        raise InvalidRequest(f"A user type of name {keyspace}.{name} already exists")
+    fields: dict[str, CqlType] = {}
+    for field, text in statement.fields:
+        if field in fields:
+            raise InvalidRequest(f"Duplicate field name {field} in type {name}")
+        fields[field] = _field_type(text, keyspace, catalog)
+    types[name] = UserType(keyspace, name, tuple(fields.items()))
+    return catalog.changed(SchemaChange("CREATED", "TYPE", keyspace, name))
+
+
+def alter_type(
+    statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
+) -> SchemaChange:
+    """ALTER TYPE: every table and type that uses it sees the new fields."""
+    space, name = catalog.keyspace(keyspace), statement.type.name
+    if name not in space.types:
+        raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
+    old = space.types[name]
+    if isinstance(statement, ast.AddField):
+        added = (statement.name, _field_type(statement.field_type, keyspace, catalog))
+        if statement.name in dict(old.fields):
+            raise InvalidRequest(
+                f"Cannot add new field {statement.name} to type {keyspace}.{name}: a field of "
+                "the same name already exists"
+            )
+        fields = (*old.fields, added)
+    else:
+        fields = _renamed(old, dict(statement.renames))
+    _replace(space, evolve(old, fields=fields))
+    return catalog.changed(SchemaChange("UPDATED", "TYPE", keyspace, name))
+
+
+def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | Void:
+    """DROP TYPE; refused while a table or type uses it."""
+    space, name = catalog.keyspace(keyspace), statement.type.name
+    if name not in space.types:
+        if statement.if_exists:
+            return Void()
+        raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
+    for user in _users(space, name):
+        raise InvalidRequest(
+            f"Cannot drop user type {keyspace}.{name} as it is still used by {user}"
+        )
+    del space.types[name]
+    return catalog.changed(SchemaChange("DROPPED", "TYPE", keyspace, name))
+
+
+def _field_type(text: str, keyspace: str, catalog: Catalog) -> CqlType:
+    found = resolve_type(catalog, keyspace, text)
+    if isinstance(found, UserType) and is_multi_cell(found):
+        raise InvalidRequest(
+            f"A user type cannot contain non-frozen user type fields: {found}, use frozen<{found}>"
+        )
+    if str(found) == "counter":
+        raise InvalidRequest("A user type cannot contain counters")
+    return found
+
+
+def _renamed(old: UserType, renames: dict[str, str]) -> tuple[tuple[str, CqlType], ...]:
+    for name in renames:
+        if name not in dict(old.fields):
+            raise InvalidRequest(f"Unknown field {name} in type {old.keyspace}.{old.name}")
+    fields = tuple((renames.get(name, name), field) for name, field in old.fields)
+    if len(dict(fields)) != len(fields):
+        raise InvalidRequest(f"Duplicate field name in type {old.keyspace}.{old.name}")
+    return fields
+
+
+def _users(space: Keyspace, name: str) -> Iterator[str]:
+    """What uses a type: other types, then tables, the newest first."""
+    for other in space.types.values():
+        if other.name != name and _mentions(other, name):
+            yield f"user type {space.name}.{other.name}"
+    for table in reversed(space.tables.values()):
+        if any(_mentions(column.type, name) for column in table.columns):
+            yield f"table {space.name}.{table.name}"
+
+
+def _mentions(cql_type: CqlType, name: str) -> bool:
+    return any(isinstance(part, UserType) and part.name == name for part in parts(cql_type))
+
+
+def _replace(space: Keyspace, new: UserType) -> None:
+    """Put the new definition wherever the type stands."""
+    for name, each in space.types.items():
+        replaced = _replaced(each, new)
+        if isinstance(replaced, UserType):
+            space.types[name] = replaced
+    for name, table in space.tables.items():
+        if any(_mentions(column.type, new.name) for column in table.columns):
+            columns = (evolve(c, type=_replaced(c.type, new)) for c in table.columns)
+            space.tables[name] = evolve(table, columns=tuple(columns))
+
+
+def _replaced(cql_type: CqlType, new: UserType) -> CqlType:
+    match cql_type:
+        case UserType(name=name) if name == new.name:
+            return evolve(new, frozen=cql_type.frozen)
+        case UserType(fields=fields):
+            return evolve(cql_type, fields=tuple((n, _replaced(f, new)) for n, f in fields))
+        case ListType(element) | SetType(element) | VectorType(element):
+            return evolve(cql_type, element=_replaced(element, new))
+        case MapType(key, value):
+            return evolve(cql_type, key=_replaced(key, new), value=_replaced(value, new))
+        case TupleType(elements):
+            return TupleType(tuple(_replaced(element, new) for element in elements))
+        case _:
+            return cql_type

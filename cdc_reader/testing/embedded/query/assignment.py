@@ -1,0 +1,314 @@
+"""What an INSERT, UPDATE or DELETE does to one column of a row, as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    UserType,
+    freeze,
+)
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.ast import Assignment, Change, Deletion
+from cdc_reader.testing.embedded.grammar.terms import Term
+from cdc_reader.testing.embedded.query import elements
+from cdc_reader.testing.embedded.query.execution import Evaluate
+from cdc_reader.testing.embedded.query.options import Unset
+from cdc_reader.testing.embedded.query.scope import Scope
+from cdc_reader.testing.embedded.query.terms import compile_term
+from cdc_reader.testing.embedded.query.write import ReadRow, Write
+from cdc_reader.testing.embedded.schema.table import Column
+from cdc_reader.testing.embedded.storage.cell import Cell, latest
+from cdc_reader.testing.embedded.storage.row import LiveRow, Row
+
+Operation = Callable[[Row, Write, ReadRow], None]
+"""Puts cells into a mutation's row; may read the stored row first."""
+
+
+def set_value(column: Column, term: Term, scope: Scope) -> Operation:
+    """``column = term``: a collection is overwritten as a whole."""
+    if str(column.type) == "counter":
+        raise InvalidRequest(
+            f"Cannot set the value of counter column {column.name} "
+            "(counters can only be incremented/decremented, not set)"
+        )
+    value = compile_term(term, scope.column_spec(column), scope)
+    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
+
+
+def assignment(change: Assignment, scope: Scope) -> Operation:
+    """An assignment of UPDATE."""
+    column = scope.column(change.column, "Unknown identifier {}")
+    if column.is_key:
+        raise InvalidRequest(f"PRIMARY KEY part {column.name} found in SET part")
+    if isinstance(change.key, str):
+        return _field(column, change.key, change.value, scope)
+    if change.key is not None:
+        return _element(column, change.key, change.value, scope)
+    if change.change is Change.SET:
+        return set_value(column, change.value, scope)
+    if str(column.type) == "counter":
+        return _count(column, change, scope)
+    return _combine(column, change, scope)
+
+
+def deletion(removed: Deletion, scope: Scope) -> Operation:
+    """A column, element or field of DELETE."""
+    column = scope.column(removed.column, "Unknown identifier {}")
+    if column.is_key:
+        raise InvalidRequest(f"Invalid identifier {column.name} for deletion (should not be a "
+                             "PRIMARY KEY part)")  # fmt: skip
+    if isinstance(removed.key, str):
+        key = _field_key(column, removed.key)
+        return lambda row, write, _: _put(row, column, key, write.dead())
+    if removed.key is not None:
+        return _delete_element(column, removed.key, scope)
+    if column.is_multi_cell:
+        return lambda row, write, _: _delete_collection(row, column, write.timestamp)
+    return lambda row, write, _: row.set_cell(column.name, write.dead())
+
+
+# Whole columns
+
+
+def _write_cell(column: Column, value: Evaluate) -> Operation:
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if not isinstance(found, Unset):
+            row.set_cell(column.name, write.cell(found))
+
+    return operation
+
+
+def _overwrite(column: Column, value: Evaluate) -> Operation:
+    """A tombstone just before the write, then its elements."""
+
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if isinstance(found, Unset):
+            return
+        _delete_collection(row, column, write.timestamp - 1)
+        if found is not None:
+            _add_elements(row, column, found, write)
+
+    return operation
+
+
+def _delete_collection(row: Row, column: Column, timestamp: int) -> None:
+    cells = row.multi_cell(column.name)
+    cells.deletion = latest(cells.deletion, timestamp)
+
+
+def _add_elements(row: Row, column: Column, value: bytes, write: Write) -> None:
+    for key, element in _entries(column.type, value, write.appended_keys):
+        _put(row, column, key, write.cell(element))
+
+
+def _entries(
+    cql_type: CqlType, value: bytes, new_keys: Callable[[int], list[bytes]]
+) -> list[tuple[bytes, bytes]]:
+    """(cell key, cell value) of each element; `new_keys` makes keys for a list's."""
+    match cql_type:
+        case ListType():
+            values = elements.list_elements(value)
+            return list(zip(new_keys(len(values)), values, strict=True))
+        case SetType():
+            return [(element, b"") for element in elements.list_elements(value)]
+        case MapType():
+            return elements.map_entries(value)
+        case _:
+            return [(key, cell) for key, cell in elements.fields(value) if cell is not None]
+
+
+def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
+    """Set one element. Of two assignments to it in one statement the later one in the text wins."""
+    row.multi_cell(column.name).cells[key] = cell
+
+
+# Additions and removals
+
+
+def _combine(column: Column, change: Assignment, scope: Scope) -> Operation:
+    """``c + value``, ``value + c`` and ``c - value`` of a collection."""
+    if not column.is_multi_cell or isinstance(column.type, UserType):
+        raise InvalidRequest(
+            f"Invalid operation ({column.name} = {column.name} {change.change.value} ...) for "
+            f"{'frozen collection' if 'frozen' in str(column.type) else 'non collection'} "
+            f"column {column.name}"
+        )
+    if change.change is Change.PREPEND:
+        return _prepend(column, change.value, scope)
+    if change.change is Change.REMOVE:
+        return _remove(column, change.value, scope)
+    value = compile_term(change.value, scope.column_spec(column), scope)
+
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if isinstance(found, bytes):
+            _add_elements(row, column, found, write)
+
+    return operation
+
+
+def _prepend(column: Column, term: Term, scope: Scope) -> Operation:
+    if not isinstance(column.type, ListType):
+        raise InvalidRequest(f"Invalid prepend to {column.name} of type {column.type}: not a list")
+    value = compile_term(term, scope.column_spec(column), scope)
+
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if isinstance(found, bytes):
+            for key, element in _entries(column.type, found, write.prepended_keys):
+                _put(row, column, key, write.cell(element))
+
+    return operation
+
+
+def _remove(column: Column, term: Term, scope: Scope) -> Operation:
+    removed = SetType(column.type.key) if isinstance(column.type, MapType) else column.type
+    value = compile_term(term, scope.spec(column.name, removed), scope)
+    is_list = isinstance(column.type, ListType)
+
+    def operation(row: Row, write: Write, read: ReadRow) -> None:
+        found = value(write.execution)
+        if not isinstance(found, bytes):
+            return
+        keys = elements.list_elements(found)
+        if is_list:
+            keys = [key for key, cell in _live(read(), column).items() if cell.value in keys]
+        for key in keys:
+            _put(row, column, key, write.dead())
+
+    return operation
+
+
+def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
+    """``c = c + n``: a counter is read and written anew."""
+    value = compile_term(change.value, scope.spec(column.name, Native("bigint")), scope)
+    sign = -1 if change.change is Change.REMOVE else 1
+
+    def operation(row: Row, write: Write, read: ReadRow) -> None:
+        found = value(write.execution)
+        if found is None:
+            raise InvalidRequest("Invalid null value for counter increment")
+        if isinstance(found, Unset):
+            return
+        pending = row.cells.get(column.name) or read().cells.get(column.name)
+        before = pending.value if isinstance(pending, Cell) else None
+        total = _signed(before or b"\0") + sign * _signed(found)
+        wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
+        row.cells[column.name] = Cell(write.timestamp, wrapped.to_bytes(8, "big", signed=True))
+
+    return operation
+
+
+def _signed(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+# Elements and fields
+
+
+def _element(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
+    """``column[key] = term`` of a map or list."""
+    match column.type:
+        case MapType(key_type, value_type) if column.is_multi_cell:
+            key = compile_term(key_term, scope.spec(f"key({column.name})", freeze(key_type)), scope)
+        case ListType(value_type) if column.is_multi_cell:
+            key = compile_term(key_term, scope.spec(f"idx({column.name})", Native("int")), scope)
+        case _:
+            raise InvalidRequest(
+                f"Invalid operation ({column.name}[...] = ...) for column {column.name} of type "
+                f"{column.type}"
+            )
+    value = compile_term(term, scope.spec(f"value({column.name})", freeze(value_type)), scope)
+    is_list = isinstance(column.type, ListType)
+
+    def operation(row: Row, write: Write, read: ReadRow) -> None:
+        found = value(write.execution)
+        if isinstance(found, Unset):
+            return
+        place = _key(key, write, column)
+        cell_key = _list_key(read(), column, place) if is_list else place
+        _put(row, column, cell_key, write.cell(found))
+
+    return operation
+
+
+def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
+    """``DELETE column[key]``; a list index beyond the end is refused."""
+    match column.type:
+        case MapType(key_type) | SetType(key_type) if column.is_multi_cell:
+            spec = scope.spec(f"key({column.name})", freeze(key_type))
+        case ListType() if column.is_multi_cell:
+            spec = scope.spec(f"idx({column.name})", Native("int"))
+        case _:
+            raise InvalidRequest(
+                f"Invalid deletion operation for column {column.name} of type {column.type}"
+            )
+    key = compile_term(key_term, spec, scope)
+    is_list = isinstance(column.type, ListType)
+
+    def operation(row: Row, write: Write, read: ReadRow) -> None:
+        place = _key(key, write, column)
+        cell_key = _list_key(read(), column, place) if is_list else place
+        _put(row, column, cell_key, write.dead())
+
+    return operation
+
+
+def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
+    """``column.field = term`` of a UDT."""
+    key = _field_key(column, name)
+    fields = column.type.fields if isinstance(column.type, UserType) else ()
+    value = compile_term(
+        term, scope.spec(f"{column.name}.{name}", freeze(dict(fields)[name])), scope
+    )
+
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if not isinstance(found, Unset):
+            _put(row, column, key, write.cell(found))
+
+    return operation
+
+
+def _field_key(column: Column, name: str) -> bytes:
+    if not isinstance(column.type, UserType) or not column.is_multi_cell:
+        raise InvalidRequest(
+            f"Invalid operation ({column.name}.{name} = ...) for column {column.name} of type "
+            f"{column.type}: it is not a non-frozen user type"
+        )
+    names = [field for field, _ in column.type.fields]
+    if name not in names:
+        raise InvalidRequest(f"UDT column {column.name} does not have a field named {name}")
+    return elements.field_key(names.index(name))
+
+
+def _key(key: Evaluate, write: Write, column: Column) -> bytes:
+    found = key(write.execution)
+    if found is None or isinstance(found, Unset):
+        what = "list index" if isinstance(column.type, ListType) else "map key"
+        raise InvalidRequest(f"Invalid {'null' if found is None else 'unset'} value for {what}")
+    return found
+
+
+def _list_key(row: LiveRow, column: Column, place: bytes) -> bytes:
+    """The timeuuid of a list's element by its index."""
+    live = _live(row, column)
+    index = _signed(place)
+    if not live:
+        raise InvalidRequest("Attempted to set an element on a list which is null")
+    if not 0 <= index < len(live):
+        raise InvalidRequest(f"List index {index} out of bound, list has size {len(live)}")
+    return elements.ordered(column.type, live)[index]
+
+
+def _live(row: LiveRow, column: Column) -> dict[bytes, Cell]:
+    live = row.cells.get(column.name)
+    return live if isinstance(live, dict) else {}

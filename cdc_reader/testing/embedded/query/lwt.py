@@ -1,0 +1,104 @@
+"""Lightweight transactions: conditions checked, and what the client is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from cdc_reader.cql_type import Native
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.modification import Modification
+from cdc_reader.testing.embedded.query.readers import Cells
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows
+from cdc_reader.testing.embedded.query.row_view import RowView
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.row import LiveRow
+
+Step = tuple[Modification, Execution]
+APPLIED = "[applied]"
+
+
+@frozen
+class Outcome:
+    """Whether the statements apply, and the result: a row for each of them."""
+
+    applies: bool
+    rows: Rows
+
+
+def check(steps: Sequence[Step]) -> Outcome:
+    """Hold the conditions of all statements, on one partition, against its rows."""
+    table = steps[0][0].table
+    partition = _the_partition(steps)
+    views = [_view(partition, modification, each) for modification, each in steps]
+    applies = all(
+        modification.conditions is None
+        or modification.conditions.hold(view, _exists(modification, view), each)
+        for (modification, each), view in zip(steps, views, strict=True)
+    )
+    columns = result_columns([modification for modification, _ in steps])
+    partition_is_seen = any(view.row or view.static for view in views)
+    rows = [(bytes([applies]), *_cells(columns, view, partition_is_seen)) for view in views]
+    return Outcome(applies, Rows(specs(table, columns), rows))
+
+
+def result_columns(modifications: Sequence[Modification]) -> tuple[Column, ...]:
+    """The columns that conditions name; all of them for IF [NOT] EXISTS."""
+    named = {
+        column
+        for modification in modifications
+        if modification.conditions
+        for column in modification.conditions.columns
+    }
+    return tuple(column for column in modifications[0].table.select_order if column in named)
+
+
+def specs(table: Table, columns: Sequence[Column]) -> tuple[ColumnSpec, ...]:
+    """The result's columns: whether it was applied, then what the conditions looked at."""
+    applied = ColumnSpec(table.keyspace, table.name, APPLIED, Native("boolean"))
+    return applied, *(ColumnSpec(table.keyspace, table.name, c.name, c.type) for c in columns)
+
+
+def _the_partition(steps: Sequence[Step]) -> Partition:
+    places = {
+        (modification.table.id, key)
+        for modification, execution in steps
+        for key in modification.partition_keys(execution)
+    }
+    if len({table_id for table_id, _ in places}) > 1:
+        raise InvalidRequest("BATCH with conditions cannot span multiple tables")
+    if len(places) > 1:
+        raise InvalidRequest(
+            "BATCH with conditions cannot span multiple partitions"
+            if len(steps) > 1
+            else "IN on the partition key is not supported with conditional updates"
+        )
+    modification, execution = steps[0]
+    key = modification.partition_keys(execution)[0]
+    stored = modification.source.partition(modification.table, key)
+    return stored or Partition(modification.table, key)
+
+
+def _view(partition: Partition, modification: Modification, execution: Execution) -> RowView:
+    keys = modification.clustering_keys(execution)
+    if len(keys) > 1:
+        raise InvalidRequest(
+            "IN on the clustering key columns is not supported with conditional updates"
+        )
+    static = partition.live_static(execution.now)
+    row: LiveRow | None = partition.live_row(keys[0], execution.now) if keys else None
+    return RowView(partition.key, static, row or None, execution.now)
+
+
+def _exists(modification: Modification, view: RowView) -> bool:
+    return bool(view.row if modification.rows.names_rows else view.static)
+
+
+def _cells(columns: Sequence[Column], view: RowView, partition_is_seen: bool) -> Cells:
+    return tuple(
+        None if column.kind is Kind.PARTITION_KEY and not partition_is_seen else view.value(column)
+        for column in columns
+    )

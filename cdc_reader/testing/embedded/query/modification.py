@@ -1,0 +1,144 @@
+"""INSERT, UPDATE and DELETE: planned once, turned into mutations when executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.assignment import Operation
+from cdc_reader.testing.embedded.query.clustering import ClusteringKey, ClusteringRestriction
+from cdc_reader.testing.embedded.query.conditions import Conditions
+from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
+from cdc_reader.testing.embedded.query.keys import ExactKeys
+from cdc_reader.testing.embedded.query.options import Unset
+from cdc_reader.testing.embedded.query.source import TableSource
+from cdc_reader.testing.embedded.query.write import MAX_TTL, ReadRow, Write
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.database import PartitionKey
+from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
+from cdc_reader.testing.embedded.storage.row import LiveRow, Row
+
+
+@frozen
+class Modification:
+    """A planned INSERT, UPDATE or DELETE.
+
+    `row_operations` and `static_operations` write cells. `inserts` writes the row marker. `deletes`
+    removes the rows, ranges or partitions that `rows` says.
+    """
+
+    table: Table
+    source: TableSource
+    keys: ExactKeys
+    rows: ClusteringRestriction
+    row_operations: tuple[Operation, ...] = ()
+    static_operations: tuple[Operation, ...] = ()
+    inserts: bool = False
+    deletes: bool = False
+    ttl: Evaluate | None = None
+    timestamp: Evaluate | None = None
+    conditions: Conditions | None = None
+    partition_key_indexes: tuple[int, ...] = ()
+
+    def mutations(self, execution: Execution, default_timestamp: int) -> list[Partition]:
+        """One mutation for each partition key; `default_timestamp` where USING gives none."""
+        timestamp = self._timestamp(execution, default_timestamp)
+        write = Write(timestamp, self._ttl(execution), execution)
+        return [self._mutation(key, write) for key in self.partition_keys(execution)]
+
+    def partition_keys(self, execution: Execution) -> list[PartitionKey]:
+        """The keys, none of them null or empty."""
+        keys = self.keys.keys(execution)
+        if not keys:
+            for part, column in zip(self.keys.parts, self.table.partition_key, strict=True):
+                if not part(execution):
+                    raise _null_key(column.name)
+        if len(self.table.partition_key) == 1 and any(not key[0] for key in keys):
+            raise InvalidRequest("Key may not be empty")
+        return keys
+
+    def clustering_keys(self, execution: Execution) -> list[ClusteringKey]:
+        """The full clustering keys the statement names."""
+        if not self.rows.names_rows:
+            return []
+        keys = self.rows.prefixes(execution)
+        if not keys:
+            raise _null_key(", ".join(column.name for column in self.table.clustering))
+        return keys
+
+    def _timestamp(self, execution: Execution, default: int) -> int:
+        value = self.timestamp(execution) if self.timestamp else None
+        if isinstance(value, bytes):
+            return int.from_bytes(value, "big", signed=True)
+        if self.timestamp and value is None:
+            raise InvalidRequest("Invalid null value of timestamp")
+        return default
+
+    def _ttl(self, execution: Execution) -> int:
+        value = self.ttl(execution) if self.ttl else None
+        if self.ttl and value is None:
+            raise InvalidRequest("Invalid null value of TTL")
+        if value is None or isinstance(value, Unset):
+            return self.table.default_ttl
+        ttl = int.from_bytes(value, "big", signed=True)
+        if ttl < 0:
+            raise InvalidRequest("A TTL must be greater or equal to 0")
+        if ttl > MAX_TTL:
+            raise InvalidRequest(f"ttl is too large. requested ({ttl}) maximum ({MAX_TTL})")
+        return ttl
+
+    def _mutation(self, key: PartitionKey, write: Write) -> Partition:
+        mutation = Partition(self.table, key)
+        if self.deletes:
+            self._delete(mutation, write)
+        if self.static_operations:
+            mutation.static = self._written(
+                Row(), self.static_operations, write, lambda: self._read_static(key, write)
+            )
+        if self.row_operations or self.inserts:
+            for clustering_key in self.clustering_keys(write.execution):
+                self._write_row(mutation, clustering_key, write)
+        return mutation
+
+    def _write_row(self, mutation: Partition, key: ClusteringKey, write: Write) -> None:
+        row = Row(key)
+        if self.inserts:
+            row.set_marker(write.cell(b""))
+        self._written(
+            row, self.row_operations, write, lambda: self._read_row(mutation.key, key, write)
+        )
+        if not row.is_empty():
+            mutation.rows[mutation.position(key)] = row
+
+    def _delete(self, mutation: Partition, write: Write) -> None:
+        if self.rows.is_open:
+            mutation.delete(write.timestamp)
+        elif self.rows.names_rows:
+            for key in self.clustering_keys(write.execution):
+                mutation.row(key).delete(write.timestamp)
+        else:
+            for each in self.rows.ranges(write.execution):
+                mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
+
+    @staticmethod
+    def _written(row: Row, operations: Iterable[Operation], write: Write, read: ReadRow) -> Row:
+        for operation in operations:
+            operation(row, write, read)
+        return row
+
+    def _read_row(self, key: PartitionKey, clustering_key: ClusteringKey, write: Write) -> LiveRow:
+        stored = self.source.partition(self.table, key)
+        if stored is None:
+            return LiveRow(clustering_key, None, {})
+        return stored.live_row(clustering_key, write.execution.now)
+
+    def _read_static(self, key: PartitionKey, write: Write) -> LiveRow:
+        stored = self.source.partition(self.table, key)
+        return LiveRow((), None, {}) if stored is None else stored.live_static(write.execution.now)
+
+
+def _null_key(name: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid null value in condition for column {name}")

@@ -1,0 +1,186 @@
+"""INSERT, UPDATE and DELETE checked against the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc_reader.cql_type import Native
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.terms import Marker, Term
+from cdc_reader.testing.embedded.query.assignment import assignment, deletion, set_value
+from cdc_reader.testing.embedded.query.clustering import ClusteringRestriction
+from cdc_reader.testing.embedded.query.conditions import conditions
+from cdc_reader.testing.embedded.query.execution import Evaluate
+from cdc_reader.testing.embedded.query.keys import ExactKeys
+from cdc_reader.testing.embedded.query.modification import Modification
+from cdc_reader.testing.embedded.query.scope import Scope
+from cdc_reader.testing.embedded.query.source import TableSource
+from cdc_reader.testing.embedded.query.terms import compile_term
+from cdc_reader.testing.embedded.query.values import one
+from cdc_reader.testing.embedded.query.where import Where, analyse, partition_key_markers
+from cdc_reader.testing.embedded.schema.table import Column, Kind
+
+
+def plan_modification(
+    statement: ast.Modification, scope: Scope, source: TableSource
+) -> Modification:
+    """Check a statement and make it ready."""
+    if statement.using.timestamp is not None and _is_conditional(statement):
+        raise InvalidRequest("Cannot provide custom timestamp for conditional updates")
+    match statement:
+        case ast.Insert():
+            return _plan_insert(statement, scope, source)
+        case ast.Update():
+            return _plan_update(statement, scope, source)
+        case ast.Delete():
+            return _plan_delete(statement, scope, source)
+
+
+def _is_conditional(statement: ast.Modification) -> bool:
+    if isinstance(statement, ast.Insert):
+        return statement.if_not_exists
+    return statement.if_exists or bool(statement.conditions)
+
+
+def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modification:
+    if len(insert.columns) != len(insert.values):
+        raise InvalidRequest("Unmatched column names/values")
+    values = dict(zip(insert.columns, insert.values, strict=True))
+    if len(values) != len(insert.columns):
+        raise InvalidRequest("Multiple definitions found for a column in INSERT")
+    columns = [scope.column(name, "Unknown identifier {}") for name in insert.columns]
+    others = [column for column in columns if not column.is_key]
+    table = scope.table
+    is_static = _touches_statics_alone(others) and not any(
+        c.kind is Kind.CLUSTERING for c in columns
+    )
+    wanted = table.partition_key if is_static else (*table.partition_key, *table.clustering)
+    for column in wanted:
+        if column.name not in values:
+            raise InvalidRequest(f"Missing mandatory PRIMARY KEY part {column.name}")
+    keys = {
+        column.name: one(values[column.name], scope.column_spec(column), scope) for column in wanted
+    }
+    prefix = () if is_static else tuple(keys[c.name] for c in table.clustering)
+    operations = [(column, set_value(column, values[column.name], scope)) for column in others]
+    ttl, timestamp = _using(insert.using, scope)
+    return Modification(
+        table,
+        source,
+        ExactKeys(table, tuple(keys[c.name] for c in table.partition_key)),
+        ClusteringRestriction(table, prefix, width=len(prefix)),
+        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
+        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
+        inserts=not is_static,
+        ttl=ttl,
+        timestamp=timestamp,
+        conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
+        partition_key_indexes=_bound_key(values, scope),
+    )
+
+
+def _plan_update(update: ast.Update, scope: Scope, source: TableSource) -> Modification:
+    operations = [
+        (scope.column(each.column, "Unknown identifier {}"), assignment(each, scope))
+        for each in update.assignments
+    ]
+    ttl, timestamp = _using(update.using, scope)
+    where = _where(update.where, scope)
+    _check_rows(where, [column for column, _ in operations], scope, "UPDATE")
+    return Modification(
+        scope.table,
+        source,
+        _exact(where, scope),
+        where.clustering,
+        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
+        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
+        ttl=ttl,
+        timestamp=timestamp,
+        conditions=conditions(update.conditions, scope, True if update.if_exists else None),
+        partition_key_indexes=partition_key_markers(update.where, scope),
+    )
+
+
+def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modification:
+    operations = [
+        (scope.column(each.column, "Unknown identifier {}"), deletion(each, scope))
+        for each in delete.deletions
+    ]
+    _, timestamp = _using(delete.using, scope)
+    where = _where(delete.where, scope)
+    if operations:
+        _check_rows(where, [column for column, _ in operations], scope, "DELETE")
+    return Modification(
+        scope.table,
+        source,
+        _exact(where, scope),
+        where.clustering,
+        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
+        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
+        deletes=not operations,
+        timestamp=timestamp,
+        conditions=conditions(delete.conditions, scope, True if delete.if_exists else None),
+        partition_key_indexes=partition_key_markers(delete.where, scope),
+    )
+
+
+def _using(using: ast.Using, scope: Scope) -> tuple[Evaluate | None, Evaluate | None]:
+    """(TTL, timestamp)."""
+    return (
+        _optional(using.ttl, "[ttl]", Native("int"), scope),
+        _optional(using.timestamp, "[timestamp]", Native("bigint"), scope),
+    )
+
+
+def _optional(term: Term | None, name: str, of_type: Native, scope: Scope) -> Evaluate | None:
+    return None if term is None else compile_term(term, scope.spec(name, of_type), scope)
+
+
+def _where(relations: Sequence[ast.AnyRelation], scope: Scope) -> Where:
+    where = analyse(relations, scope)
+    others = [r.column for r in where.filters if not scope.table.by_name[r.column].is_key]
+    if others:
+        raise InvalidRequest(f"Non PRIMARY KEY columns found in where clause: {', '.join(others)} ")
+    _exact(where, scope)
+    if where.skipped:
+        name, before = where.skipped
+        raise InvalidRequest(
+            f'PRIMARY KEY column "{name}" cannot be restricted as preceding column "{before}" is '
+            "not restricted"
+        )
+    return where
+
+
+def _exact(where: Where, scope: Scope) -> ExactKeys:
+    if isinstance(where.keys, ExactKeys):
+        return where.keys
+    given = {relation.column for relation in where.filters}
+    missing = [c.name for c in scope.table.partition_key if c.name not in given]
+    if missing:
+        raise InvalidRequest(f"Missing mandatory PRIMARY KEY part {missing[0]}")
+    raise InvalidRequest("Invalid operator in where clause: the partition key takes = and IN")
+
+
+def _check_rows(where: Where, columns: list[Column], scope: Scope, verb: str) -> None:
+    """A statement on regular columns names its rows; one on static columns alone names none."""
+    if _touches_statics_alone(columns):
+        if not where.clustering.is_open:
+            raise InvalidRequest(
+                f"Invalid restrictions on clustering columns since the {verb} statement modifies "
+                "only static columns"
+            )
+    elif not where.clustering.names_rows:
+        missing = scope.table.clustering[where.clustering.width]
+        raise InvalidRequest(f"Missing mandatory PRIMARY KEY part {missing.name}")
+
+
+def _touches_statics_alone(columns: Sequence[Column]) -> bool:
+    return bool(columns) and all(column.kind is Kind.STATIC for column in columns)
+
+
+def _bound_key(values: dict[str, Term], scope: Scope) -> tuple[int, ...]:
+    """The bind variables that give an INSERT's partition key, if all of it is bound."""
+    terms = [values[column.name] for column in scope.table.partition_key]
+    indexes = tuple(term.index for term in terms if isinstance(term, Marker))
+    return indexes if len(indexes) == len(terms) else ()

@@ -1,0 +1,120 @@
+"""From syntax trees to plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import field, frozen
+
+from cdc_reader.cql_type import Native
+from cdc_reader.testing.embedded.ddl.definition import define
+from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
+from cdc_reader.testing.embedded.query.plan import Deed, Plan
+from cdc_reader.testing.embedded.query.plan_modification import plan_modification
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, SetKeyspace, Void
+from cdc_reader.testing.embedded.query.scope import Scope, qualified
+from cdc_reader.testing.embedded.query.select import plan_select
+from cdc_reader.testing.embedded.query.source import MutationSink, TableSource
+from cdc_reader.testing.embedded.query.terms import compile_term
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.database import Database
+
+
+@frozen
+class Planner:
+    """Checks statements against the catalog and makes them ready.
+
+    `virtual` maps (keyspace, table) to the source of a table that is not in the database.
+    """
+
+    catalog: Catalog
+    database: Database
+    sink: MutationSink
+    clock: Callable[[], int]
+    virtual: Mapping[tuple[str, str], TableSource] = field(factory=dict)
+
+    def plan(self, statement: ast.Statement, keyspace: str | None) -> Plan:
+        """The plan of a statement on a connection whose keyspace is this one."""
+        match statement:
+            case ast.Select(table=name):
+                table = self._table(name, keyspace)
+                return plan_select(statement, Scope(table, self.catalog), self._source(table))
+            case ast.Insert() | ast.Update() | ast.Delete():
+                return self._write((statement,), keyspace)
+            case ast.Batch():
+                return self._batch(statement, keyspace)
+            case ast.Use() | ast.Truncate() | ast.Unsupported():
+                return self._deed(statement, keyspace)
+            case _:
+                return Deed(lambda: self._define(statement, keyspace))
+
+    def _deed(
+        self, statement: ast.Use | ast.Truncate | ast.Unsupported, keyspace: str | None
+    ) -> Deed:
+        match statement:
+            case ast.Use(name):
+                return Deed(lambda: SetKeyspace(self.catalog.keyspace(name).name))
+            case ast.Truncate(table):
+                return Deed(lambda: self._truncate(self._table(table, keyspace)))
+            case ast.Unsupported(what):
+                raise InvalidRequest(f"{what} is not supported by this server")
+
+    def _write(
+        self,
+        statements: tuple[ast.Modification, ...],
+        keyspace: str | None,
+        using: ast.Using | None = None,
+    ) -> WritePlan:
+        bind: dict[int, ColumnSpec] = {}
+        scopes = [
+            Scope(self._writable(statement.table, keyspace), self.catalog, bind)
+            for statement in statements
+        ]
+        timestamp = None
+        if using is not None and using.timestamp is not None and scopes:
+            spec = scopes[0].spec("[timestamp]", Native("bigint"))
+            timestamp = compile_term(using.timestamp, spec, scopes[0])
+        modifications = tuple(
+            plan_modification(statement, scope, self._source(scope.table))
+            for statement, scope in zip(statements, scopes, strict=True)
+        )
+        bound = tuple(bind[index] for index in sorted(bind))
+        return WritePlan(modifications, self.sink, bound, timestamp)
+
+    def _batch(self, batch: ast.Batch, keyspace: str | None) -> WritePlan:
+        own = [statement.using for statement in batch.statements]
+        if batch.using.ttl is not None:
+            raise InvalidRequest("Global TTL on the BATCH statement is not supported.")
+        if batch.using.timestamp is not None and any(u.timestamp is not None for u in own):
+            raise InvalidRequest("Timestamp must be set either on BATCH or individual statements")
+        plan = self._write(batch.statements, keyspace, batch.using)
+        check_kind(batch.kind, plan.modifications)
+        if batch.using.timestamp is not None and plan.is_lwt:
+            raise InvalidRequest("Cannot provide custom timestamp for conditional BATCH")
+        return plan
+
+    def _define(self, statement: ast.SchemaStatement, keyspace: str | None) -> Result:
+        return define(statement, keyspace, self.catalog, self.database, self.clock())
+
+    def _truncate(self, table: Table) -> Void:
+        self._check_writable(table)
+        self.database.drop(table.id)
+        return Void()
+
+    def _table(self, name: ast.TableName, keyspace: str | None) -> Table:
+        return self.catalog.table(*qualified(name, keyspace))
+
+    def _writable(self, name: ast.TableName, keyspace: str | None) -> Table:
+        table = self._table(name, keyspace)
+        self._check_writable(table)
+        return table
+
+    def _check_writable(self, table: Table) -> None:
+        if (table.keyspace, table.name) in self.virtual:
+            raise Unauthorized(f"{table.keyspace} keyspace is not user-modifiable.")
+
+    def _source(self, table: Table) -> TableSource:
+        return self.virtual.get((table.keyspace, table.name), self.database)

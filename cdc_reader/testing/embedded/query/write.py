@@ -1,0 +1,70 @@
+"""Cells on their way into a mutation: one statement's timestamp and TTL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import field, frozen
+
+from cdc_reader import timeuuid
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.execution import Execution, Ordinals
+from cdc_reader.testing.embedded.storage.cell import Cell
+from cdc_reader.testing.embedded.storage.row import LiveRow
+
+_TICKS_PER_MICRO = timeuuid.TICKS_PER_MICRO
+_CLOCK_SEQUENCE_BITS = 14
+_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: prepended elements' times mirror there
+_NODE = b"\xd4\x3d\x00\x22\x79\x7d"
+MAX_TTL = 630_720_000
+
+ReadRow = Callable[[], LiveRow]
+"""Reads the stored row an assignment is about; only lists and counters need to."""
+
+
+@frozen
+class Write:
+    """What all cells of a statement share. `ttl` in seconds, 0 for none; `timestamp` in µs."""
+
+    timestamp: int
+    ttl: int
+    execution: Execution = field(repr=False)
+
+    def cell(self, value: bytes | None) -> Cell:
+        """A live cell, or a dead one for null, which never carries a TTL."""
+        if value is None or not self.ttl:
+            return Cell(self.timestamp, value)
+        return Cell(self.timestamp, value, self.ttl, self.execution.now + self.ttl)
+
+    def dead(self) -> Cell:
+        return Cell(self.timestamp, None)
+
+    def appended_keys(self, count: int) -> list[bytes]:
+        """Timeuuids for elements at a list's end."""
+        ordinals = self.execution.ordinals
+        return [_element_key(self.timestamp, ordinals.append()) for _ in range(count)]
+
+    def prepended_keys(self, count: int) -> list[bytes]:
+        """Timeuuids for elements before a list's first."""
+        if self.timestamp < _REFERENCE_US:
+            raise InvalidRequest("List prepend custom timestamp must be greater than Jan 1 2010 "
+                                 "00:00:00")  # fmt: skip
+        mirrored = 2 * _REFERENCE_US - self.timestamp
+        return [_element_key(mirrored, o) for o in self.execution.ordinals.prepend(count)]
+
+
+def _element_key(micros: int, ordinal: int) -> bytes:
+    """The timeuuid at `micros` whose order among its like is `ordinal`, below 2^17.
+
+    The upper 3 bits count 100 ns ticks, the lower 14 are the clock sequence. Its low byte is
+    flipped because timeuuids compare as signed bytes.
+    """
+    if ordinal >= Ordinals.LIMIT:
+        raise InvalidRequest(f"Too many list elements in one statement, at most {Ordinals.LIMIT}")
+    ticks = (
+        micros * _TICKS_PER_MICRO + timeuuid.UNIX_EPOCH_TICKS + (ordinal >> _CLOCK_SEQUENCE_BITS)
+    )
+    sequence = ordinal & (1 << _CLOCK_SEQUENCE_BITS) - 1
+    high = (ticks & 0xFFFFFFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48
+    low = bytes((0x80 | sequence >> 8, sequence & 0xFF ^ 0x80)) + _NODE
+    return high.to_bytes(8, "big") + low
