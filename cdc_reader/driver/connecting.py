@@ -61,17 +61,17 @@ def _open(opening: Future[Session], settings: dict[str, Any], local_dc: str | No
 def _session(settings: dict[str, Any], local_dc: str | None) -> Session:
     cluster = Cluster(**settings)
     try:
-        session = cluster.connect()
-        _check_datacenter(cluster, local_dc)
+        return cluster.connect()
     except BaseException:
         cluster.shutdown()
+        _check_datacenter(cluster, local_dc)
         raise
-    return session
 
 
 def _check_datacenter(cluster: Cluster, local_dc: str | None) -> None:
+    """To the driver, a datacenter that does not exist is one whose nodes are all down."""
     known = _datacenters(cluster)
-    if local_dc and local_dc not in known:
+    if local_dc and known and local_dc not in known:
         raise ConfigurationError("local_dc", local_dc, f"the cluster has {', '.join(known)}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from cassandra import (
     AuthenticationFailed,
     InvalidRequest,
@@ -52,7 +50,7 @@ def connect_error(error: Exception, where: str) -> CdcError:
     """The error of opening a connection to the contact points `where`."""
     if isinstance(error, CdcError):
         return error
-    causes = list(_causes(error))
+    causes = _causes(error)
     if any(isinstance(cause, AuthenticationFailed) for cause in causes):
         return AuthenticationFailedError(
             f"{where} refused the login: expected the username and password of a role that "
@@ -64,15 +62,15 @@ def connect_error(error: Exception, where: str) -> CdcError:
     )
 
 
-def _causes(error: Exception) -> Iterable[Exception]:
-    """The errors of the single hosts, if there are any, else the error itself."""
-    by_host = error.errors if isinstance(error, NoHostAvailable) else None
-    return by_host.values() if isinstance(by_host, dict) and by_host else [error]
+def _causes(error: Exception) -> list[Exception]:
+    """The errors of the single hosts, if the driver tells them, else the error itself."""
+    by_host = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
+    return list(by_host.values()) if isinstance(by_host, dict) and by_host else [error]
 
 
 def _one_line(error: Exception) -> str:
     """The server's own words where there are some, else the driver's."""
-    if isinstance(error, NoHostAvailable) and error.errors:
-        return "; ".join(dict.fromkeys(map(_one_line, _causes(error))))
+    if (causes := _causes(error)) != [error]:
+        return "; ".join(dict.fromkeys(map(_one_line, causes)))
     text = error.message if isinstance(error, ErrorMessage) else str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 import pyarrow as pa
@@ -14,19 +14,23 @@ from cdc_reader.driver.session import Connection
 from cdc_reader.ids import quoted
 from cdc_reader.kernel import decode
 from cdc_reader.kernel.metadata import check_same
-from cdc_reader.schema import Column, LogSchema
+from cdc_reader.schema import LogSchema
 from cdc_reader.task import Task
 
 
 class StreamsLogSource:
-    """The `LogSource` that asks for the streams of a task by their ids."""
+    """The `LogSource` that asks for the streams of a task by their ids.
+
+    The first page carries metadata, which is checked against the schema; from then on the
+    driver leaves it out. When the table is altered the driver prepares the statement again,
+    on its own, and what that promises is checked too.
+    """
 
     def __init__(self, connection: Connection, schema: LogSchema) -> None:
         self._connection = connection
         self._columns = schema.columns
         self._cql = streams_query(schema)
         self._doing = f"reading {schema.name}"
-        self._checked: Sequence[Column] | None = None
 
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The task's rows, a batch a page; pages without rows are passed over."""
@@ -36,18 +40,13 @@ class StreamsLogSource:
 
     def _batches(self, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
         for page in pages:
-            self._check(page.rows.promised)
+            promised = page.rows.promised
+            if promised is not None and promised is not self._columns:
+                check_same(promised, self._columns)
             batch = decode(page.rows.body, self._columns)
+            self._statement.result_metadata = self._columns
             if batch.num_rows:
                 yield batch
-
-    def _check(self, promised: Sequence[Column] | None) -> None:
-        """Results without metadata are what the statement promised when it was prepared, and
-        the driver prepares it again, on its own, after the table was altered.
-        """
-        if promised is not None and promised is not self._checked:
-            check_same(promised, self._columns)
-            self._checked = promised
 
     @cached_property
     def _statement(self) -> PreparedStatement:

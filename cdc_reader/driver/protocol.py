@@ -29,7 +29,7 @@ class BytesResult(ResultMessage):  # type: ignore[misc]
     """A RESULT whose rows stay bytes: `parsed_rows` is one RowsBody."""
 
     def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
-        """Read by the driver for a prepared statement, to pass on with its results."""
+        """Also of a statement prepared again, whose results it then comes with."""
         buffer = Buffer(f.getvalue(), f.tell())
         metadata = read_metadata(buffer)
         f.seek(buffer.position)

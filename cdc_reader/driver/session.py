@@ -43,13 +43,18 @@ class Connection:
             session.cluster.shutdown()
 
     def prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """The prepared statement. Its results carry no metadata, but what it promised."""
+        """The prepared statement, its results with metadata until `result_metadata` is set.
+
+        What the driver read of the metadata is dropped: it is in the driver's own types.
+        """
 
         def attempt() -> PreparedStatement:
             try:
-                return self.session().prepare(cql)
+                statement = self.session().prepare(cql)
             except Exception as error:
                 raise request_error(error, doing) from error
+            statement.result_metadata = None
+            return statement
 
         return retry(attempt, self._read.retry_deadline)
 

@@ -31,7 +31,9 @@ def test_a_log_schema_has_every_column_with_its_type(
 ) -> None:
     """Of base and log, in the server's order, user-defined types resolved."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
-    scylla.session.execute(f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" set<text>)')
+    scylla.session.execute(
+        f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
+    )
     scylla.session.execute(
         f'CREATE TABLE {keyspace}."MyT" (p int, c text, "V" list<int>, s map<int, text> static, '
         'u "Outer", PRIMARY KEY (p, c)) '
@@ -48,7 +50,7 @@ def test_a_log_schema_has_every_column_with_its_type(
         ("u", ColumnKind.REGULAR),
     ]
     inner = UserType(keyspace, "inner", (("x", parse("int")),), frozen=True)
-    outer = UserType(keyspace, "Outer", (("i", inner), ("T", parse("set<text>"))))
+    outer = UserType(keyspace, "Outer", (("i", inner), ("T", parse("frozen<set<text>>"))))
     assert {column.name: column.type for column in schema.base.columns}["u"] == outer
     assert _types(schema) == {
         "cdc$stream_id": "blob",
