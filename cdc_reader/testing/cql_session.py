@@ -8,7 +8,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-REQUEST_TIMEOUT = 30.0  # seconds; a small test server may be slow to create a table
+PATIENCE = 30.0  # seconds; a test server shares a small machine with all that is tested
 
 
 def open_session(
@@ -20,16 +20,16 @@ def open_session(
     tunnel knows itself cannot be reached. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
-        load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=REQUEST_TIMEOUT
+        load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE
     )
-    cluster = Cluster(
-        [host],
-        port=port,
-        protocol_version=4,
-        auth_provider=PlainTextAuthProvider(*credentials) if credentials else None,
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-        **settings,
-    )
+    defaults = {
+        "protocol_version": 4,
+        "connect_timeout": PATIENCE,
+        "control_connection_timeout": PATIENCE,
+        "auth_provider": PlainTextAuthProvider(*credentials) if credentials else None,
+        "execution_profiles": {EXEC_PROFILE_DEFAULT: profile},
+    }
+    cluster = Cluster([host], port=port, **{**defaults, **settings})
     try:
         return cluster.connect()
     except BaseException:

@@ -1,4 +1,8 @@
-"""The pytest plugin, by runs of pytest inside of this one."""
+"""The pytest plugin, by runs of pytest of its own.
+
+They are processes of their own: a run within this one would forget what it imported, and numpy
+suffers no second import.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ def address(scylla: Scylla) -> str:
 def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pytester) -> None:
     """All tests run, and the table says where."""
     pytester.makepyfile(SUITE)
-    result = pytester.runpytest_inprocess()
+    result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -56,7 +60,7 @@ def test_what_a_server_cannot_do_is_skipped_with_the_reason(
 ) -> None:
     """A running server takes no faults; the first missing capability is the reason."""
     pytester.makepyfile(SUITE)
-    result = pytester.runpytest_inprocess(address(scylla))
+    result = pytester.runpytest_subprocess(address(scylla))
     result.assert_outcomes(passed=3, failed=1, skipped=1)
     label = f"{scylla.host}:{scylla.port}"
     result.stdout.fnmatch_lines(
@@ -72,7 +76,7 @@ def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
 ) -> None:
     """Not one test runs, not even those that need no server."""
     pytester.makepyfile("def test_without(): pass")
-    result = pytester.runpytest_inprocess("--scylla=127.0.0.1:1")
+    result = pytester.runpytest_subprocess("--scylla=127.0.0.1:1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.assert_outcomes()
     result.stdout.fnmatch_lines(["*127.0.0.1:1: no login over CQL*"])
@@ -107,7 +111,7 @@ def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_inprocess()
+    result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*test_it needs fautls; expected clock, *"])
 
@@ -115,7 +119,7 @@ def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
 def test_a_run_without_servers_hears_nothing_of_the_plugin(pytester: pytest.Pytester) -> None:
     """The plugin is loaded wherever the package is installed, and keeps quiet."""
     pytester.makepyfile("def test_without(): pass")
-    result = pytester.runpytest_inprocess()
+    result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*what ran where*")
 
@@ -137,7 +141,7 @@ def test_a_keyspace_is_gone_after_its_test(pytester: pytest.Pytester, scylla: Sc
             print(f"keyspace: {keyspace}.")
         """
     )
-    result = pytester.runpytest_inprocess(address(scylla), "-s")
+    result = pytester.runpytest_subprocess(address(scylla), "-s")
     result.assert_outcomes(passed=1)
     name = result.stdout.str().split("keyspace: ")[1].split(".")[0]
     rows = scylla.session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
