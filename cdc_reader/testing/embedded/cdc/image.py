@@ -28,6 +28,7 @@ from cdc_reader.testing.embedded.cdc.log_schema import DELETED
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
 from cdc_reader.testing.embedded.storage.partition import Partition
+from cdc_reader.testing.embedded.storage.position import Position, position
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
 Value = bytes | dict[bytes, bytes]
@@ -110,7 +111,7 @@ class ImageState:
         self, operation: Operation, key: RowKey, touched: set[str] | None
     ) -> Iterator[LogRow]:
         state = self.static if key is None else self.rows.get(key)
-        if state is None or (key is None and not state):
+        if state is None or (operation is Operation.PREIMAGE and key is None and not state):
             return
         columns = self.table.statics if key is None else self.table.regulars
         if touched is not None and self.table.cdc.preimage != "full":
@@ -148,8 +149,8 @@ class ImageState:
     def _in_order(self, keys: Iterable[RowKey]) -> list[tuple[bytes, ...]]:
         return sorted((k for k in keys if k is not None), key=self._position)
 
-    def _position(self, key: tuple[bytes, ...]) -> tuple[object, ...]:
-        return tuple(s(k) for s, k in zip(self.table.clustering_sort_keys, key, strict=True))
+    def _position(self, key: tuple[bytes, ...]) -> Position:
+        return position(self.table.clustering_sort_keys, key)
 
 
 def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
