@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import FrameType
 
 import click
+import structlog
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
@@ -45,6 +47,7 @@ def command(
     """
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         scylla = EmbeddedScylla(
             host,
