@@ -15,6 +15,7 @@ from cdc_reader.driver.connecting import connect
 from cdc_reader.driver.tls import tls_context
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
 
+TLS = Path(__file__).parents[2] / "data" / "tls"
 PATIENCE = timedelta(seconds=1)
 
 
@@ -69,3 +70,16 @@ def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -
 def test_no_tls_path_is_no_tls() -> None:
     """Connections are plain unless an authority is given."""
     assert tls_context(ConnectionConfig("host")) is None
+
+
+@pytest.mark.needs("topology")
+def test_the_authority_that_is_given_is_trusted() -> None:
+    """A connection without TLS to the same port is given up in time."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    certificate, key = TLS / "certificate.pem", TLS / "key.pem"
+    with EmbeddedScylla(certificate=certificate, key=key) as server:
+        session = connect(ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100)
+        session.cluster.shutdown()
+        with pytest.raises(ConnectionFailedError, match="no answer within 1 s"):
+            connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
