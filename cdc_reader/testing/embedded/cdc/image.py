@@ -159,7 +159,7 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
     removed = [key for key, cell in change.cells.items() if cell.value is None]
     if change.deletion is not None:
         return added if added or column.is_user_type else None
-    if not added and not removed and not column.is_user_type:
+    if not added and not column.is_user_type and not (removed and isinstance(before, dict)):
         return None
     after = {**before, **added} if isinstance(before, dict) else dict(added)
     for key in removed:
