@@ -40,6 +40,9 @@ _TABLES = (
     "FROM system_schema.tables WHERE keyspace_name = '{ks}'"
 )
 _DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
+_FIRST, _STEP = 300, 3_500
+"""µs from a scenario's base timestamp to its first statement, and from one to the next: about
+as when recorded, so that a `{T+n}` falls between the same statements, however fast the server."""
 Recording = Mapping[str, Any]
 
 
@@ -90,26 +93,37 @@ def recorded_history(history: Recording) -> Outcome:
     return _outcome("", [None] * len(history["ops"]), parts, shift=0)
 
 
-def replay_scenario(session: Session, scenario: Recording) -> Outcome:
-    """Run a scenario's statements; timestamps written `{T+n}` become now + n µs."""
+def replay_scenario(
+    session: Session, timestamps: Timestamps, scenario: Recording, now: int
+) -> Outcome:
+    """Run a scenario's statements; timestamps written `{T+n}` become `now` + n µs.
+
+    The session's cluster must have been made with `timestamps` as its timestamp generator.
+    """
     with _keyspace(session) as keyspace:
         for cql in (*scenario["types"], scenario["table"]):
             session.execute(cql.replace("{ks}", keyspace))
-        base_ts = time.time_ns() // 1000
-        errors = [_refusal(session, op["op"], keyspace, base_ts) for op in scenario["ops"]]
+        errors = []
+        try:
+            for number, op in enumerate(scenario["ops"]):
+                timestamps.next = now + _FIRST + number * _STEP
+                errors.append(_refusal(session, op["op"], keyspace, now))
+        finally:
+            timestamps.next = None
         return _outcome(keyspace, errors, _parts(session, keyspace), shift=0)
 
 
-def replay_history(session: Session, timestamps: Timestamps, history: Recording) -> Outcome:
-    """Run a history's statements with their own timestamps, all moved so that the last is now.
+def replay_history(
+    session: Session, timestamps: Timestamps, history: Recording, now: int
+) -> Outcome:
+    """Run a history's statements with their own timestamps, all moved so that the last is `now`.
 
     The session's cluster must have been made with `timestamps` as its timestamp generator.
     """
     with _keyspace(session) as keyspace:
         for cql in (*history["types"], history["table"]):
             session.execute(cql.replace("{ks}", keyspace))
-        last = max(op["timestamp"] for op in history["ops"])
-        shift = time.time_ns() // 1000 - last
+        shift = now - max(op["timestamp"] for op in history["ops"])
         try:
             for op in history["ops"]:
                 timestamps.next = op["timestamp"] + shift
@@ -131,7 +145,9 @@ def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
     )
     handler, session.client_protocol_handler = session.client_protocol_handler, _RawHandler
     try:
-        page = session.execute(SimpleStatement(cql, fetch_size=fetch_size), None, False, profile)
+        page = session.execute(
+            SimpleStatement(cql, fetch_size=fetch_size), execution_profile=profile
+        )
         types = [cql_type.cql_parameterized_type() for cql_type in page.column_types]
         columns = tuple(zip(page.column_names, types, strict=True))
         return Result(columns, list(page))

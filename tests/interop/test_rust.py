@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_reader.testing.pytest_plugin import Scylla
+from cdc_reader.testing.target import Scylla
 
 PROGRAM = Path(__file__).parent / "rust"
 ROWS = 60

@@ -1,1 +1,4 @@
-"""Values: literals to bytes, bytes to what sorts. The one room that knows how cells are serialised."""
+"""Values: literals to bytes, and bytes to what sorts: the room that knows how cells are made."""
+
+The one room that knows how cells are serialised.
+"""

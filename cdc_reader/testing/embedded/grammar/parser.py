@@ -27,7 +27,7 @@ def parse(cql: str) -> ast.Statement:
     if unsupported := _UNSUPPORTED.match(cql):
         return ast.Unsupported(" ".join(unsupported.group(1).upper().split()))
     try:
-        statement: ast.Statement = AstBuilder().transform(_parser().parse(cql))
+        statement: ast.Statement = AstBuilder().transform(build_parser().parse(cql))
     except UnexpectedInput as unexpected:
         raise SyntaxError(_message(unexpected, cql)) from None
     except VisitError as failed:
@@ -36,7 +36,8 @@ def parse(cql: str) -> ast.Statement:
 
 
 @functools.cache
-def _parser() -> Lark:
+def build_parser() -> Lark:
+    """The parser; built once, which takes a second or more: do it before clients wait."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
-from cdc_reader.testing.embedded.grammar.parser import parse
+from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
 from cdc_reader.testing.embedded.query.batch import WritePlan, apply, check_kind
 from cdc_reader.testing.embedded.query.binding import Values, bind
 from cdc_reader.testing.embedded.query.execution import Execution, Ordinals
@@ -41,6 +41,7 @@ class Engine:
         clock: Callable[[], int],
         virtual: Mapping[tuple[str, str], TableSource] | None = None,
     ) -> None:
+        build_parser()
         self._catalog = catalog
         self._clock = clock
         self._planner = Planner(catalog, database, write_path, clock, virtual or {})
