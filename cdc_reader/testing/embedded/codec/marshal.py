@@ -21,6 +21,7 @@ class MarshalError(ValueError):
         super().__init__(f"marshaling error: {message}")
 
 
+_PACKAGE = "org.apache.cassandra.db.marshal."
 _NATIVE = {
     "ascii": "AsciiType",
     "bigint": "LongType",
@@ -45,24 +46,17 @@ _NATIVE = {
 }
 
 
+_COMPOSITE: dict[type, str] = {
+    ListType: "ListType",
+    MapType: "MapType",
+    SetType: "SetType",
+    TupleType: "TupleType",
+    UserType: "UserType",
+    VectorType: "VectorType",
+}
+
+
 def class_name(cql_type: CqlType) -> str:
     """The type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
-    return "org.apache.cassandra.db.marshal." + _short_name(cql_type)
-
-
-def _short_name(cql_type: CqlType) -> str:
-    match cql_type:
-        case Native(name):
-            return _NATIVE[name]
-        case ListType():
-            return "ListType"
-        case SetType():
-            return "SetType"
-        case MapType():
-            return "MapType"
-        case TupleType():
-            return "TupleType"
-        case UserType():
-            return "UserType"
-        case VectorType():
-            return "VectorType"
+    native = isinstance(cql_type, Native)
+    return _PACKAGE + (_NATIVE[str(cql_type)] if native else _COMPOSITE[type(cql_type)])

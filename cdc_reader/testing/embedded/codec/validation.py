@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 
 from cdc_reader.cql_type import (
+    Collection,
     CqlType,
     ListType,
     MapType,
@@ -35,7 +36,6 @@ _SIZES = {
     "smallint": 2,
     "time": 8,
     "timestamp": 8,
-    "timeuuid": 16,
     "tinyint": 1,
     "uuid": 16,
 }
@@ -47,12 +47,8 @@ def validator(cql_type: CqlType) -> Validate:
     match cql_type:
         case Native(name):
             return _native(name, cql_type)
-        case ListType(element):
-            return _list(validator(element))
-        case SetType(element):
-            return _set(element)
-        case MapType(key, value):
-            return _map(key, value)
+        case ListType() | SetType() | MapType():
+            return _collection(cql_type)
         case TupleType(elements):
             return _fields(cql_type, elements)
         case UserType(fields=fields):
@@ -61,28 +57,32 @@ def validator(cql_type: CqlType) -> Validate:
             return _anything
 
 
+def _collection(cql_type: Collection) -> Validate:
+    match cql_type:
+        case ListType(element):
+            return _list(validator(element))
+        case SetType(element):
+            return _set(element)
+        case MapType(key, value):
+            return _map(key, value)
+
+
 def _anything(value: bytes) -> bytes:
     return value
 
 
 def _native(name: str, cql_type: Native) -> Validate:
-    match name:
-        case "ascii":
-            return _encoded("ascii", "Validation failed - non-ASCII character in an ASCII string")
-        case "text":
-            return _encoded("utf-8", "Validation failed - invalid UTF-8 string")
-        case "timeuuid":
-            return _timeuuid
-        case "inet":
-            return _sized((0, 4, 16), cql_type)
-        case "decimal":
-            return _at_least(4, cql_type)
-        case "duration":
-            return _at_least(3, cql_type)
-        case _ if name in _SIZES:
-            return _sized((0, _SIZES[name]), cql_type)
-        case _:
-            return _anything
+    if name in _SIZES:
+        return _sized((0, _SIZES[name]), cql_type)
+    variable: dict[str, Validate] = {
+        "ascii": _encoded("ascii", "non-ASCII character in an ASCII string"),
+        "text": _encoded("utf-8", "invalid UTF-8 string"),
+        "timeuuid": _timeuuid,
+        "inet": _sized((0, 4, 16), cql_type),
+        "decimal": _at_least(4, cql_type),
+        "duration": _at_least(3, cql_type),
+    }
+    return variable.get(name, _anything)
 
 
 def _encoded(encoding: str, message: str) -> Validate:
@@ -90,7 +90,7 @@ def _encoded(encoding: str, message: str) -> Validate:
         try:
             value.decode(encoding)
         except UnicodeDecodeError:
-            raise MarshalError(message) from None
+            raise MarshalError(f"Validation failed - {message}") from None
         return value
 
     return validate

@@ -31,19 +31,24 @@ def alter_table(
         raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
     if table.is_cdc_log and not isinstance(statement, ast.AlterProperties):
         raise _columns_are_the_log_s_own(statement)
+    altered = _altered(table, statement, catalog, now_us)
+    if isinstance(statement, ast.DropColumns):
+        _forget(statement.columns, (altered, Log(catalog).of(table)), database)
+    return _store(altered, catalog)
+
+
+def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int) -> Table:
     match statement:
         case ast.AlterProperties(properties=properties):
-            altered = _with_properties(table, properties, catalog)
+            return _with_properties(table, properties, catalog)
         case ast.AddColumns(columns=columns):
-            altered = _with_added(table, columns, catalog)
+            return _with_added(table, columns, catalog)
         case ast.DropColumns(columns=names):
-            altered = _without(table, names, now_us)
-            _forget(names, (altered, Log(catalog).of(table)), database)
+            return _without(table, names, now_us)
         case ast.RenameColumns(renames=renames):
-            altered = _renamed(table, renames)
+            return _renamed(table, renames)
         case ast.AlterColumnType(column=name, type=text):
-            altered = _check_same_type(table, name, text, catalog)
-    return _store(altered, catalog)
+            return _check_same_type(table, name, text, catalog)
 
 
 def _store(table: Table, catalog: Catalog) -> SchemaChange:

@@ -10,6 +10,7 @@ from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
 from cdc_reader.testing.embedded.query.filters import row_test
+from cdc_reader.testing.embedded.query.json_output import json_output
 from cdc_reader.testing.embedded.query.paging import PagingState, decode
 from cdc_reader.testing.embedded.query.readers import (
     Cells,
@@ -153,10 +154,10 @@ def _limit(limit: Evaluate | None, what: str, execution: Execution) -> int:
 
 def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> SelectPlan:
     """Check a SELECT against the schema and make it ready."""
-    if select.json:
-        raise InvalidRequest("SELECT JSON is not supported by this server")
     table = scope.table
     result = outputs(select.selected, scope)
+    if select.json:
+        result = (json_output(result),)
     where = analyse(select.where, scope)
     warnings = _check_filtering(select, where)
     reverse = _check_order(select, where, table)

@@ -88,6 +88,15 @@ def _literal(
     receiver: ColumnSpec,
     scope: Scope,
 ) -> Evaluate:
+    made = _collection(term, receiver, scope) or _record(term, receiver, scope)
+    if made is None:
+        raise InvalidRequest(
+            f"Invalid {_WORDS[type(term)]} literal for {receiver.name} of type {receiver.type}"
+        )
+    return made
+
+
+def _collection(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
     match receiver.type, term:
         case ListType(element), ListTerm(terms):
             return _list(element, terms, receiver, scope)
@@ -97,6 +106,12 @@ def _literal(
             return lambda _: b"\0\0\0\0"
         case MapType(key, value), MapTerm(entries):
             return _map((key, value), entries, receiver, scope)
+    return None
+
+
+def _record(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
+    """A value of fixed parts: UDT, tuple, vector."""
+    match receiver.type, term:
         case UserType(fields=fields), UserTypeTerm(given):
             return _user_type(fields, dict(given), receiver, scope)
         case UserType(fields=fields), SetTerm(()):
@@ -105,9 +120,7 @@ def _literal(
             return _tuple(types, terms, receiver, scope)
         case VectorType(element, dimension), ListTerm(terms) if len(terms) == dimension:
             return _vector(element, terms, receiver, scope)
-    raise InvalidRequest(
-        f"Invalid {_WORDS[type(term)]} literal for {receiver.name} of type {receiver.type}"
-    )
+    return None
 
 
 _WORDS: dict[type, str] = {

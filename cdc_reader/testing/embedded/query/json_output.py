@@ -1,0 +1,124 @@
+"""SELECT JSON: each row as one text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+    quote,
+)
+from cdc_reader.testing.embedded.codec.validation import read_fields
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.cast import as_text
+from cdc_reader.testing.embedded.query.elements import list_elements, map_entries
+from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.row_view import RowView
+from cdc_reader.testing.embedded.query.selectors import Output
+
+_NUMBERS = frozenset(
+    "tinyint smallint int bigint counter varint decimal float double boolean".split()
+)
+_ToJson = Callable[[bytes], str]
+
+
+def json_output(outputs: Sequence[Output]) -> Output:
+    """One text column in place of several."""
+    if any(output.aggregate for output in outputs):
+        raise InvalidRequest("SELECT JSON with aggregates is not supported by this server")
+    parts = [(_text(_label(o.name)), o.compute, _writer(o.type)) for o in outputs]
+
+    def compute(view: RowView, execution: Execution) -> bytes:
+        cells = [
+            f"{name}: {_value(compute_part(view, execution), write)}"
+            for name, compute_part, write in parts
+        ]
+        return f"{{{', '.join(cells)}}}".encode()
+
+    return Output("[json]", Native("text"), compute)
+
+
+def _label(name: str) -> str:
+    """Names that are not lower case keep their quotes."""
+    return name if name == name.lower() else quote(name)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _value(value: bytes | None, write: _ToJson) -> str:
+    return "null" if value is None else write(value)
+
+
+def _writer(cql_type: CqlType) -> _ToJson:
+    match cql_type:
+        case Native():
+            return _native(cql_type)
+        case ListType(element) | SetType(element):
+            write = _writer(element)
+            return lambda value: f"[{', '.join(map(write, list_elements(value)))}]"
+        case MapType(key, element):
+            return _map(_writer(key), _writer(element))
+        case UserType(fields=fields):
+            names = [_text(_label(name)) for name, _ in fields]
+            return _fields(names, [_writer(field) for _, field in fields])
+        case TupleType(elements):
+            return _tuple([_writer(element) for element in elements])
+        case VectorType():
+            raise InvalidRequest(f"SELECT JSON of {cql_type} is not supported by this server")
+
+
+def _native(cql_type: Native) -> _ToJson:
+    def write(value: bytes) -> str:
+        if not value and cql_type.name not in ("text", "ascii", "blob"):
+            return _text("")
+        if cql_type.name == "blob":
+            return _text(f"0x{value.hex()}")
+        text = as_text(cql_type, value)
+        if cql_type.name in ("float", "double") and not math.isfinite(float(text)):
+            return "null"
+        return text if cql_type.name in _NUMBERS else _text(text)
+
+    return write
+
+
+def _map(write_key: _ToJson, write_value: _ToJson) -> _ToJson:
+    """Keys are texts, whatever their type."""
+
+    def key_text(key: bytes) -> str:
+        written = write_key(key)
+        return written if written.startswith('"') else _text(written)
+
+    def write(value: bytes) -> str:
+        entries = [f"{key_text(key)}: {write_value(cell)}" for key, cell in map_entries(value)]
+        return f"{{{', '.join(entries)}}}"
+
+    return write
+
+
+def _fields(names: list[str], writers: list[_ToJson]) -> _ToJson:
+    def write(value: bytes) -> str:
+        cells = read_fields(value)
+        cells += [None] * (len(names) - len(cells))
+        parts = [f"{n}: {_value(c, w)}" for n, c, w in zip(names, cells, writers, strict=True)]
+        return f"{{{', '.join(parts)}}}"
+
+    return write
+
+
+def _tuple(writers: list[_ToJson]) -> _ToJson:
+    def write(value: bytes) -> str:
+        parts = [_value(c, w) for c, w in zip(read_fields(value), writers, strict=False)]
+        return f"[{', '.join(parts)}]"
+
+    return write
