@@ -197,7 +197,7 @@ def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
 def _listen_addresses(host: str, nodes: int) -> tuple[str, ...]:
     """What the nodes listen on: the address of the first and those that follow it."""
     if nodes == 1:
-        return (host,)
+        return (_resolved(host),)
     try:
         first = ipaddress.IPv4Address(host)
     except ipaddress.AddressValueError:
@@ -208,17 +208,22 @@ def _listen_addresses(host: str, nodes: int) -> tuple[str, ...]:
     return tuple(str(first + offset) for offset in range(nodes))
 
 
-def _reachable(listen_address: str) -> str:
-    """The IP address by which clients reach what listens here."""
+def _resolved(host: str) -> str:
+    """The IP address of a host name, of version 4 if it has one; an address is what it is."""
     try:
-        found = socket.getaddrinfo(listen_address, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         remedy = f"expected an address of this machine ({error.strerror})"
-        raise ConfigurationError("host", listen_address, remedy) from error
-    address = ipaddress.ip_address(found[0][4][0])
+        raise ConfigurationError("host", host, remedy) from error
+    return str(min(found, key=lambda entry: entry[0] is not socket.AF_INET)[4][0])
+
+
+def _reachable(listen_address: str) -> str:
+    """The address by which clients on this machine reach what listens here."""
+    address = ipaddress.ip_address(listen_address)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
-    return str(address)
+    return listen_address
 
 
 def _positive(**counts: int) -> None:

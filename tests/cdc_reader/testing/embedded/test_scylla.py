@@ -202,6 +202,20 @@ def test_tls_protects_the_connection() -> None:
         plain.shutdown()
 
 
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.5", "127.0.0.5")],
+)
+def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> None:
+    """Whether it listens on a name, on all addresses or on one."""
+    with EmbeddedScylla(host) as server:
+        assert server.contact_point == f"{host}:{server.port}"
+        cluster = Cluster([host], port=server.port, protocol_version=4)
+        row = cluster.connect().execute("SELECT rpc_address FROM system.local").one()
+        assert row.rpc_address == address
+        cluster.shutdown()
+
+
 def test_stopping_closes_connections_and_the_port() -> None:
     """A client sees the end of the stream; nobody listens any more; stopping twice is no error."""
     server = EmbeddedScylla().start()
