@@ -117,6 +117,10 @@ class Session:
             case Query() | Prepare() | Execute() | Batch():
                 return self._execute(request)
 
+    def _supported(self) -> dict[str, tuple[str, ...]]:
+        told = {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
+        return dict(sorted(told.items()))
+
     def _start(self, startup: Startup) -> Answer:
         if compression := startup.options.get("COMPRESSION"):
             raise ProtocolError(f"Unknown compression algorithm: {compression}")

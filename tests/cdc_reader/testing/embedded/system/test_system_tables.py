@@ -12,6 +12,7 @@ import pytest
 from cassandra.protocol import QueryMessage, ResultMessage
 
 from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.embedded.protocol.body import string_multimap
 from cdc_reader.testing.embedded.protocol.connection import Connection, State
 from cdc_reader.testing.embedded.protocol.frame import HEADER, Opcode
 from cdc_reader.testing.embedded.session import Session
@@ -98,6 +99,15 @@ def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
         expected.column_names, expected.parsed_rows[0], found.parsed_rows[0], strict=True
     ):
         assert (real == ours) is (name not in own), name
+
+
+def test_options_are_those_recorded_but_for_compression(session: Session) -> None:
+    """Keys, values and order; no compression is offered, as none is understood."""
+    with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
+        expected = {**json.load(file)["supported"], "COMPRESSION": []}
+    (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
+    assert answer[4] == Opcode.SUPPORTED
+    assert answer[HEADER.size :] == string_multimap(expected)
 
 
 def test_cdc_local_shows_the_newest_generation(session: Session) -> None:
