@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -28,27 +29,27 @@ def test_the_rust_library_reads_every_row_once(
     scylla: Scylla, keyspace: str, interop: Path
 ) -> None:
     """Each log row comes out once, rows of a stream in order, with the operations written."""
-    with scylla.connect() as session:
-        session.execute(
-            f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "
-            "WITH cdc = {'enabled': true, 'preimage': true, 'postimage': true}"
+    session = scylla.session
+    session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "
+        "WITH cdc = {'enabled': true, 'preimage': true, 'postimage': true}"
+    )
+    start = int(time.time() * 1000) - 1000
+    insert = session.prepare(f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (?, ?, ?)")
+    for number in range(ROWS):
+        session.execute(insert, (number % 7, number % 5, f"value {number}"))
+    session.execute(f"DELETE FROM {keyspace}.t WHERE pk = 1 AND ck = 1")
+    expected = sorted(
+        (stream.hex(), time_id.int, number)
+        for stream, time_id, number in session.execute(
+            'SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no" '
+            f"FROM {keyspace}.t_scylla_cdc_log"
         )
-        start = int(time.time() * 1000) - 1000
-        insert = session.prepare(f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (?, ?, ?)")
-        for number in range(ROWS):
-            session.execute(insert, (number % 7, number % 5, f"value {number}"))
-        session.execute(f"DELETE FROM {keyspace}.t WHERE pk = 1 AND ck = 1")
-        expected = sorted(
-            (row[0].hex(), row[1].int, row[2])
-            for row in session.execute(
-                'SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no" '
-                f"FROM {keyspace}.t_scylla_cdc_log"
-            )
-        )
-        end = int(time.time() * 1000) + 1
-        command = [interop, scylla.contact_point, keyspace, "t", str(start), str(end)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    )
+    end = int(time.time() * 1000) + 1
+    command = [interop, scylla.contact_point, keyspace, "t", str(start), str(end)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found = [line.split() for line in run.stdout.splitlines()]
-    keys = [(stream, int(at.replace("-", ""), 16), int(seq)) for stream, at, seq, *_ in found]
+    keys = [(stream, uuid.UUID(at).int, int(number)) for stream, at, number, *_ in found]
     assert sorted(keys) == expected
     assert {operation for *_, operation, _ in found} >= {"PreImage", "RowInsert", "PostImage"}
