@@ -104,9 +104,7 @@ class Session:
     def _handle(self, request: Request) -> Answer:
         match request:
             case Options():
-                return responses.supported(
-                    {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
-                )
+                return responses.supported(self._supported())
             case Startup():
                 return self._start(request)
             case AuthResponse(token):
