@@ -65,12 +65,13 @@ def apply(steps: Sequence[Step], sink: MutationSink, timestamp: int | None = Non
     if any(modification.conditions for modification, _ in steps):
         outcome = lwt.check(steps)
         if outcome.applies:
-            sink.write(_mutations(steps, execution.timestamp), execution.now_us)
+            sink.write(_mutations(steps, execution.server_timestamp()), execution.now_us)
         return outcome.rows
     if timestamp is None:
         timestamp = execution.options.timestamp
-    default = execution.timestamp if timestamp is None else timestamp
-    if mutations := _mutations(steps, default):
+    if timestamp is None:
+        timestamp = execution.server_timestamp()
+    if mutations := _mutations(steps, timestamp):
         sink.write(mutations, execution.now_us)
     return Void()
 

@@ -78,12 +78,11 @@ class Engine:
     ) -> Result:
         """Execute a BATCH frame: statements by text (str) or prepared id (bytes), with values."""
         now, ordinals = self._clock(), Ordinals()
-        timestamp = self._timestamp(now)
         steps: list[Step] = []
         for statement, values in statements:
             plan = self._batched(statement, options.keyspace)
             bound = bind(plan.bind_columns, values)
-            execution = Execution(bound, now, timestamp, options, ordinals)
+            execution = Execution(bound, now, self._timestamp, options, ordinals)
             steps += [(modification, execution) for modification in plan.modifications]
         check_kind(kind, [modification for modification, _ in steps])
         return apply(steps, self._planner.sink)
@@ -100,13 +99,12 @@ class Engine:
         return plan
 
     def _run(self, plan: Plan, values: Values, options: QueryOptions) -> Result:
-        now = self._clock()
         bound = bind(plan.bind_columns, values)
-        return plan.execute(Execution(bound, now, self._timestamp(now), options))
+        return plan.execute(Execution(bound, self._clock(), self._timestamp, options))
 
-    def _timestamp(self, now: int) -> int:
+    def _timestamp(self) -> int:
         """A write timestamp of our own: the time, but never one twice."""
-        self._last_timestamp = max(now, self._last_timestamp + 1)
+        self._last_timestamp = max(self._clock(), self._last_timestamp + 1)
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:

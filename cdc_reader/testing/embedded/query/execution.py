@@ -37,12 +37,12 @@ class Execution:
     """What a statement knows when it runs.
 
     `values` are the validated bound values by marker index; `now_us` is the server's time in µs;
-    `timestamp` is the server's own write timestamp, for statements that bring none.
+    `server_timestamp` takes a write timestamp from the server, for statements that bring none.
     """
 
     values: tuple[Value, ...]
     now_us: int
-    timestamp: int
+    server_timestamp: Callable[[], int]
     options: QueryOptions
     ordinals: Ordinals = field(factory=Ordinals)
 

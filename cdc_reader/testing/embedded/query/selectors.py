@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.grammar.ast import (
     Selected,
     Selector,
 )
-from cdc_reader.testing.embedded.grammar.terms import CallTerm, Term
+from cdc_reader.testing.embedded.grammar.terms import CallTerm, Constant, Term
 from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
 from cdc_reader.testing.embedded.query.elements import map_entries
@@ -143,7 +143,8 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
         entries = map_entries(value) if isinstance(column.type, MapType) else []
         return dict(entries).get(given(wanted, spec, execution) or b"")
 
-    return Output(f"{column.name}[{key}]", of_type, compute, columns=(column,))
+    label = key.text if isinstance(key, Constant) else "?"
+    return Output(f"{column.name}[{label}]", of_type, compute, columns=(column,))
 
 
 def _cast(source: Output, target: CqlType) -> Output:

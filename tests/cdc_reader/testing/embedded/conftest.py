@@ -1,0 +1,95 @@
+"""An engine of its own for each test, without sockets, its clock moved by hand."""
+
+import pytest
+from attrs import define, evolve, field
+
+from cdc_reader.testing.embedded.cdc.write_path import WritePath
+from cdc_reader.testing.embedded.errors import CqlError
+from cdc_reader.testing.embedded.query.binding import Values
+from cdc_reader.testing.embedded.query.engine import Engine
+from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.result import Result, Rows
+from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.storage.database import Database
+
+Row = tuple[bytes | None, ...]
+STREAM = bytes(range(16))
+
+
+class OneStream:
+    """Every write goes to one stream."""
+
+    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
+        del key, write_us, now_us
+        return STREAM
+
+
+@define
+class Shell:
+    """Runs statements on an engine, in keyspace `ks`."""
+
+    now_us: int = 1_700_000_000_000_000
+    catalog: Catalog = field(factory=Catalog)
+    database: Database = field(factory=Database)
+    options: QueryOptions = QueryOptions(keyspace="ks")
+    changes: list[SchemaChange] = field(factory=list)
+    engine: Engine = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.catalog.listeners.append(self.changes.append)
+        path = WritePath(self.catalog, self.database, OneStream())
+        self.engine = Engine(self.catalog, self.database, path, lambda: self.now_us)
+        self.run(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+
+    def run(self, cql: str, *values: bytes | None) -> Result:
+        """Execute one statement; each takes a microsecond."""
+        self.now_us += 1
+        return self.engine.query(cql, values, self.options)
+
+    def rows(self, cql: str, *values: bytes | None) -> list[Row]:
+        """All rows of a SELECT, unpaged."""
+        result = self.run(cql, *values)
+        assert isinstance(result, Rows)
+        return result.rows
+
+    def ints(self, cql: str) -> list[tuple[int | None, ...]]:
+        """All rows of a SELECT of integers."""
+        return [
+            tuple(None if c is None else int.from_bytes(c, "big", signed=True) for c in row)
+            for row in self.rows(cql)
+        ]
+
+    def pages(self, cql: str, page_size: int, values: Values = ()) -> list[list[Row]]:
+        """The pages of a prepared SELECT, each asked for by the paging state before it."""
+        prepared = self.engine.prepare(cql, self.options)
+        pages: list[list[Row]] = []
+        state: bytes | None = None
+        while True:
+            options = evolve(self.options, page_size=page_size, paging_state=state)
+            result = self.engine.execute(prepared.id, values, options)
+            assert isinstance(result, Rows)
+            pages.append(result.rows)
+            state = result.paging_state
+            if state is None:
+                return pages
+
+    def refusal(self, cql: str, *values: bytes | None) -> tuple[int, str]:
+        """The error code and text of a statement that is refused."""
+        with pytest.raises(CqlError) as caught:
+            self.run(cql, *values)
+        return caught.value.code, caught.value.message
+
+
+@pytest.fixture
+def shell() -> Shell:
+    """A new engine with an empty keyspace `ks`."""
+    return Shell()
+
+
+@pytest.fixture(scope="session")
+def make_shell() -> type[Shell]:
+    """Makes engines, for fixtures that live longer than a test."""
+    return Shell

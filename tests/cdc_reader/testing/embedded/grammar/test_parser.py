@@ -1,0 +1,197 @@
+"""CQL text becomes the statement it says, or an error that points at the place."""
+
+import contextlib
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.testing.embedded.errors import SyntaxError as CqlSyntaxError
+from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.grammar.parser import parse
+from cdc_reader.testing.embedded.grammar.terms import (
+    CallTerm,
+    Constant,
+    ConstantKind,
+    ListTerm,
+    MapTerm,
+    Marker,
+    Null,
+    SetTerm,
+    TupleTerm,
+    UserTypeTerm,
+)
+
+DATA = Path(__file__).parents[4] / "data"
+ONE = Constant(ConstantKind.INTEGER, "1")
+T = ast.TableName(None, "t")
+
+
+def value_of(term: str) -> object:
+    """The term in an INSERT's only value."""
+    statement = parse(f"INSERT INTO t (a) VALUES ({term})")
+    assert isinstance(statement, ast.Insert)
+    return statement.values[0]
+
+
+def test_every_recorded_statement_is_understood() -> None:
+    """All statements of the recorded scenarios parse."""
+    with gzip.open(DATA / "scylla-5.2-scenarios.json.gz", "rt") as file:
+        scenarios = json.load(file)["scenarios"]
+    for scenario in scenarios:
+        operations = [recorded["op"] for recorded in scenario["ops"]]
+        texts = [op if isinstance(op, str) else op.get("cql") or op["prepare"] for op in operations]
+        for text in (*scenario["types"], scenario["table"], *texts):
+            parse(re.sub(r"\{T(\+\d+)?\}", "1", text).replace("{ks}", "ks"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("'it''s'", ConstantKind.STRING, "it's"),
+        ("$$it's$$", ConstantKind.STRING, "it's"),
+        ("-12", ConstantKind.INTEGER, "-12"),
+        ("1.5e3", ConstantKind.FLOAT, "1.5e3"),
+        ("-Infinity", ConstantKind.FLOAT, "-Infinity"),
+        ("NaN", ConstantKind.FLOAT, "NaN"),
+        ("0xDEad", ConstantKind.HEX, "0xDEad"),
+        ("0x", ConstantKind.HEX, "0x"),
+        ("TRUE", ConstantKind.BOOLEAN, "true"),
+        ("1h30m", ConstantKind.DURATION, "1h30m"),
+        ("P1Y2M", ConstantKind.DURATION, "P1Y2M"),
+        (
+            "123E4567-e89b-12d3-a456-426614174000",
+            ConstantKind.UUID,
+            "123e4567-e89b-12d3-a456-426614174000",
+        ),
+    ],
+)
+def test_constants_are_told_apart_by_their_look(text: str, kind: ConstantKind, value: str) -> None:
+    """Each lexical kind of constant keeps its text, quotes removed."""
+    assert value_of(text) == Constant(kind, value)
+
+
+def test_collections_nest() -> None:
+    """Lists, sets, maps, tuples, UDTs and calls stand inside each other."""
+    assert value_of("[{1}, {1: null}, (1, {f: 1}), {}, now()]") == ListTerm(
+        (
+            SetTerm((ONE,)),
+            MapTerm(((ONE, Null()),)),
+            TupleTerm((ONE, UserTypeTerm((("f", ONE),)))),
+            SetTerm(()),
+            CallTerm("now", ()),
+        )
+    )
+
+
+def test_markers_are_numbered_in_order_of_the_text() -> None:
+    """USING comes before SET in an UPDATE, so its markers count first."""
+    update = parse("UPDATE t USING TTL ? SET a = :a WHERE pk = ? IF b = ?")
+    assert isinstance(update, ast.Update)
+    assert update.using.ttl == Marker(0)
+    assert update.assignments[0].value == Marker(1, "a")
+    assert [relation.value for relation in update.where] == [Marker(2)]
+    assert update.conditions[0].value == Marker(3)
+
+
+def test_names_fold_unless_quoted() -> None:
+    """Unquoted names are lower case; quoted ones keep case and doubled quotes mean one."""
+    assert parse('SELECT PK, "Pk", "a""b" FROM Ks.T') == ast.Select(
+        ast.TableName("ks", "t"),
+        tuple(ast.Selected(ast.ColumnSelector(name)) for name in ("pk", "Pk", 'a"b')),
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    "ascii asc cast counter desc exists json key keyspaces list map set static_ text time "
+    "timestamp token ttl type unlogged users uuid values_ writetime".split(),
+)
+def test_unreserved_words_are_names(name: str) -> None:
+    """Columns may be called by words that mean something elsewhere."""
+    create = parse(f"CREATE TABLE t ({name} int PRIMARY KEY)")
+    assert isinstance(create, ast.CreateTable)
+    assert create.primary_keys == (ast.PrimaryKey((name,)),)
+    for text in (
+        f"SELECT {name} FROM t WHERE {name} = 1",
+        f"INSERT INTO t ({name}) VALUES (1)",
+        f"UPDATE t SET {name} = 1 WHERE {name} = 1",
+    ):
+        parse(text)
+
+
+def test_comments_are_skipped() -> None:
+    """Both line comments and the block comment count as space."""
+    assert parse("SELECT * -- all\nFROM // of\n/* the\n table */ t;") == ast.Select(T)
+
+
+def test_what_log_readers_send() -> None:
+    """The query of the official libraries, with all its parts."""
+    select = parse(
+        'SELECT * FROM ks.log WHERE "cdc$stream_id" IN (?, ?) AND "cdc$time" >= minTimeuuid(?) '
+        "PER PARTITION LIMIT 1 LIMIT 2 ALLOW FILTERING BYPASS CACHE"
+    )
+    assert select == ast.Select(
+        ast.TableName("ks", "log"),
+        where=(
+            ast.Relation("cdc$stream_id", "IN", TupleTerm((Marker(0), Marker(1)))),
+            ast.Relation("cdc$time", ">=", CallTerm("mintimeuuid", (Marker(2),))),
+        ),
+        per_partition_limit=ONE,
+        limit=Constant(ConstantKind.INTEGER, "2"),
+        allow_filtering=True,
+        bypass_cache=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELEC * FROM t", "line 1:0 no viable alternative at input 'SELEC'"),
+        ("SELECT * FROM t WHERE pk = ", "line 1:0 no viable alternative at input '<EOF>'"),
+        ("SELECT *\n FROM t WHERE a ~ 1", "line 2:16 no viable alternative at input '~'"),
+        ("", "line 1:0 no viable alternative at input '<EOF>'"),
+        (
+            "UPDATE t SET a = b + 1 WHERE pk = 1",
+            ("Only expressions of the form a = a +<value> are supported."),
+        ),
+    ],
+)
+def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
+    """Lines count from 1 and columns from 0, as on the real server."""
+    with pytest.raises(CqlSyntaxError) as caught:
+        parse(text)
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("CREATE INDEX ON t (a)", "CREATE INDEX"),
+        ("create custom  index i on t (a)", "CREATE CUSTOM INDEX"),
+        ("LIST ROLES", "LIST"),
+        ("INSERT INTO t JSON '{}'", "INSERT ... JSON"),
+        ("SELECT a FROM t GROUP BY a", "SELECT ... GROUP BY"),
+    ],
+)
+def test_what_is_not_done_is_named(text: str, what: str) -> None:
+    """Statements of CQL that this server does not do are recognised as such."""
+    assert parse(text) == ast.Unsupported(what)
+
+
+@given(st.text(alphabet="SELECTFROMtwhere*'\"(){}[]=<>,.:;?$-/ 0123456789x\n", max_size=60))
+def test_any_text_is_a_statement_or_a_syntax_error(text: str) -> None:
+    """The parser never fails in another way."""
+    with contextlib.suppress(CqlSyntaxError):
+        parse(text)
+
+
+@given(st.text(max_size=30))
+def test_any_string_survives_quoting(text: str) -> None:
+    """A string literal with its quotes doubled means the text, whatever it holds."""
+    quoted = "'" + text.replace("'", "''") + "'"
+    assert value_of(quoted) == Constant(ConstantKind.STRING, text)
