@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import frozen
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -37,18 +38,23 @@ _MICRO_BATCHES = 5
 """Micro-batches with rows in them to watch before the shop closes."""
 _PATIENCE = 90.0
 """Seconds after which a stream that does not get on is given up."""
+_OPERATION = (
+    "CASE `cdc$operation` WHEN 0 THEN 'before' WHEN 1 THEN 'update' WHEN 2 THEN 'insert' "
+    "WHEN 3 THEN 'delete' WHEN 9 THEN 'after' ELSE CAST(`cdc$operation` AS STRING) END"
+)
 _COLUMNS = {
     "written": "date_format(_commit_timestamp, 'HH:mm:ss.SSS')",
-    "operation": "CASE `cdc$operation` WHEN 0 THEN 'before' WHEN 1 THEN 'update' "
-    "WHEN 2 THEN 'insert' WHEN 3 THEN 'delete' WHEN 9 THEN 'after' ELSE `cdc$operation` END",
+    "operation": _OPERATION,
     "customer": "customer",
     "order": "number",
     "status": "status",
-    "total": "total",
     "items": "items",
-    "tags": "tags",
-    "city": "ship_to.city",
 }
+_ORDER = ("_commit_timestamp", "`cdc$batch_seq_no`")
+_SHOWN = 15
+"""Rows of the log to show."""
+_WIDEST = 24
+"""Characters of a cell to show."""
 
 
 class DemoError(CdcError):
@@ -91,8 +97,8 @@ class Counts:
 
     def table(self) -> Table:
         """The summary."""
-        table = Table("", "count", title="Summary", title_justify="left")
-        table.columns[1].justify = "right"
+        table = Table("summary", box=SIMPLE_HEAD)
+        table.add_column("count", justify="right")
         table.add_row("statements sent by the shop", f"{self.statements:,}")
         table.add_row("rows written to the log, by a scan through the driver", f"{self.log:,}")
         table.add_row("rows read by spark.read", f"{self.batch:,}")
@@ -127,9 +133,11 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
         hosts = contact_points or stack.enter_context(_embedded())
         shop = stack.enter_context(_shop(hosts, seed))
         console.print(f"[bold]ScyllaDB[/] at {hosts}{'' if contact_points else ', embedded'}")
-        console.print(f"[bold]Log[/]      {shop.log}: orders of a shop, seed {seed}\n")
+        console.print(f"[bold]Orders[/]   of a shop; --seed {seed} tells the same story")
+        console.print(f"[bold]Log[/]      {shop.log}\n")
         shop.writer.start()
-        with console.status("Reading the log with spark.read"):
+        console.print("[bold]spark.read[/]: the log as a DataFrame, its first rows")
+        with console.status("Reading"):
             rows = _rows(shop.load(spark.read))
         console.print(rows)
         _stream(console, shop, spark, folder)
@@ -141,24 +149,21 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
 
 def _rows(frame: DataFrame) -> Table:
     """The first rows of the log, as people can read them."""
-    table = Table(title="spark.read: the log as a DataFrame", title_justify="left")
+    table = Table(box=SIMPLE_HEAD)
     for name in _COLUMNS:
-        table.add_column(name, no_wrap=name == "written")
-    chosen = frame.selectExpr(*(f"{sql} AS `{name}`" for name, sql in _COLUMNS.items()))
-    for row in chosen.limit(12).collect():
+        table.add_column(name, no_wrap=True)
+    columns = (f"{sql} AS `{name}`" for name, sql in _COLUMNS.items())
+    for row in frame.orderBy(*_ORDER).limit(_SHOWN).selectExpr(*columns).collect():
         table.add_row(*map(_shown, row))
     return table
 
 
 def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case dict():
-            return ", ".join(f"{count} {item}" for item, count in value.items())
-        case list():
-            return ", ".join(value)
-    return str(value)
+    """A cell, short enough for a narrow terminal; null is empty."""
+    if isinstance(value, dict):
+        value = ", ".join(f"{count} {item}" for item, count in value.items())
+    text = "" if value is None else str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
 def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> None:
@@ -170,12 +175,14 @@ def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> 
         .trigger(processingTime="2 seconds")
         .start(str(folder / "rows"))
     )
+    console.print("[bold]spark.readStream[/]: the log followed, a second behind the present")
     with Live(_progress(query), console=console, refresh_per_second=4) as live:
         _watch(query, live, lambda: len(_filled(query)) >= _MICRO_BATCHES)
         shop.writer.stop()
         closed = time.time_ns() // 1_000
         _watch(query, live, lambda: _position(query) > closed)
     query.stop()
+    console.print()
 
 
 def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
@@ -192,8 +199,9 @@ def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
 
 def _progress(query: StreamingQuery) -> Table:
     """The micro-batches with rows in them so far."""
-    title = "spark.readStream: the log followed, at a distance of one second"
-    table = Table("micro-batch", "up to", "rows", "rows/s", title=title, title_justify="left")
+    table = Table("micro-batch", "up to", box=SIMPLE_HEAD)
+    table.add_column("rows", justify="right")
+    table.add_column("rows/s", justify="right")
     for batch in _filled(query):
         position = json.loads(batch["sources"][0]["endOffset"])["position"]
         rows, speed = batch["numInputRows"], batch["processedRowsPerSecond"]

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark_scylla_cdc.java import require_java
 
 _SETTINGS = {
+    # It lives for a minute or so: optimised code would not earn the time it takes to make.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

@@ -31,8 +31,8 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 def counts(output: str) -> dict[str, int]:
     """The numbers of the summary, by what they count."""
-    summary = output[output.index("Summary") :]
-    found = re.findall(r"│ (\w[^│]*?) +│ +([\d,]+) │", summary)
+    summary = output[output.index("summary") :]
+    found = re.findall(r"^ +(\w.*?\w) {2,}([\d,]+) *$", summary, re.MULTILINE)
     return {what: int(number.replace(",", "")) for what, number in found}
 
 
