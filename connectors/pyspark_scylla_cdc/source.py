@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from cdc_reader.errors import SchemaError
+from cdc_reader.errors import CdcError, SchemaError
 
 if TYPE_CHECKING:
     from cdc_reader.schema import LogSchema
@@ -57,6 +57,10 @@ class ScyllaCdcDataSource(DataSource):
         from pyspark_scylla_cdc.options import SourceOptions
         from pyspark_scylla_cdc.types import spark_schema
 
-        options = SourceOptions.parse(self.options)
-        log_schema = schema_of(options)
+        try:
+            options = SourceOptions.parse(self.options)
+            log_schema = schema_of(options)
+        except CdcError as error:
+            # Spark shows the whole traceback: of an error that says it all, one frame is enough.
+            raise error.with_traceback(None) from None
         return options, log_schema, spark_schema(batch_schema(log_schema))

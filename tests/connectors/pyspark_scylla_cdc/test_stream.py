@@ -173,3 +173,28 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
     """A checkpoint that this version cannot read is refused."""
     with pytest.raises(ConfigurationError, match="checkpointLocation"):
         reader().latestOffset({"version": 99}, LIMIT)
+
+
+def test_table_altered_while_followed(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A stream that runs keeps the columns it began with, whatever the table gains."""
+    stream = reader()
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    before = rows_up_to(stream, start, clock)
+    scylla.session.execute(f"ALTER TABLE {table} ADD w int")
+    scylla.session.execute(f"INSERT INTO {table} (pk, v, w) VALUES (3, 4, 5)")
+    after = rows_up_to(stream, start, clock)
+    assert [row["pk"] for row in before] == [1]
+    assert sorted(row["pk"] for row in after) == [1, 3]
+    assert before[0].keys() == after[0].keys()
+
+
+def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
+    """The rows from `start` to what has settled now, read as Spark reads them."""
+    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    batches = (
+        batch for partition in stream.partitions(start, end) for batch in stream.read(partition)
+    )
+    return [row for batch in batches for row in batch.to_pylist()]

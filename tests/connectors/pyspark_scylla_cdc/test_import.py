@@ -1,0 +1,45 @@
+"""Importing the package, which Spark does in every session that looks for data sources."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HIDING = """
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name == {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide())
+import pyspark_scylla_cdc
+assert not hasattr(pyspark_scylla_cdc, "DefaultSource")
+"""
+LIGHT = """
+import sys
+import pyspark_scylla_cdc
+assert pyspark_scylla_cdc.DefaultSource.name() == "scylla_cdc"
+heavy = {"cassandra", "cdc_reader.driver", "pyspark_scylla_cdc.options"}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+
+
+def run(code: str) -> None:
+    """The code in a Python of its own, where nothing is imported yet."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("hidden", ["pyspark", "pyspark.sql.datasource"])
+def test_import_never_fails(hidden: str) -> None:
+    """Without Spark, or with one from before data sources, there is just no source to find."""
+    run(HIDING.format(hidden=hidden))
+
+
+def test_import_is_light() -> None:
+    """Spark's search for data sources loads neither the driver nor what reads the log."""
+    run(LIGHT)
