@@ -41,6 +41,10 @@ def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]
     return tuple(point.strip() for point in points if point.strip())
 
 
+def _upper_case(value: str) -> str:
+    return value.upper()
+
+
 @frozen
 class ConnectionConfig:
     """Where the cluster is and how to talk to it.
@@ -68,7 +72,7 @@ class ConnectionConfig:
     local_dc: str | None = None
     consistency: str = field(
         default="QUORUM",
-        converter=str.upper,
+        converter=_upper_case,
         validator=_require(
             lambda value: value in CONSISTENCIES, f"give one of {', '.join(CONSISTENCIES)}"
         ),

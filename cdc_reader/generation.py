@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from attrs import field, frozen
@@ -38,6 +38,10 @@ class Generation:
             yield from group.streams
 
 
+def _ascending(starts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(starts)))
+
+
 @frozen
 class Timeline:
     """The generations known so far, by the µs each begins at.
@@ -47,7 +51,7 @@ class Timeline:
     window asks of each generation is the plain intersection of the two.
     """
 
-    starts: tuple[int, ...] = field(converter=lambda starts: tuple(sorted(set(starts))))
+    starts: tuple[int, ...] = field(converter=_ascending)
 
     def operating(self) -> Iterator[Window]:
         """For each generation the window it operates in, oldest first; the last is open."""

@@ -47,7 +47,7 @@ class StreamId(bytes):
         return self._low >> 26
 
     @property
-    def index(self) -> int:
+    def index(self) -> int:  # type: ignore[override]  # of the vnode; nobody searches in an id
         """The vnode's number in its generation; 0 with tablets."""
         return self._low >> 4 & (1 << 22) - 1
 
