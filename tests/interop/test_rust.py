@@ -47,7 +47,7 @@ def test_the_rust_library_reads_every_row_once(
         )
     )
     end = int(time.time() * 1000) + 1
-    command = [interop, scylla.contact_point, keyspace, "t", str(start), str(end)]
+    command: list[str | Path] = [interop, scylla.contact_point, keyspace, "t", str(start), str(end)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found = [line.split() for line in run.stdout.splitlines()]
     keys = [(stream, uuid.UUID(at).int, int(number)) for stream, at, number, *_ in found]
