@@ -1,4 +1,4 @@
-"""Test kit: an embedded ScyllaDB, a container of the real one, a pytest plugin for both.
+"""Test kit: an embedded ScyllaDB, a container of the real one, a pytest plugin, a clock to move.
 
 Each name is imported when it is used: the plugin loads this package in every run of pytest,
 and each server needs an extra of its own.
@@ -10,15 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cdc_reader.testing.clock import ManualClock
     from cdc_reader.testing.container import ContainerError, ScyllaContainer
     from cdc_reader.testing.embedded import EmbeddedScylla
     from cdc_reader.testing.target import Scylla
 
-__all__ = ["ContainerError", "EmbeddedScylla", "Scylla", "ScyllaContainer"]
+__all__ = ["ContainerError", "EmbeddedScylla", "ManualClock", "Scylla", "ScyllaContainer"]
 
 _HOMES = {
     "ContainerError": "cdc_reader.testing.container",
     "EmbeddedScylla": "cdc_reader.testing.embedded",
+    "ManualClock": "cdc_reader.testing.clock",
     "Scylla": "cdc_reader.testing.target",
     "ScyllaContainer": "cdc_reader.testing.container",
 }

@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 
 CAPABILITIES: Mapping[str, str] = MappingProxyType(
     {
-        "clock": "moving the server's clock by hand",
-        "ddl_system": "creating tables in the server's own keyspaces",
-        "faults": "making requests fail on demand",
-        "topology": "choosing nodes, vnodes and shards",
+        "clock": "a clock that the test moves",
+        "faults": "a server that fails when the test says so",
+        "topology": "nodes, vnodes, shards, login and TLS as the test wants them",
     }
 )
-"""What a test may need of a server that not every server can; ``needs`` takes these names."""
+"""What a test may need that a server somebody else set up has not; ``needs`` takes these names."""
 
 
 class TargetError(Exception):
