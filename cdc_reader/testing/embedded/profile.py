@@ -9,31 +9,63 @@ NEWEST = "2026.2"
 
 @frozen
 class Profile:
-    """The behaviour of one version.
+    """The behaviour of one version; in parentheses, the first that has it.
 
-    `writes_to_previous_generation`: a write up to 5 s old may go to the generation before the
-    current one (5.2.16, 5.4.4, 6.0). `preimage_without_clustering`: deleting a row of a table
-    without clustering columns logs its preimage (2026.1). `rfc_variant`: the random half of
-    `cdc$time` carries the UUID variant bits (2026.1). `tablets`: keyspaces may use tablets, and
-    say so in `system_schema.scylla_keyspaces` (6.0).
+    Attributes:
+        end_of_batch: the log has `cdc$end_of_batch` (4.3).
+        generation_ranges: generations are described range by range, in
+            `cdc_streams_descriptions_v2`, and the first one operates at once (4.4); before, a
+            generation was one row of `cdc_streams_descriptions`.
+        alter_names_enabled: ALTER of the cdc options must say whether CDC is enabled, and they
+            are no longer spelt on and off (5.0).
+        keeps_disabled_log: a log stays when CDC is disabled, and remembers the columns that it
+            loses (5.1).
+        writes_to_previous_generation: a write up to 5 s old may go to the generation before the
+            current one (5.2.16, 5.4.4, 6.0).
+        tablets: keyspaces may use tablets, and say so in `system_schema.scylla_keyspaces` (6.0).
+        protects_log_columns: a log's columns cannot be altered (2025.1.10, 2025.3).
+        delays_column_reuse: a column dropped from a table with CDC cannot be added again for
+            5 s (2025.1.10, 2025.3.1, 2025.4).
+        cdc_on_tablets: tables of tablets keyspaces may have CDC (2025.4).
+        keeps_log_properties: altering a base table leaves its log's properties alone (2026.1).
+        preimage_without_clustering: deleting a row of a table without clustering columns logs its
+            preimage (2026.1).
+        rfc_variant: the random half of `cdc$time` carries the UUID variant bits (2026.1).
     """
 
     version: str = NEWEST
+    end_of_batch: bool = True
+    generation_ranges: bool = True
+    alter_names_enabled: bool = True
+    keeps_disabled_log: bool = True
     writes_to_previous_generation: bool = True
+    tablets: bool = True
+    protects_log_columns: bool = True
+    delays_column_reuse: bool = True
+    cdc_on_tablets: bool = True
+    keeps_log_properties: bool = True
     preimage_without_clustering: bool = True
     rfc_variant: bool = True
-    tablets: bool = True
 
 
 def profile(version: str = NEWEST) -> Profile:
     """The profile of a version such as "5.2", "5.2.16" or "2026.1"; ValueError if it is none."""
     number = _number(version)
+    late_2025_1 = (2025, 1, 10) <= number < (2025, 2)
     return Profile(
         version=version,
+        end_of_batch=number >= (4, 3),
+        generation_ranges=number >= (4, 4),
+        alter_names_enabled=number >= (5, 0),
+        keeps_disabled_log=number >= (5, 1),
         writes_to_previous_generation=number >= (5, 4, 4) or (5, 2, 16) <= number < (5, 3),
+        tablets=number >= (6, 0),
+        protects_log_columns=number >= (2025, 3) or late_2025_1,
+        delays_column_reuse=number >= (2025, 3, 1) or late_2025_1,
+        cdc_on_tablets=number >= (2025, 4),
+        keeps_log_properties=number >= (2026, 1),
         preimage_without_clustering=number >= (2026, 1),
         rfc_variant=number >= (2026, 1),
-        tablets=number >= (6, 0),
     )
 
 

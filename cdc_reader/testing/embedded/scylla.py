@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import random
-import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Protocol, Self
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
@@ -24,14 +23,25 @@ from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.session import LWT_MARK_OPTION, Host
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.clients import client_rows
-from cdc_reader.testing.embedded.system.definitions import system_keyspaces
-from cdc_reader.testing.embedded.system.generation_tables import GenerationTables
+from cdc_reader.testing.embedded.system.definitions import (
+    generation_range_tables,
+    system_keyspaces,
+)
+from cdc_reader.testing.embedded.system.generation_tables import (
+    GenerationTables,
+    LegacyGenerationTable,
+)
 from cdc_reader.testing.embedded.system.node_tables import CQL_VERSION, NodeTables
+from cdc_reader.testing.embedded.system.publication import Publication
 from cdc_reader.testing.embedded.system.schema_tables import schema_tables
+from cdc_reader.testing.embedded.system.tablet_tables import TabletTables
+from cdc_reader.testing.embedded.topology.choice import StreamChoice
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS, Cluster, draw_nodes
 from cdc_reader.testing.embedded.topology.generation import Generation
 from cdc_reader.testing.embedded.topology.ring import Node, Ring
 from cdc_reader.testing.embedded.topology.streams import Streams
+from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
+from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
 
 class Now(Protocol):
@@ -88,19 +98,30 @@ class EmbeddedScylla:
         self.host = host
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
-        self.catalog = Catalog()
+        self.catalog = Catalog(profile=self.profile)
         self.database = Database()
         source = random.Random(seed)
-        listen_addresses = _listen_addresses(host, nodes)
-        addresses = [_reachable(address) for address in listen_addresses]
-        tables = GenerationTables(self.catalog, self.database)
+        self._addresses = Addresses(host)
+        listen_addresses = [self._addresses.next() for _ in range(nodes)]
+        addresses = [reachable(address) for address in listen_addresses]
+        made = GenerationTables if self.profile.generation_ranges else LegacyGenerationTable
+        self._publication = Publication(made(self.catalog, self.database))
         self.cluster = Cluster(
             name=cluster_name,
             ring=Ring(draw_nodes(source, addresses, vnodes, shards)),
             streams=Streams(self.profile),
             source=source,
-            publish=tables.publish,
+            publish=self._publication.publish,
             ring_delay_ms=ring_delay_ms,
+            first_waits=not self.profile.generation_ranges,
+        )
+        self.tablets = TabletStreams(
+            self.catalog,
+            source,
+            self.clock.now,
+            later=lambda previous: self.cluster.later_timestamp(self.clock.now(), previous),
+            default_tablets=lambda: sum(node.shards for node in self.cluster.nodes),
+            profile=self.profile,
         )
         self.catalog.keyspaces.update((k.name, k) for k in system_keyspaces(self.profile))
         self.cluster.start(self.clock.now())
@@ -108,7 +129,7 @@ class EmbeddedScylla:
         self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
         hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
         self._server = Server(hosts, port, _tls(certificate, key))
-        self.catalog.listeners.append(self._announce)
+        self.catalog.listeners += [self.tablets.follow, self._announce]
 
     @property
     def port(self) -> int:
@@ -141,13 +162,25 @@ class EmbeddedScylla:
         self.stop()
 
     def join(self, vnodes: int = 16, shards: int = 2) -> Generation:
-        """Let a node that no client can reach join the ring; returns the generation it brings."""
-        return self._server.call(lambda: self.cluster.join(self.clock.now(), vnodes, shards))
+        """Let a node join that listens on the next address; returns the generation it brings.
+
+        Clients that registered for it are told. Raises ConfigurationError if the nodes are not on
+        loopback addresses of version 4, OSError if the address cannot be had.
+        """
+        _positive(vnodes=vnodes, shards=shards)
+        address = self._addresses.next()
+        node = self._server.call(lambda: self.cluster.new_node(vnodes, shards, address))
+        self._server.open_host(address, self._host(node))
+        self._listen_addresses[address] = address
+        generation = self._server.call(lambda: self.cluster.join(self.clock.now(), node))
+        self._announce_node("TOPOLOGY_CHANGE", "NEW_NODE", address)
+        self._announce_node("STATUS_CHANGE", "UP", address)
+        return generation
 
     def leave(self, node: Node) -> None:
         """Take a node off the ring: its ranges go to others, the streams stay as they are.
 
-        If clients can reach it, its connections are closed and the other nodes' clients told.
+        Its connections are closed and the other nodes' clients told.
         """
         self._server.call(lambda: self.cluster.leave(node))
         if node.address in self._listen_addresses:
@@ -159,16 +192,65 @@ class EmbeddedScylla:
         """Make a new generation if the newest does not fit the ring; None if it does."""
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
+    def add_empty_generation(self) -> Generation:
+        """Make a generation without streams, in force when any other made now would be."""
+        return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
+
+    def hold_publication(self, rows: int | None = None) -> None:
+        """Publish what generations come half-way: only so many rows of each description, all of
+        them if None, and not the timestamp. Writes go to such a generation all the same.
+        """
+        self._server.call(lambda: self._publication.hold(rows))
+
+    def complete_publication(self) -> tuple[Generation, ...]:
+        """Publish all that was held back, and hold nothing back from now on; returns it."""
+        return self._server.call(self._publication.complete)
+
+    def upgrade_streams(self) -> None:
+        """Go on as the upgrade from 4.3 does: describe generations, the old ones too, range by
+        range in new tables, and say so in `system.cdc_local`. Later versions have done it.
+        """
+        self._server.call(self._upgrade_streams)
+
+    def split_tablets(self, keyspace: str, table: str) -> StreamSet:
+        """Split each tablet of a base table in two; returns the streams that come with it.
+
+        ValueError if the table has no streams of tablets.
+        """
+        return self._server.call(lambda: self.tablets.split(keyspace, table))
+
+    def merge_tablets(self, keyspace: str, table: str) -> StreamSet:
+        """Merge each two tablets of a base table; returns the streams that come with it.
+
+        ValueError if the table has no streams of tablets, or one tablet only.
+        """
+        return self._server.call(lambda: self.tablets.merge(keyspace, table))
+
+    def _upgrade_streams(self) -> None:
+        added = [t for t in generation_range_tables() if not self.catalog.has(t.keyspace, t.name)]
+        for table in added:
+            self.catalog.keyspaces[table.keyspace].tables[table.name] = table
+            self.catalog.changed(SchemaChange("CREATED", "TABLE", table.keyspace, table.name))
+        if added:
+            self._publication.rewrite(
+                GenerationTables(self.catalog, self.database), self.cluster.generations
+            )
+
     def _host(self, node: Node) -> Host:
         node_tables = NodeTables(
             node, self.cluster, self.catalog, self.profile, lambda: client_rows(self._server)
         )
+        streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets)
         engine = Engine(
             self.catalog,
             self.database,
-            WritePath(self.catalog, self.database, self.cluster.streams, self.profile),
+            WritePath(self.catalog, self.database, streams, self.profile),
             self.clock.now,
-            {**schema_tables(self.catalog), **node_tables.sources()},
+            {
+                **schema_tables(self.catalog),
+                **node_tables.sources(),
+                **TabletTables(self.tablets).sources(),
+            },
         )
         shards = itertools.cycle(range(node.shards))
         return Host(engine, _supported(node), self._credentials, shards)
@@ -192,38 +274,6 @@ def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
         "SCYLLA_SHARDING_ALGORITHM": ("biased-token-round-robin",),
         "SCYLLA_SHARDING_IGNORE_MSB": (str(node.ignore_msb),),
     }
-
-
-def _listen_addresses(host: str, nodes: int) -> tuple[str, ...]:
-    """What the nodes listen on: the address of the first and those that follow it."""
-    if nodes == 1:
-        return (_resolved(host),)
-    try:
-        first = ipaddress.IPv4Address(host)
-    except ipaddress.AddressValueError:
-        first = None
-    if first is None or not first.is_loopback:
-        remedy = f"{nodes} nodes need a loopback IPv4 address such as '127.0.0.1' to begin with"
-        raise ConfigurationError("host", host, remedy)
-    return tuple(str(first + offset) for offset in range(nodes))
-
-
-def _resolved(host: str) -> str:
-    """The IP address of a host name, of version 4 if it has one; an address is what it is."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        remedy = f"expected an address of this machine ({error.strerror})"
-        raise ConfigurationError("host", host, remedy) from error
-    return str(min(found, key=lambda entry: entry[0] is not socket.AF_INET)[4][0])
-
-
-def _reachable(listen_address: str) -> str:
-    """The address by which clients on this machine reach what listens here."""
-    address = ipaddress.ip_address(listen_address)
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "::1"
-    return listen_address
 
 
 def _positive(**counts: int) -> None:

@@ -97,6 +97,14 @@ class Server:
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._send, kind, event)
 
+    def open_host(self, address: str, host: Host) -> None:
+        """Listen on one more address; OSError if it cannot be had."""
+        if self._thread is None:
+            self._hosts[address] = host
+            return
+        listener = _listener(address, self._port)
+        asyncio.run_coroutine_threadsafe(self._open(address, host, listener), self._loop).result()
+
     def close_host(self, address: str) -> None:
         """Stop listening on this address, and close the connections made to it."""
         self.call(partial(self._close_host, address))
@@ -125,14 +133,18 @@ class Server:
     async def _serve(self, listeners: Iterable[socket.socket], started: Future[None]) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         for (address, host), listener in zip(self._hosts.items(), listeners, strict=True):
-            self._listening[address] = await asyncio.start_server(
-                partial(self._accept, host), sock=listener, ssl=self._tls, limit=_READ_SIZE
-            )
+            await self._open(address, host, listener)
         started.set_result(None)
         await self._stopping.wait()
         for server in self._listening.values():
             server.close()
         await self._hang_up()
+
+    async def _open(self, address: str, host: Host, listener: socket.socket) -> None:
+        self._hosts[address] = host
+        self._listening[address] = await asyncio.start_server(
+            partial(self._accept, host), sock=listener, ssl=self._tls, limit=_READ_SIZE
+        )
 
     async def _hang_up(self) -> None:
         for writer in self._writers.values():

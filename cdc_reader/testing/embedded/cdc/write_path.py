@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from attrs import define
@@ -28,7 +28,7 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 
 
 class StreamChooser(Protocol):
-    """Which stream a write goes to, or why it is refused."""
+    """Which stream of a log a write goes to, or why it is refused."""
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
         """The stream of a partition key for a write timestamp, both in µs.
@@ -39,11 +39,14 @@ class StreamChooser(Protocol):
 
 @define
 class WritePath:
-    """Applies mutations to the database, logging those of tables with CDC."""
+    """Applies mutations to the database, logging those of tables with CDC.
+
+    `streams` gives the chooser of a log table's streams.
+    """
 
     catalog: Catalog
     database: Database
-    streams: StreamChooser
+    streams: Callable[[Table], StreamChooser]
     profile: Profile = Profile()
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
@@ -55,11 +58,11 @@ class WritePath:
     def _log(self, mutation: Partition, now_us: int) -> Iterator[Partition]:
         base = mutation.table
         log = self.catalog.table(base.keyspace, log_name(base.name))
-        split = records(mutation)
+        split, streams = records(mutation), self.streams(log)
         images = self._images(mutation, now_us)
         for record in split:
             rows = list(_rows(base, record, images, is_last=record is split[-1]))
-            stream = self.streams.stream_id(mutation.key, record.timestamp, now_us)
+            stream = streams.stream_id(mutation.key, record.timestamp, now_us)
             yield self._log_mutation(log, stream, mutation, record, rows, now_us)
 
     def _images(self, mutation: Partition, now_us: int) -> ImageState | None:
@@ -89,7 +92,7 @@ class WritePath:
         logged = Partition(log, (stream,))
         for number, row in enumerate(rows):
             cells = _log_cells(base, mutation.key, row)
-            if number == len(rows) - 1:
+            if number == len(rows) - 1 and self.profile.end_of_batch:
                 cells[END_OF_BATCH] = TRUE
             target = logged.row((time, number.to_bytes(4, "big")))
             target.cells = {n: Cell(timestamp, v, ttl, expiry) for n, v in cells.items()}

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from cdc_reader.cql_type import UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Table
 
 
@@ -45,8 +46,12 @@ class SchemaChange:
 
 @define
 class Catalog:
-    """Keyspaces by name, the schema version, and the listeners of schema changes."""
+    """Keyspaces by name, the schema version, and the listeners of schema changes.
 
+    `profile` is the server's version: what it lets a schema be differs.
+    """
+
+    profile: Profile = Profile()
     keyspaces: dict[str, Keyspace] = field(factory=dict)
     version: UUID = field(factory=uuid4)
     listeners: list[Callable[[SchemaChange], Any]] = field(factory=list)
@@ -64,6 +69,10 @@ class Catalog:
             return self.keyspace(keyspace).tables[name]
         except KeyError:
             raise InvalidRequest(f"unconfigured table {name}") from None
+
+    def has(self, keyspace: str, name: str) -> bool:
+        """Whether there is such a table."""
+        return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
 
     def changed(self, change: SchemaChange) -> SchemaChange:
         """Take a new schema version and tell the listeners; returns `change`."""

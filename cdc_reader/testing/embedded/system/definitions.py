@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from hashlib import md5
 from uuid import UUID
 
 from cdc_reader.cql_type import parse
+from cdc_reader.testing.embedded.codec.order import SortKey
+from cdc_reader.testing.embedded.codec.token import cdc_token
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Keyspace
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
@@ -76,6 +79,14 @@ size_estimates: keyspace_name text | table_name text, range_start text, range_en
 mean_partition_size bigint, partitions_count bigint
 versions: key text | | build_id text, build_mode text, version text
 """
+_SYSTEM_TABLETS = """
+cdc_streams: keyspace_name text, table_name text | timestamp timestamp, stream_state tinyint, \
+stream_id blob |
+cdc_streams_history: table_id uuid | timestamp timestamp, stream_state tinyint, \
+last_token bigint | stream_id blob
+cdc_streams_state: table_id uuid | last_token bigint | stream_id blob, timestamp timestamp static
+cdc_timestamps: keyspace_name text, table_name text | timestamp timestamp desc |
+"""
 _SYSTEM_AUTH = """
 role_attributes: role text | name text | value text
 role_members: role text | member text |
@@ -83,9 +94,14 @@ role_permissions: role text | resource text | permissions set<text>
 roles: role text | | can_login boolean, is_superuser boolean, member_of set<text>, \
 salted_hash text
 """
-_SYSTEM_DISTRIBUTED = """
+_GENERATION_RANGES = """
 cdc_generation_timestamps: key text | time timestamp desc | expired timestamp
 cdc_streams_descriptions_v2: time timestamp | range_end bigint | streams frozen<set<blob>>
+"""
+_LEGACY_DESCRIPTIONS = """
+cdc_streams_descriptions: time timestamp | | streams frozen<set<blob>>, expired timestamp
+"""
+_SYSTEM_DISTRIBUTED = """
 service_levels: service_level text | | timeout duration, workload_type text
 view_build_status: keyspace_name text, view_name text | host_id uuid | status text
 """
@@ -102,18 +118,38 @@ started_at timestamp, username text
 """
 
 GENERATION_TIMESTAMPS = ("system_distributed", "cdc_generation_timestamps")
+LEGACY_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions")
 STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
+
+
+class StreamsTable(Table):
+    """`system.cdc_streams`: within a timestamp and state, streams come in order of their tokens.
+
+    That is not the order of their bytes, as tokens are signed.
+    """
+
+    @cached_property
+    def clustering_sort_keys(self) -> tuple[SortKey, ...]:
+        *others, _ = super().clustering_sort_keys
+        return (*others, lambda stream_id: (cdc_token(stream_id), stream_id))
 
 
 def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
     """The keyspaces that a server of this version has before anyone creates one."""
     scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
-    yield _keyspace("system", _LOCAL, _SYSTEM)
+    system = _SYSTEM + _SYSTEM_TABLETS * profile.cdc_on_tablets
+    descriptions = _GENERATION_RANGES if profile.generation_ranges else _LEGACY_DESCRIPTIONS
+    yield _keyspace("system", _LOCAL, system)
     yield _keyspace("system_schema", _LOCAL, _SYSTEM_SCHEMA + scylla_keyspaces)
     yield _keyspace("system_auth", _simple(1), _SYSTEM_AUTH)
-    yield _keyspace("system_distributed", _simple(3), _SYSTEM_DISTRIBUTED)
+    yield _keyspace("system_distributed", _simple(3), descriptions + _SYSTEM_DISTRIBUTED)
     yield _keyspace("system_distributed_everywhere", _EVERYWHERE, _SYSTEM_DISTRIBUTED_EVERYWHERE)
     yield _keyspace("system_traces", _simple(2), _SYSTEM_TRACES)
+
+
+def generation_range_tables() -> Iterator[Table]:
+    """What the upgrade from 4.3 adds to `system_distributed`."""
+    yield from _tables("system_distributed", _GENERATION_RANGES)
 
 
 def _simple(factor: int) -> dict[str, str]:
@@ -121,8 +157,13 @@ def _simple(factor: int) -> dict[str, str]:
 
 
 def _keyspace(name: str, replication: dict[str, str], text: str) -> Keyspace:
-    tables = (_table(name, line) for line in text.strip().splitlines())
-    return Keyspace(name, replication, tables={t.name: t for t in tables}, system=True)
+    tables = {table.name: table for table in _tables(name, text)}
+    return Keyspace(name, replication, tables=tables, system=True)
+
+
+def _tables(keyspace: str, text: str) -> Iterator[Table]:
+    for line in filter(None, text.splitlines()):
+        yield _table(keyspace, line)
 
 
 def _table(keyspace: str, line: str) -> Table:
@@ -134,7 +175,8 @@ def _table(keyspace: str, line: str) -> Table:
         for kind, group in zip(kinds, groups, strict=True)
         for position, (column, definition) in enumerate(group)
     )
-    return Table(keyspace, name, _table_id(keyspace, name), tuple(columns))
+    made = StreamsTable if name == "cdc_streams" else Table
+    return made(keyspace, name, _table_id(keyspace, name), tuple(columns))
 
 
 def _column(name: str, definition: str, kind: Kind, position: int) -> Column:

@@ -1,6 +1,8 @@
-"""The two tables in which clients find generations: stored, so that a test may write them too."""
+"""The tables in which clients find generations: stored, so that a test may write them too."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from attrs import frozen
 
@@ -11,31 +13,27 @@ from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.system.definitions import (
     GENERATION_TIMESTAMPS,
+    LEGACY_DESCRIPTIONS,
     STREAMS_DESCRIPTIONS,
 )
-from cdc_reader.testing.embedded.topology.generation import Generation, StreamRange
+from cdc_reader.testing.embedded.topology.generation import Generation
 
 
 @frozen
 class GenerationTables:
-    """Publishes generations as the server does: all streams first, then the timestamp."""
+    """`DescriptionTables` since 4.4: a row per token range, and the timestamps in a second table."""
 
     catalog: Catalog
     database: Database
 
-    def publish(self, generation: Generation) -> None:
-        """Make a generation visible to clients."""
-        self.describe(generation)
-        self.announce(generation)
-
-    def describe(self, generation: Generation) -> None:
-        """Write the streams of each token range, in shard order."""
+    def describe(self, generation: Generation, rows: int | None = None) -> None:
+        """Write the streams of each token range, or of the first so many, in shard order."""
         table = self.catalog.table(*STREAMS_DESCRIPTIONS)
         described = Partition(table, (_timestamp(generation),))
-        for span in generation.ranges:
+        for span in generation.ranges[:rows]:
             row = described.row((span.range_end.to_bytes(8, "big", signed=True),))
             row.set_marker(Cell(generation.start_us, b""))
-            row.set_cell("streams", Cell(generation.start_us, _streams(span)))
+            row.set_cell("streams", Cell(generation.start_us, stream_set(span.streams)))
         self.database.apply(described)
 
     def announce(self, generation: Generation) -> None:
@@ -45,9 +43,31 @@ class GenerationTables:
         self.database.apply(announced)
 
 
+@frozen
+class LegacyGenerationTable:
+    """`DescriptionTables` up to 4.3: a generation is one row, so it is all there or not at all."""
+
+    catalog: Catalog
+    database: Database
+
+    def describe(self, generation: Generation, rows: int | None = None) -> None:
+        """Write nothing: there is no description without its timestamp."""
+
+    def announce(self, generation: Generation) -> None:
+        """Write the generation's timestamp and all its streams."""
+        table = self.catalog.table(*LEGACY_DESCRIPTIONS)
+        announced = Partition(table, (_timestamp(generation),))
+        row = announced.row(())
+        row.set_marker(Cell(generation.start_us, b""))
+        streams = [stream for span in generation.ranges for stream in span.streams]
+        row.set_cell("streams", Cell(generation.start_us, stream_set(streams)))
+        self.database.apply(announced)
+
+
+def stream_set(streams: Sequence[bytes]) -> bytes:
+    """The serialised ``set<blob>``, in this order: clients rely on that of the shards."""
+    return len(streams).to_bytes(4, "big") + join_cells(list(streams))
+
+
 def _timestamp(generation: Generation) -> bytes:
     return generation.timestamp.to_bytes(8, "big", signed=True)
-
-
-def _streams(span: StreamRange) -> bytes:
-    return len(span.streams).to_bytes(4, "big") + join_cells(list(span.streams))

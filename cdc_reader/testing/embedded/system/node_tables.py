@@ -10,6 +10,7 @@ from attrs import frozen
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import MURMUR3
+from cdc_reader.testing.embedded.system.definitions import GENERATION_TIMESTAMPS
 from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable
 from cdc_reader.testing.embedded.topology.cluster import Cluster
 from cdc_reader.testing.embedded.topology.ring import Node
@@ -96,4 +97,5 @@ class NodeTables:
     def _cdc_local(self, _: PartitionKey | None) -> Iterator[Values]:
         newest = self.cluster.generations[-1]
         yield {"key": "cdc_local", "streams_timestamp": newest.timestamp, "uuid": newest.id}
-        yield {"key": "rewritten"}
+        if GENERATION_TIMESTAMPS[1] in self.catalog.keyspace(GENERATION_TIMESTAMPS[0]).tables:
+            yield {"key": "rewritten"}

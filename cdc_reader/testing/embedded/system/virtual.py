@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cdc_reader.cql_type import MapType, SetType
 from cdc_reader.testing.embedded.codec.token import token_of
-from cdc_reader.testing.embedded.schema.table import Column, Table
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.row import Row
@@ -54,9 +54,9 @@ class VirtualTable:
             partition = made.setdefault(key, Partition(table, key))
             row = partition.row(_key(table.clustering, values))
             row.set_marker(Cell(_TIMESTAMP, b""))
-            for column in table.regulars:
+            for column in table.regulars + table.statics:
                 if (value := values.get(column.name)) is not None:
-                    _set(row, column, value)
+                    _set(partition.static if column.kind is Kind.STATIC else row, column, value)
         return made
 
 

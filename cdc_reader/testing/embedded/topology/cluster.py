@@ -36,7 +36,8 @@ class Cluster:
     """Nodes that share one store, and the generations published so far.
 
     `publish` is told of each new generation, as the server announces it ahead of its time.
-    With a `ring_delay_ms` of 0 a generation operates at once, as in the server.
+    With a `ring_delay_ms` of 0 a generation operates at once, as in the server. The first one
+    always does, but where `first_waits`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Cluster:
     source: random.Random
     publish: Callable[[Generation], None]
     ring_delay_ms: int = RING_DELAY_MS
+    first_waits: bool = False
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -55,17 +57,22 @@ class Cluster:
         """All generations, oldest first, the newest perhaps not operating yet."""
         return tuple(self.streams.generations)
 
+    @property
+    def delay_ms(self) -> int:
+        """How long after its making a generation, or a set of tablets' streams, begins."""
+        return 2 * self.ring_delay_ms + GENERATION_DELAY_MS if self.ring_delay_ms else 0
+
     def start(self, now_us: int) -> Generation:
-        """Make the first generation, in force from now on."""
-        return self._new_generation(now_us // 1000)
+        """Make the first generation."""
+        return self._new_generation(now_us // 1000 + self.delay_ms * self.first_waits)
 
-    def join(self, now_us: int, vnodes: int, shards: int) -> Generation:
-        """Add a node that no client can reach, and make the generation that comes with it."""
+    def new_node(self, vnodes: int, shards: int, address: str | None = None) -> Node:
+        """A node that is yet to join: its tokens differ from those of the ring."""
         tokens = draw_tokens(self.source, vnodes, taken=self.ring.tokens)
-        return self.join_node(now_us, Node(_host_id(self.source), tokens, shards))
+        return Node(_host_id(self.source), tokens, shards, address)
 
-    def join_node(self, now_us: int, node: Node) -> Generation:
-        """Add this node, and make the generation that comes with it."""
+    def join(self, now_us: int, node: Node) -> Generation:
+        """Add a node, and make the generation that comes with it."""
         self.ring = Ring((*self.ring.nodes, node))
         return self._later_generation(now_us)
 
@@ -79,15 +86,24 @@ class Cluster:
             return None
         return self._later_generation(now_us)
 
+    def add_empty_generation(self, now_us: int) -> Generation:
+        """A generation without streams: none takes a write, until the next one operates."""
+        return self._add(Generation.empty(self._later(now_us), self.source))
+
+    def later_timestamp(self, now_us: int, previous: int) -> int:
+        """When (ms) what follows on a timestamp begins, if it is made now."""
+        return max(now_us // 1000 + self.delay_ms, previous + 1)
+
     def _later_generation(self, now_us: int) -> Generation:
-        delay = 2 * self.ring_delay_ms + GENERATION_DELAY_MS if self.ring_delay_ms else 0
-        timestamp = now_us // 1000 + delay
-        if self.generations:
-            timestamp = max(timestamp, self.generations[-1].timestamp + 1)
-        return self._new_generation(timestamp)
+        return self._new_generation(self._later(now_us))
+
+    def _later(self, now_us: int) -> int:
+        return self.later_timestamp(now_us, self.generations[-1].timestamp)
 
     def _new_generation(self, timestamp: int) -> Generation:
-        generation = Generation.of(self.ring, timestamp, self.source)
+        return self._add(Generation.of(self.ring, timestamp, self.source))
+
+    def _add(self, generation: Generation) -> Generation:
         self.streams.add(generation)
         self.publish(generation)
         return generation

@@ -42,8 +42,12 @@ class Generation:
     @classmethod
     def of(cls, ring: Ring, timestamp: int, source: random.Random) -> Generation:
         """The generation that this ring makes; `source` gives the random bits of the ids."""
-        unique = UUID(int=source.getrandbits(128), version=4)
-        return cls(timestamp, unique, tuple(_ranges(ring, source)))
+        return cls(timestamp, _unique(source), tuple(_ranges(ring, source)))
+
+    @classmethod
+    def empty(cls, timestamp: int, source: random.Random) -> Generation:
+        """A generation without any stream."""
+        return cls(timestamp, _unique(source), ())
 
     @property
     def start_us(self) -> int:
@@ -55,13 +59,17 @@ class Generation:
         return tuple(span.range_end for span in self.ranges)
 
     def stream_for(self, token: int) -> bytes:
-        """The stream of a partition key's token."""
+        """The stream of a partition key's token; an empty generation has none."""
         index = bisect_left(self.range_ends, token)
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
         """Whether each stream's rows live on one node: its ranges are those of the ring."""
         return self.range_ends == ring.tokens
+
+
+def _unique(source: random.Random) -> UUID:
+    return UUID(int=source.getrandbits(128), version=4)
 
 
 def _ranges(ring: Ring, source: random.Random) -> Iterator[StreamRange]:

@@ -37,7 +37,7 @@ class Shell:
 
     def __attrs_post_init__(self) -> None:
         self.catalog.listeners.append(self.changes.append)
-        path = WritePath(self.catalog, self.database, OneStream())
+        path = WritePath(self.catalog, self.database, lambda _: OneStream())
         self.engine = Engine(self.catalog, self.database, path, lambda: self.now_us)
         self.run(
             "CREATE KEYSPACE ks WITH replication = "

@@ -298,8 +298,8 @@ def test_repair_makes_a_generation_after_a_node_has_left() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"host": "0.0.0.0", "nodes": 2}, "host is '0.0.0.0': 2 nodes need a loopback IPv4"),
-        ({"host": "::1", "nodes": 2}, "host is '::1': 2 nodes need a loopback IPv4"),
+        ({"host": "0.0.0.0", "nodes": 2}, "host is '0.0.0.0': several nodes need a loopback IPv4"),
+        ({"host": "::1", "nodes": 2}, "host is '::1': several nodes need a loopback IPv4"),
         ({"host": "no such host"}, "host is 'no such host': expected an address of this machine"),
         ({"nodes": 0}, "nodes is 0: expected at least 1"),
         ({"vnodes": 0}, "vnodes is 0: expected at least 1"),

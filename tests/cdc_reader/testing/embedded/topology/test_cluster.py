@@ -34,11 +34,12 @@ def test_the_first_generation_operates_at_once() -> None:
 def test_a_joining_node_brings_a_generation_ahead_of_its_time() -> None:
     """Twice the ring delay and five seconds later; at once if there is no delay."""
     made = cluster([])
-    generation = made.join(NOW, vnodes=3, shards=5)
+    generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000
     assert generation.range_ends == made.ring.tokens
     assert sorted(len(span.streams) for span in generation.ranges) == [2] * 8 + [5] * 3
-    assert cluster([], ring_delay_ms=0).join(NOW, 1, 1).timestamp == NOW // 1000 + 1
+    hasty = cluster([], ring_delay_ms=0)
+    assert hasty.join(NOW, hasty.new_node(1, 1)).timestamp == NOW // 1000 + 1
 
 
 def test_a_leaving_node_brings_none_until_the_streams_are_repaired() -> None:

@@ -1,0 +1,53 @@
+"""The addresses that nodes listen on: that of the first, and those that follow it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from attrs import define, field
+
+from cdc_reader.errors import ConfigurationError
+
+
+@define
+class Addresses:
+    """Gives out one address after the other, the first being that of `host`.
+
+    A host alone may have any address; several need loopback addresses of version 4, of which a
+    machine has many. `next` raises ConfigurationError where there is none.
+    """
+
+    host: str
+    _given: int = field(default=0, init=False)
+
+    def next(self) -> str:
+        """The address of one more node."""
+        address = self._following(self._given) if self._given else _resolved(self.host)
+        self._given += 1
+        return address
+
+    def _following(self, offset: int) -> str:
+        first = ipaddress.ip_address(_resolved(self.host))
+        if first.version != 4 or not first.is_loopback:
+            remedy = "several nodes need a loopback IPv4 address such as '127.0.0.1' to begin with"
+            raise ConfigurationError("host", self.host, remedy)
+        return str(first + offset)
+
+
+def reachable(listen_address: str) -> str:
+    """The address by which clients on this machine reach what listens here."""
+    address = ipaddress.ip_address(listen_address)
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return listen_address
+
+
+def _resolved(host: str) -> str:
+    """The IP address of a host name, of version 4 if it has one; an address is what it is."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        remedy = f"expected an address of this machine ({error.strerror})"
+        raise ConfigurationError("host", host, remedy) from error
+    return str(min(found, key=lambda entry: entry[0] is not socket.AF_INET)[4][0])

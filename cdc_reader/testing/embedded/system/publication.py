@@ -1,0 +1,63 @@
+"""How clients come to see generations: at once, or half-way until a test completes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from attrs import define, field
+
+from cdc_reader.testing.embedded.topology.generation import Generation
+
+
+class DescriptionTables(Protocol):
+    """Where a version of the server publishes generations; V1 and V2 differ."""
+
+    def describe(self, generation: Generation, rows: int | None = None) -> None:
+        """Write what a generation consists of, or so many rows of it."""
+        ...
+
+    def announce(self, generation: Generation) -> None:
+        """Write the timestamp: from now on clients may rely on the description."""
+        ...
+
+
+@define
+class Publication:
+    """Publishes generations as the server does: all that describes one, then its timestamp."""
+
+    tables: DescriptionTables
+    _rows: int | None = None
+    _holding: bool = False
+    _held: list[Generation] = field(factory=list)
+
+    def publish(self, generation: Generation) -> None:
+        """Make a generation visible to clients, or half of it while publications are held."""
+        if self._holding:
+            self._held.append(generation)
+            self.tables.describe(generation, self._rows)
+        else:
+            self._publish(generation)
+
+    def hold(self, rows: int | None = None) -> None:
+        """From now on write only so many description rows, all if None, and no timestamp."""
+        self._holding, self._rows = True, rows
+
+    def complete(self) -> tuple[Generation, ...]:
+        """Write what was held back, in order; from now on nothing is. Returns what that was."""
+        self._holding = False
+        held, self._held = tuple(self._held), []
+        for generation in held:
+            self._publish(generation)
+        return held
+
+    def rewrite(self, tables: DescriptionTables, generations: Iterable[Generation]) -> None:
+        """Publish in other tables from now on; these generations there once more."""
+        self.tables = tables
+        for generation in generations:
+            if generation not in self._held:
+                self._publish(generation)
+
+    def _publish(self, generation: Generation) -> None:
+        self.tables.describe(generation)
+        self.tables.announce(generation)

@@ -1,0 +1,26 @@
+"""Whose streams a log table has."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.cdc.write_path import StreamChooser
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.topology.streams import Streams
+from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
+
+
+@frozen
+class StreamChoice:
+    """Its own streams for a log in a keyspace of tablets, the cluster's for all others."""
+
+    catalog: Catalog
+    vnodes: Streams
+    tablets: TabletStreams
+
+    def __call__(self, log: Table) -> StreamChooser:
+        """The chooser of a log's streams."""
+        if self.catalog.keyspace(log.keyspace).tablets is None:
+            return self.vnodes
+        return self.tablets.of(log)

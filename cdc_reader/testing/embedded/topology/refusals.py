@@ -1,0 +1,92 @@
+"""Write timestamps the server refuses, in its words.
+
+Dates are in UTC; versions that take writes to the previous generation print their fractions.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
+from cdc_reader.testing.embedded.profile import Profile
+
+LEEWAY_US = 5_000_000
+
+_FUTURE = (
+    'cdc: attempted to get a stream "from the future" ({write}; current server time: {now}). '
+    "With CDC you cannot send writes with timestamps arbitrarily into the future, because we "
+    "don't know what streams will be used at that time.\n"
+    "We *do* allow sending writes into the near future, but our ability to do that is limited. "
+    "If you really must use your own timestamps, then make sure your clocks are "
+    "well-synchronized  with the database's clocks."
+)
+_PAST = (
+    'cdc: attempted to get a stream "from the past" ({write}; current server time: {now}). '
+    "With CDC you cannot send writes with timestamps too far into the past, because that would "
+    "break consistency properties.\n"
+    "We *do* allow sending writes into the near past, but our ability to do that is limited. "
+    "Are you using client-side timestamps? Make sure your clocks are well-synchronized with the "
+    "database's clocks."
+)
+_EARLIER_GENERATION = (
+    "cdc: attempted to get a stream from an earlier generation than the currently used one. "
+    "With CDC you cannot send writes with timestamps too far into the past, because that would "
+    "break consistency properties (write timestamp: {write}, current generation started at: "
+    "{start})"
+)
+_NO_STREAM = (
+    "cdc::metadata::get_stream: could not find any CDC stream for timestamp {write}. "
+    "Are we in the middle of a cluster upgrade?"
+)
+_NO_STREAM_NOW = (
+    "cdc::metadata::get_stream: could not find any CDC stream (current time: {now}). "
+    "Are we in the middle of a cluster upgrade?"
+)
+_NO_STREAM_OF_TABLE = (
+    "cdc::metadata::get_stream: could not find any CDC streams for table {table} for timestamp "
+    "{write}."
+)
+
+
+@frozen
+class Refusals:
+    """What a server of this version answers to a write timestamp; all times in µs."""
+
+    profile: Profile = Profile()
+
+    def check_future(self, write_us: int, now_us: int) -> None:
+        """InvalidRequest for a write more than the leeway ahead of the server's clock."""
+        if write_us > now_us + LEEWAY_US:
+            raise InvalidRequest(self._text(_FUTURE, write=write_us, now=now_us))
+
+    def past(self, write_us: int, now_us: int) -> InvalidRequest:
+        return InvalidRequest(self._text(_PAST, write=write_us, now=now_us))
+
+    def earlier_generation(self, write_us: int, start_us: int) -> InvalidRequest:
+        return InvalidRequest(self._text(_EARLIER_GENERATION, write=write_us, start=start_us))
+
+    def no_stream(self, write_us: int) -> ServerError:
+        return ServerError(self._text(_NO_STREAM, write=write_us))
+
+    def no_stream_now(self, now_us: int) -> ServerError:
+        return ServerError(self._text(_NO_STREAM_NOW, now=now_us))
+
+    def no_stream_of_table(self, table_id: UUID, write_us: int) -> ServerError:
+        """For a tablets table; the one text whose time is a number."""
+        return ServerError(_NO_STREAM_OF_TABLE.format(table=table_id, write=write_us))
+
+    def _text(self, template: str, **moments: int) -> str:
+        fraction = self.profile.writes_to_previous_generation
+        return template.format(**{k: _date(v, fraction) for k, v in moments.items()})
+
+
+def _date(micros: int, fraction: bool) -> str:
+    """A moment as the server prints it in UTC; years that have no date print as µs."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    except OverflowError:
+        return f"{micros} us"
+    return moment.strftime("%Y/%m/%d %H:%M:%S.%f" if fraction else "%Y/%m/%d %H:%M:%S")

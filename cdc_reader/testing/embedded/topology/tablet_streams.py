@@ -1,0 +1,112 @@
+"""The streams of all tablets tables: made with their logs, replaced on demand, collected."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+from attrs import define, field
+
+from cdc_reader.ids import LOG_SUFFIX
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.topology.refusals import Refusals
+from cdc_reader.testing.embedded.topology.tablets import StreamHistory, StreamSet
+
+# A table's first streams begin before it does, so that its first writes find them.
+HEAD_START_MS = 5_000
+COLLECTION_INTERVAL_US = 60_000_000
+
+
+@define
+class TabletStreams:
+    """The stream histories of all logs in keyspaces of tablets.
+
+    `default_tablets` is how many a table gets whose keyspace leaves it open, `later` the timestamp
+    (ms) of a set that follows one of a timestamp. Once a minute, when somebody looks, sets are
+    forgotten that ended longer ago than the table's log rows live.
+    """
+
+    catalog: Catalog
+    source: random.Random
+    clock: Callable[[], int]
+    later: Callable[[int], int]
+    default_tablets: Callable[[], int]
+    profile: Profile = Profile()
+    _histories: dict[UUID, StreamHistory] = field(factory=dict)
+    _collected_us: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._collected_us = self.clock()
+
+    def follow(self, _change: SchemaChange) -> None:
+        """Make streams for new logs and forget those of dropped ones: a catalog's listener."""
+        logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
+        for log_id in self._histories.keys() - logs.keys():
+            del self._histories[log_id]
+        for log_id in logs.keys() - self._histories.keys():
+            self._histories[log_id] = self._first(*logs[log_id])
+
+    def histories(self) -> tuple[StreamHistory, ...]:
+        """All histories as they are now, those of detached logs too."""
+        self._collect()
+        return tuple(self._histories.values())
+
+    def of(self, log: Table) -> StreamHistory:
+        """The history of a log, which is the chooser of its streams."""
+        self._collect()
+        return self._histories[log.id]
+
+    def split(self, keyspace: str, table: str) -> StreamSet:
+        """Give a base table twice as many tablets, and so new streams."""
+        history = self._of_base(keyspace, table)
+        return self._resize(history, len(history.newest.streams) * 2)
+
+    def merge(self, keyspace: str, table: str) -> StreamSet:
+        """Give a base table half as many tablets; ValueError if it has but one."""
+        history = self._of_base(keyspace, table)
+        if len(history.newest.streams) == 1:
+            raise ValueError(f"{keyspace}.{table} has one tablet: expected two or more to merge")
+        return self._resize(history, len(history.newest.streams) // 2)
+
+    def _logs(self) -> Iterator[tuple[Keyspace, Table]]:
+        for keyspace in self.catalog.keyspaces.values():
+            if keyspace.tablets is not None:
+                yield from ((keyspace, t) for t in keyspace.tables.values() if t.is_cdc_log)
+
+    def _first(self, keyspace: Keyspace, log: Table) -> StreamHistory:
+        wanted = keyspace.tablets or self.default_tablets()
+        tablets = 1 << (wanted - 1).bit_length()
+        first = StreamSet.of(tablets, self.clock() // 1000 - HEAD_START_MS, self.source)
+        base = log.name.removesuffix(LOG_SUFFIX)
+        return StreamHistory(keyspace.name, base, log.id, (first,), Refusals(self.profile))
+
+    def _of_base(self, keyspace: str, table: str) -> StreamHistory:
+        for history in self.histories():
+            if (history.keyspace, history.table) == (keyspace, table):
+                return history
+        raise ValueError(f"{keyspace}.{table}: expected a table of tablets with a CDC log")
+
+    def _resize(self, history: StreamHistory, tablets: int) -> StreamSet:
+        added = StreamSet.of(tablets, self.later(history.newest.timestamp), self.source)
+        self._histories[history.log_id] = history.with_set(added)
+        return added
+
+    def _collect(self) -> None:
+        now_us = self.clock()
+        if now_us - self._collected_us < COLLECTION_INTERVAL_US:
+            return
+        self._collected_us = now_us
+        for log_id, history in self._histories.items():
+            if ttl := self._log_ttl(history):
+                self._histories[log_id] = history.since(now_us - ttl * 1_000_000)
+
+    def _log_ttl(self, history: StreamHistory) -> int:
+        """How long log rows live, in seconds; 0 for ever, as where the base is no more."""
+        try:
+            return self.catalog.table(history.keyspace, history.table).cdc.ttl
+        except InvalidRequest:
+            return 0

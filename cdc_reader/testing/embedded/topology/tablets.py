@@ -1,0 +1,113 @@
+"""Streams of tablets: each table has its own, one per tablet.
+
+A split or merge of a table's tablets replaces all its streams, as a generation does for tables
+of vnodes. Any write since the oldest set known is taken, however late it comes.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from cdc_reader.ids import StreamId
+from cdc_reader.testing.embedded.codec.token import MIN_TOKEN, cdc_token, token_of
+from cdc_reader.testing.embedded.schema.table import MURMUR3
+from cdc_reader.testing.embedded.topology.refusals import Refusals
+
+_RING = 1 << 64
+_RANDOM_BITS = 38
+
+
+@frozen(slots=False)
+class StreamSet:
+    """The streams in force from `timestamp` (ms) on: one per tablet, in order of their tokens."""
+
+    timestamp: int
+    streams: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
+        """New streams for this many tablets, a power of two; their tokens end the tablets."""
+        streams = (
+            bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
+            for token in last_tokens(tablets)
+        )
+        return cls(timestamp, tuple(streams))
+
+    @property
+    def start_us(self) -> int:
+        """When it begins, in µs."""
+        return self.timestamp * 1000
+
+    @cached_property
+    def last_tokens(self) -> tuple[int, ...]:
+        """The last token of each tablet; that of the last one is the ring's last."""
+        return tuple(map(cdc_token, self.streams))
+
+    def stream_for(self, token: int) -> bytes:
+        """The stream of a partition key's token."""
+        return self.streams[bisect_left(self.last_tokens, token)]
+
+    def without(self, other: StreamSet) -> tuple[bytes, ...]:
+        """The streams that are not in the other set."""
+        known = frozenset(other.streams)
+        return tuple(stream for stream in self.streams if stream not in known)
+
+
+@frozen
+class StreamHistory:
+    """All stream sets of one log table, oldest first; the table's `StreamChooser`.
+
+    `table` is the name of the base table, `log_id` the id of its log.
+    """
+
+    keyspace: str
+    table: str
+    log_id: UUID
+    sets: tuple[StreamSet, ...]
+    refusals: Refusals = Refusals()
+
+    @property
+    def newest(self) -> StreamSet:
+        """The last set, perhaps not in force yet."""
+        return self.sets[-1]
+
+    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
+        """The stream of a partition key for a write timestamp; CqlError if it is refused."""
+        self.refusals.check_future(write_us, now_us)
+        index = self._operating_at(write_us)
+        if index is None:
+            raise self.refusals.no_stream_of_table(self.log_id, write_us)
+        return self.sets[index].stream_for(token_of(MURMUR3, key))
+
+    def with_set(self, added: StreamSet) -> StreamHistory:
+        """The history that goes on with this set."""
+        return evolve(self, sets=(*self.sets, added))
+
+    def since(self, moment_us: int) -> StreamHistory:
+        """The history that begins with the set in force at this moment."""
+        return evolve(self, sets=self.sets[self._operating_at(moment_us) or 0 :])
+
+    def changes(self) -> Iterator[tuple[StreamSet, tuple[bytes, ...], tuple[bytes, ...]]]:
+        """(set, streams it closes, streams it opens); the first one opens all of its own."""
+        previous = StreamSet(0, ())
+        for each in self.sets:
+            yield each, previous.without(each), each.without(previous)
+            previous = each
+
+    def _operating_at(self, moment_us: int) -> int | None:
+        index = bisect_right(self.sets, moment_us, key=lambda each: each.start_us)
+        return index - 1 if index else None
+
+
+def last_tokens(tablets: int) -> Iterator[int]:
+    """Where each of so many tablets ends; ValueError unless they are a power of two."""
+    if tablets < 1 or tablets & tablets - 1:
+        raise ValueError(f"{tablets} tablets: expected a power of two")
+    for index in range(tablets):
+        yield MIN_TOKEN + (index + 1) * _RING // tablets - 1
