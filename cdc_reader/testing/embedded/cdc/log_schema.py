@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import uuid1
 
+from attrs import evolve
+
 from cdc_reader.cql_type import (
     CqlType,
     ListType,
@@ -15,6 +17,7 @@ from cdc_reader.cql_type import (
     freeze,
 )
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 
 LOG_SUFFIX = "_scylla_cdc_log"
@@ -29,14 +32,14 @@ DELETED = "cdc$deleted_"
 DELETED_ELEMENTS = "cdc$deleted_elements_"
 
 _TIMEUUID = Native("timeuuid")
-_META = (
+_META: tuple[Column, ...] = (
     Column(STREAM_ID, Native("blob"), Kind.PARTITION_KEY, 0),
     Column(TIME, _TIMEUUID, Kind.CLUSTERING, 0),
     Column(BATCH_SEQ_NO, Native("int"), Kind.CLUSTERING, 1),
     Column(OPERATION, Native("tinyint")),
     Column(TTL, Native("bigint")),
-    Column(END_OF_BATCH, Native("boolean")),
 )
+_END_OF_BATCH = Column(END_OF_BATCH, Native("boolean"))
 
 
 def log_name(base_name: str) -> str:
@@ -44,37 +47,32 @@ def log_name(base_name: str) -> str:
     return base_name + LOG_SUFFIX
 
 
-def log_table(base: Table, existing: Table | None = None) -> Table:
-    """The log of `base`, brought up to date with its columns.
-
-    An `existing` log keeps its id and properties; columns the base has dropped become
-    dropped columns of the log.
-    """
-    columns = (*_META, *(log for column in base.columns for log in _log_columns(column)))
-    if existing is None:
-        return Table(
-            base.keyspace,
-            log_name(base.name),
-            uuid1(),
-            columns,
-            options=_options(base),
-            partitioner=CDC_PARTITIONER,
-        )
-    names = {column.name for column in columns}
-    dropped = {
-        log.name: (log.type, when)
-        for name, (cql_type, when) in base.dropped.items()
-        for log in _log_columns(Column(name, cql_type))
-        if log.name not in names
-    }
+def log_table(base: Table, profile: Profile) -> Table:
+    """A new log of `base`, as a server of this version makes it."""
     return Table(
         base.keyspace,
-        existing.name,
-        existing.id,
-        columns,
-        options=existing.options,
-        dropped={**existing.dropped, **dropped},
+        log_name(base.name),
+        uuid1(),
+        _columns(base, profile),
+        options=_options(base),
         partitioner=CDC_PARTITIONER,
+    )
+
+
+def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
+    """The log brought up to date with its base; it keeps its id.
+
+    Versions that keep a disabled log also remember which columns it has lost. Its properties are
+    those of a new log where the version does not leave them alone.
+    """
+    columns = _columns(base, profile)
+    names = {column.name for column in columns}
+    lost = {c.name: (c.type, now_us) for c in log.columns if c.name not in names}
+    return evolve(
+        log,
+        columns=columns,
+        options=log.options if profile.keeps_log_properties else _options(base),
+        dropped={**log.dropped, **lost} if profile.keeps_disabled_log else {},
     )
 
 
@@ -87,6 +85,11 @@ def logged_type(column: Column) -> CqlType:
             return freeze(column.type)
         case _:
             return column.type
+
+
+def _columns(base: Table, profile: Profile) -> tuple[Column, ...]:
+    meta = (*_META, _END_OF_BATCH) if profile.end_of_batch else _META
+    return (*meta, *(log for column in base.columns for log in _log_columns(column)))
 
 
 def _log_columns(column: Column) -> Iterator[Column]:

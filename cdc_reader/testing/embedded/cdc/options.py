@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from cdc_reader.testing.embedded.errors import ConfigurationError
+from cdc_reader.testing.embedded.profile import Profile
 
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
+_OLD_SPELLING = {"on": "true", "off": "false"}
 _MAX_TTL = 2**31 - 1
 
 
@@ -26,9 +28,12 @@ class CdcOptions:
     ttl: int = 86400
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> CdcOptions:
+    def parse(cls, options: Mapping[str, str], profile: Profile) -> CdcOptions:
         """The options of ``WITH cdc = {...}``; ConfigurationError for a bad key or value."""
-        parsed = {key.lower(): _parse(key.lower(), value) for key, value in options.items()}
+        spelt = {key.lower(): value for key, value in options.items()}
+        if not profile.alter_names_enabled and "preimage" in spelt:
+            spelt["preimage"] = _OLD_SPELLING.get(spelt["preimage"].lower(), spelt["preimage"])
+        parsed = {key: _parse(key, value) for key, value in spelt.items()}
         return cls(**parsed)  # type: ignore[arg-type]  # _parse gives each key its type
 
     def as_map(self) -> dict[str, str]:

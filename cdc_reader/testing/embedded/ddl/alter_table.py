@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from cdc_reader.testing.embedded.cdc.options import CdcOptions
-from cdc_reader.testing.embedded.ddl.cdc_log import Log, check_cdc
+from cdc_reader.testing.embedded.ddl.cdc_log import (
+    Log,
+    check_cdc,
+    check_not_just_dropped,
+    columns_are_the_log_s_own,
+)
 from cdc_reader.testing.embedded.ddl.columns import check_counters, check_static, column_type
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
@@ -29,12 +34,12 @@ def alter_table(
     table = catalog.table(keyspace, statement.table.name)
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
-    if table.is_cdc_log and not isinstance(statement, ast.AlterProperties):
-        raise _columns_are_the_log_s_own(statement)
+    if not isinstance(statement, ast.AlterProperties):
+        _check_log_columns(table, isinstance(statement, ast.RenameColumns), catalog)
     altered = _altered(table, statement, catalog, now_us)
     if isinstance(statement, ast.DropColumns):
         _forget(statement.columns, (altered, Log(catalog).of(table)), database)
-    return _store(altered, catalog)
+    return _store(altered, catalog, database, now_us)
 
 
 def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int) -> Table:
@@ -42,7 +47,7 @@ def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int)
         case ast.AlterProperties(properties=properties):
             return _with_properties(table, properties, catalog)
         case ast.AddColumns(columns=columns):
-            return _with_added(table, columns, catalog)
+            return _with_added(table, columns, catalog, now_us)
         case ast.DropColumns(columns=names):
             return _without(table, names, now_us)
         case ast.RenameColumns(renames=renames):
@@ -51,42 +56,44 @@ def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int)
             return _check_same_type(table, name, text, catalog)
 
 
-def _store(table: Table, catalog: Catalog) -> SchemaChange:
+def _store(table: Table, catalog: Catalog, database: Database, now_us: int) -> SchemaChange:
     catalog.keyspaces[table.keyspace].tables[table.name] = table
-    changes = list(Log(catalog).follow(table))
+    before = Log(catalog).of(table)
+    changes = list(Log(catalog).follow(table, now_us))
+    if before is not None and Log(catalog).of(table) is None:
+        database.drop(before.id)
     updated = catalog.changed(SchemaChange("UPDATED", "TABLE", table.keyspace, table.name))
     for change in changes:
         catalog.changed(change)
     return updated
 
 
-def _columns_are_the_log_s_own(statement: AlterTable) -> InvalidRequest:
-    if isinstance(statement, ast.RenameColumns):
-        return InvalidRequest("Cannot rename a column of a CDC log table.")
-    return InvalidRequest(
-        "You cannot modify the set of columns of a CDC log table directly. Modify the base table "
-        "instead."
-    )
+def _check_log_columns(table: Table, renaming: bool, catalog: Catalog) -> None:
+    if table.is_cdc_log and catalog.profile.protects_log_columns:
+        raise columns_are_the_log_s_own(renaming, Log(catalog).base_of(table) is not None)
 
 
 def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog) -> Table:
     if properties.clustering_order:
         raise InvalidRequest("Cannot alter clustering order of a table")
-    cdc: CdcOptions = cdc_options(properties, altering=True) or table.cdc
+    cdc: CdcOptions = cdc_options(properties, catalog.profile, altering=True) or table.cdc
     altered = evolve(table, cdc=cdc, options={**table.options, **table_options(properties)})
     check_cdc(altered, catalog)
     return altered
 
 
 def _with_added(
-    table: Table, definitions: Iterable[ast.ColumnDefinition], catalog: Catalog
+    table: Table, definitions: Iterable[ast.ColumnDefinition], catalog: Catalog, now_us: int
 ) -> Table:
+    guarded = table.cdc.enabled and catalog.profile.delays_column_reuse
     for definition in definitions:
         if definition.name in table.by_name:
             raise InvalidRequest(
                 f"Invalid column name {definition.name} because it conflicts with an existing "
                 "column"
             )
+        if guarded:
+            check_not_just_dropped(definition.name, Log(catalog).of(table), now_us)
         kind = check_static(definition.static, bool(table.clustering))
         found = column_type(definition, table.keyspace, catalog)
         table = table.with_columns(Column(definition.name, found, kind))

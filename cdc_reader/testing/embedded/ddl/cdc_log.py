@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from cdc_reader.testing.embedded.cdc.log_schema import log_name, log_table
+from cdc_reader.testing.embedded.cdc.log_schema import follow, log_name, log_table
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import Table
+
+_REUSE_DELAY_US = 5_000_000
 
 
 def check_cdc(table: Table, catalog: Catalog) -> None:
@@ -22,16 +24,30 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
             f"Cannot create a CDC log for a table {full_name}, because creating nested CDC logs "
             "is not allowed"
         )
+    keyspace, profile = catalog.keyspaces[table.keyspace], catalog.profile
+    if keyspace.tablets is not None and not profile.cdc_on_tablets:
+        raise InvalidRequest(
+            f"Cannot create CDC log for a table {full_name}, because keyspace uses tablets. See "
+            "issue #16317."
+        )
     if table.is_counter:
         raise InvalidRequest(
             f"Cannot create CDC log for table {full_name}. Counter support not implemented"
         )
-    taken = catalog.keyspaces[table.keyspace].tables.get(log_name(table.name))
+    taken = keyspace.tables.get(log_name(table.name))
     if taken is not None and not taken.is_cdc_log:
         raise InvalidRequest(
             f"Cannot create CDC log table for table {full_name} because a table of name "
             f"{taken.keyspace}.{taken.name} already exists"
         )
+
+
+def check_view(base: Table, with_cdc: bool) -> None:
+    """Refuse a materialized view of a log, and one that asks for CDC."""
+    if base.is_cdc_log:
+        raise InvalidRequest("Materialized views cannot be created on CDC Log tables")
+    if with_cdc:
+        raise InvalidRequest("Cannot enable CDC for a materialized view")
 
 
 @frozen
@@ -45,15 +61,21 @@ class Log:
         found = self.catalog.keyspaces[base.keyspace].tables.get(log_name(base.name))
         return found if found is not None and found.is_cdc_log else None
 
-    def follow(self, base: Table) -> Iterator[SchemaChange]:
-        """Make or update the log of a table with CDC; a disabled one stays as it is."""
-        if not base.cdc.enabled:
-            return
-        existing = self.of(base)
-        log = log_table(base, existing)
-        self.catalog.keyspaces[base.keyspace].tables[log.name] = log
-        change = "CREATED" if existing is None else "UPDATED"
-        yield SchemaChange(change, "TABLE", log.keyspace, log.name)
+    def create(self, base: Table) -> Iterator[SchemaChange]:
+        """Make the log of a table that has none, if it has CDC."""
+        if base.cdc.enabled:
+            yield self._stored(log_table(base, self.catalog.profile), "CREATED")
+
+    def follow(self, base: Table, now_us: int) -> Iterator[SchemaChange]:
+        """Make or update the log of a table with CDC; a disabled one stays, or goes, as it is."""
+        log = self.of(base)
+        if log is None:
+            yield from self.create(base)
+        elif base.cdc.enabled:
+            yield self._stored(follow(log, base, now_us, self.catalog.profile), "UPDATED")
+        elif not self.catalog.profile.keeps_disabled_log:
+            del self.catalog.keyspaces[log.keyspace].tables[log.name]
+            yield SchemaChange("DROPPED", "TABLE", log.keyspace, log.name)
 
     def base_of(self, log: Table) -> Table | None:
         """The table that writes this log now."""
@@ -61,3 +83,44 @@ class Log:
             if log_name(table.name) == log.name and table.cdc.enabled:
                 return table
         return None
+
+    def _stored(self, log: Table, change: str) -> SchemaChange:
+        self.catalog.keyspaces[log.keyspace].tables[log.name] = log
+        return SchemaChange(change, "TABLE", log.keyspace, log.name)
+
+
+def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
+    """The refusal to alter a log's columns, while its base writes it and after."""
+    if attached and renaming:
+        return InvalidRequest("Cannot rename a column of a CDC log table.")
+    if attached:
+        return InvalidRequest(
+            "You cannot modify the set of columns of a CDC log table directly. Modify the base "
+            "table instead."
+        )
+    if renaming:
+        return InvalidRequest(
+            "You cannot rename a column of a CDC log table. Although the base table has "
+            "deactivated CDC, this table will continue being a CDC log table until it is dropped."
+        )
+    return InvalidRequest(
+        "You cannot modify the set of columns of a CDC log table directly. Although the base "
+        "table has deactivated CDC, this table will continue being a CDC log table until it is "
+        "dropped. If you want to modify the columns in it, you can only do that by reenabling CDC "
+        "on the base table, which will reattach this log table. Then you will be able to modify "
+        "the columns in the base table, and that will have effect on the log table too. Modifying "
+        "the columns of a CDC log table directly is never allowed."
+    )
+
+
+def check_not_just_dropped(name: str, log: Table | None, now_us: int) -> None:
+    """Refuse to add a column again while writes to the one dropped may be under way."""
+    if log is None or name not in log.dropped:
+        return
+    _, dropped_us = log.dropped[name]
+    wait_us = dropped_us + _REUSE_DELAY_US - now_us
+    if wait_us > 0:
+        raise InvalidRequest(
+            f"Cannot add column {name} because a column with the same name was dropped too "
+            f"recently. Please retry after {-(-wait_us // 1_000_000)} seconds"
+        )

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from cdc_reader.testing.embedded.errors import (
     AlreadyExists,
     ConfigurationError,
+    InvalidRequest,
     SyntaxError,  # noqa: A004 - the protocol's own word
     Unauthorized,
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.query.result import Void
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
 from cdc_reader.testing.embedded.storage.database import Database
 
@@ -22,18 +24,21 @@ _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", 
 
 def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | Void:
     """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
-    properties = _checked(statement.properties)
+    properties = _checked(statement.properties, catalog.profile)
     if "replication" not in properties:
         raise ConfigurationError("Missing mandatory replication strategy class")
     if statement.name in catalog.keyspaces:
         if statement.if_not_exists:
             return Void()
         raise AlreadyExists(f'Cannot add existing keyspace "{statement.name}"', statement.name)
+    replication, tablets = _replication(properties["replication"]), _tablets(properties)
+    if tablets is not None and replication["class"].endswith("SimpleStrategy"):
+        raise ConfigurationError("SimpleStrategy doesn't support tablet replication")
     catalog.keyspaces[statement.name] = Keyspace(
         statement.name,
-        _replication(properties["replication"]),
+        replication,
         durable_writes=bool(properties.get("durable_writes", True)),
-        tablets=_tablets(properties.get("tablets")),
+        tablets=tablets,
     )
     return catalog.changed(SchemaChange("CREATED", "KEYSPACE", statement.name))
 
@@ -42,7 +47,12 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
     """ALTER KEYSPACE: replication and durable writes."""
     if statement.name not in catalog.keyspaces:
         raise ConfigurationError(f"Unknown keyspace {statement.name}")
-    keyspace, properties = catalog.keyspaces[statement.name], _checked(statement.properties)
+    keyspace = catalog.keyspaces[statement.name]
+    properties = _checked(statement.properties, catalog.profile)
+    if "tablets" in properties and (_tablets(properties) is None) != (keyspace.tablets is None):
+        raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
+    if "tablets" in properties:
+        keyspace.tablets = _tablets(properties)
     if "replication" in properties:
         keyspace.replication = _replication(properties["replication"])
     if "durable_writes" in properties:
@@ -67,8 +77,9 @@ def drop_keyspace(
     return catalog.changed(SchemaChange("DROPPED", "KEYSPACE", statement.name))
 
 
-def _checked(properties: ast.Properties) -> Mapping[str, ast.PropertyValue]:
-    if unknown := properties.values.keys() - _PROPERTIES:
+def _checked(properties: ast.Properties, profile: Profile) -> Mapping[str, ast.PropertyValue]:
+    known = _PROPERTIES if profile.tablets else _PROPERTIES - {"tablets"}
+    if unknown := properties.values.keys() - known:
         raise SyntaxError(f"Unknown property '{min(unknown)}'")
     return properties.values
 
@@ -90,8 +101,9 @@ def _replication(value: ast.PropertyValue) -> dict[str, str]:
     return {"class": _LOCATOR + strategy, **factors}
 
 
-def _tablets(value: ast.PropertyValue | None) -> int | None:
-    """The initial number of tablets, None for a keyspace of vnodes."""
+def _tablets(properties: Mapping[str, ast.PropertyValue]) -> int | None:
+    """The initial number of tablets, 0 for the server's choice; None for a keyspace of vnodes."""
+    value = properties.get("tablets")
     if not isinstance(value, Mapping):
         return None
     if unknown := value.keys() - {"enabled", "initial"}:

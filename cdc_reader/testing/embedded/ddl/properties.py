@@ -12,6 +12,7 @@ from cdc_reader.testing.embedded.errors import (
     SyntaxError,  # noqa: A004 - the protocol's own word
 )
 from cdc_reader.testing.embedded.grammar import ast
+from cdc_reader.testing.embedded.profile import Profile
 
 _MAX_TTL = 630_720_000
 _MAPS = frozenset(
@@ -40,15 +41,18 @@ def table_options(properties: ast.Properties) -> dict[str, Any]:
     return {name: _number(name, v) if name in _NUMBERS else v for name, v in options.items()}
 
 
-def cdc_options(properties: ast.Properties, altering: bool = False) -> CdcOptions | None:
+def cdc_options(
+    properties: ast.Properties, profile: Profile, altering: bool = False
+) -> CdcOptions | None:
     """The `cdc` property, None if it is not given; ALTER must say whether it is enabled."""
     given = properties.values.get("cdc")
     if given is None:
         return None
     if not isinstance(given, Mapping):
         raise SyntaxError("Invalid value for property 'cdc'. It should be a map.")
-    options = CdcOptions.parse(given)
-    if altering and "enabled" not in {name.lower() for name in given}:
+    options = CdcOptions.parse(given, profile)
+    must_name_enabled = altering and profile.alter_names_enabled
+    if must_name_enabled and "enabled" not in {name.lower() for name in given}:
         # The server's own spelling.
         raise InvalidRequest('Altering CDC options requires specyfing "enabled" flag')
     return options

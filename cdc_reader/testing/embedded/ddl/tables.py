@@ -39,7 +39,7 @@ def create_table(
         name,
         uuid1(),
         _columns(statement, keyspace, catalog),
-        cdc=cdc_options(statement.properties) or CdcOptions(),
+        cdc=cdc_options(statement.properties, catalog.profile) or CdcOptions(),
         options=table_options(statement.properties),
     )
     if name in tables:
@@ -50,7 +50,7 @@ def create_table(
         )
     check_cdc(table, catalog)
     tables[name] = table
-    changes = list(Log(catalog).follow(table))
+    changes = list(Log(catalog).create(table))
     created = catalog.changed(SchemaChange("CREATED", "TABLE", keyspace, name))
     for change in changes:
         catalog.changed(change)

@@ -409,9 +409,14 @@ class Truncate:
 
 @frozen
 class Unsupported:
-    """A statement of CQL that this server does not do; `what` names it."""
+    """A statement of CQL that this server does not do; `what` names it.
+
+    Of a view also the table it reads, and whether it asks for CDC.
+    """
 
     what: str
+    base: TableName | None = None
+    with_cdc: bool = False
 
 
 SchemaStatement = (

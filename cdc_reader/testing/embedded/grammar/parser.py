@@ -20,12 +20,19 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 
+_NAME = r'(?:"(?:[^"]|"")+"|\w+)'
+_VIEW = re.compile(
+    rf"""create .*? \bas\s+select\b .*? \bfrom\s+ (?:({_NAME})\s*\.\s*)? ({_NAME})""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_WITH_CDC = re.compile(r"\bwith\b.*\bcdc\s*=", re.IGNORECASE | re.DOTALL)
+
 
 @functools.lru_cache(maxsize=1024)
 def parse(cql: str) -> ast.Statement:
     """The statement that `cql` says; SyntaxError with line and column where it says none."""
     if unsupported := _UNSUPPORTED.match(cql):
-        return ast.Unsupported(" ".join(unsupported.group(1).upper().split()))
+        return _unsupported(" ".join(unsupported.group(1).upper().split()), cql)
     try:
         statement: ast.Statement = AstBuilder().transform(build_parser().parse(cql))
     except UnexpectedInput as unexpected:
@@ -33,6 +40,18 @@ def parse(cql: str) -> ast.Statement:
     except VisitError as failed:
         raise failed.orig_exc from None
     return statement
+
+
+def _unsupported(what: str, cql: str) -> ast.Unsupported:
+    if what != "CREATE MATERIALIZED VIEW" or not (view := _VIEW.search(cql)):
+        return ast.Unsupported(what)
+    keyspace, name = (_unquoted(part) if part else None for part in view.groups())
+    base = ast.TableName(keyspace, name or "")
+    return ast.Unsupported(what, base, with_cdc=bool(_WITH_CDC.search(cql, view.end())))
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
 @functools.cache

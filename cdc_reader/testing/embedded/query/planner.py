@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from attrs import field, frozen
 
 from cdc_reader.cql_type import Native
+from cdc_reader.testing.embedded.ddl.cdc_log import check_view
 from cdc_reader.testing.embedded.ddl.definition import define
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
@@ -59,7 +60,9 @@ class Planner:
                 return Deed(lambda: SetKeyspace(self.catalog.keyspace(name).name))
             case ast.Truncate(table):
                 return Deed(lambda: self._truncate(self._table(table, keyspace)))
-            case ast.Unsupported(what):
+            case ast.Unsupported(what, base, with_cdc):
+                if base is not None:
+                    check_view(self._table(base, keyspace), with_cdc)
                 raise InvalidRequest(f"{what} is not supported by this server")
 
     def _write(

@@ -32,6 +32,7 @@ from cdc_reader.testing.embedded.storage.position import position
 
 PAGE_BYTES = 1 << 20
 NO_LIMIT = -1
+_SERIAL = (0x08, 0x09)  # SERIAL and LOCAL_SERIAL
 
 _NEEDS_FILTERING = (
     "Cannot execute this query as it might involve data filtering and thus may have "
@@ -49,7 +50,11 @@ _CANNOT_PAGE = (
 
 @frozen
 class SelectPlan:
-    """A SELECT ready to run. `sorts` says that rows of several keys are ordered together."""
+    """A SELECT ready to run.
+
+    `sorts` says that rows of several keys are ordered together, `refuses_serial` that a
+    serial read is refused: the log of a table of tablets has no consensus.
+    """
 
     table: Table
     outputs: tuple[Output, ...]
@@ -61,10 +66,15 @@ class SelectPlan:
     partition_key_indexes: tuple[int, ...]
     result_columns: tuple[ColumnSpec, ...]
     warnings: tuple[str, ...] = ()
+    refuses_serial: bool = False
     is_lwt: bool = False
 
     def execute(self, execution: Execution) -> Rows:
         """One page of the result."""
+        if self.refuses_serial and execution.options.consistency in _SERIAL:
+            raise InvalidRequest(
+                f"LWT is not supported on CDC log tables: {self.table.keyspace}.{self.table.name}"
+            )
         if any(output.aggregate for output in self.outputs):
             return self._rows([self._aggregated(execution)])
         limit = _limit(self.limit, "LIMIT", execution)
@@ -180,7 +190,12 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
         partition_key_indexes=partition_key_markers(select.where, scope),
         result_columns=tuple(scope.spec(output.name, output.type) for output in result),
         warnings=warnings,
+        refuses_serial=_is_tablets_log(table, scope),
     )
+
+
+def _is_tablets_log(table: Table, scope: Scope) -> bool:
+    return table.is_cdc_log and scope.catalog.keyspace(table.keyspace).tablets is not None
 
 
 def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope: Scope) -> Reader:

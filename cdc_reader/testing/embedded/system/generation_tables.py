@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 
 @frozen
 class GenerationTables:
-    """`DescriptionTables` since 4.4: a row per token range, and the timestamps in a second table."""
+    """`DescriptionTables` since 4.4: a row per token range, and a table of timestamps."""
 
     catalog: Catalog
     database: Database
