@@ -44,12 +44,25 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
         cluster.shutdown()
 
 
+def test_a_node_joins_a_served_cluster() -> None:
+    """After the time asked for, with as many vnodes; its generation begins at once if so told."""
+    arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
+    with serving(*arguments) as (process, line):
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("127.0.0.2 joined, its generation begins at 1")
+        host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
+        cluster = Cluster([host], port=int(port), protocol_version=4)
+        cluster.connect()
+        assert len(cluster.metadata.token_map.ring) == 8
+        cluster.shutdown()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--username", "me"], "--username and --password go together"),
         (["--shards", "0"], "shards is 0: expected at least 1"),
-        (["--nodes", "2", "--host", "10.1.2.3"], "2 nodes need a loopback IPv4 address"),
+        (["--nodes", "2", "--host", "10.1.2.3"], "several nodes need a loopback IPv4 address"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:9042"),
     ],
 )
