@@ -37,7 +37,7 @@ class Shell:
 
     def __attrs_post_init__(self) -> None:
         self.catalog.listeners.append(self.changes.append)
-        path = WritePath(self.catalog, self.database, lambda _: OneStream())
+        path = WritePath(self.catalog, self.database, lambda _: OneStream(), self.catalog.profile)
         self.engine = Engine(self.catalog, self.database, path, lambda: self.now_us)
         self.run(
             "CREATE KEYSPACE ks WITH replication = "
@@ -54,6 +54,10 @@ class Shell:
         result = self.run(cql, *values)
         assert isinstance(result, Rows)
         return result.rows
+
+    def consistency(self, consistency: int) -> None:
+        """Ask with this consistency from now on."""
+        self.options = evolve(self.options, consistency=consistency)
 
     def ints(self, cql: str) -> list[tuple[int | None, ...]]:
         """All rows of a SELECT of integers."""

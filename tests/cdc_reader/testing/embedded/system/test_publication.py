@@ -1,0 +1,171 @@
+"""Generations as clients come to see them: in the tables of 4.3, in those since, half-way."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.clock import ManualClock
+from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.errors import CqlError, ServerError
+from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.result import Rows
+from cdc_reader.testing.embedded.topology.generation import Generation
+
+NOW = 1_795_220_000_000_000
+TIMES = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+RANGES = "SELECT time, range_end, streams FROM system_distributed.cdc_streams_descriptions_v2"
+LEGACY = "SELECT time, streams, expired FROM system_distributed.cdc_streams_descriptions"
+REWRITTEN = "SELECT streams_timestamp FROM system.cdc_local WHERE key = 'rewritten'"
+
+
+def scylla(version: str = "2026.2") -> EmbeddedScylla:
+    """A cluster without sockets, its clock moved by hand."""
+    return EmbeddedScylla(clock=ManualClock(NOW), version=version, vnodes=4, shards=3, seed=1)
+
+
+def rows(server: EmbeddedScylla, cql: str) -> list[tuple[bytes | None, ...]]:
+    """What the first node answers."""
+    engine = server._host(server.cluster.nodes[0]).engine
+    result = engine.query(cql, (), QueryOptions())
+    assert isinstance(result, Rows)
+    return result.rows
+
+
+def number(cell: bytes | None) -> int:
+    """A timestamp or bigint."""
+    assert cell is not None
+    return int.from_bytes(cell, "big", signed=True)
+
+
+def times(server: EmbeddedScylla) -> list[int]:
+    """The timestamps that clients see, newest first."""
+    return [number(row[0]) for row in rows(server, TIMES)]
+
+
+def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
+    """The ends of the ranges that clients see of a generation."""
+    return [number(e) for t, e, _ in rows(server, RANGES) if number(t) == generation.timestamp]
+
+
+def test_a_generation_is_published_at_once() -> None:
+    """Its ranges, and its timestamp, the newest first."""
+    server = scylla()
+    joined = server.join(vnodes=2, shards=1)
+    assert described(server, joined) == list(joined.range_ends)
+    assert times(server) == [joined.timestamp, NOW // 1000]
+
+
+@pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
+def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
+    """Some description rows or all, never the timestamp, until it is completed."""
+    server = scylla()
+    server.hold_publication(held)
+    joined = server.join(vnodes=2, shards=1)
+    assert len(described(server, joined)) == seen
+    assert times(server) == [NOW // 1000]
+    assert server.complete_publication() == (joined,)
+    assert len(described(server, joined)) == 6
+    assert times(server) == [joined.timestamp, NOW // 1000]
+    assert server.complete_publication() == ()
+    assert server.join(vnodes=1).timestamp in times(server)
+
+
+def test_writes_do_not_wait_for_publication() -> None:
+    """A generation takes writes of its time whether clients see it or not."""
+    server = scylla()
+    server.hold_publication()
+    joined = server.join(vnodes=2, shards=1)
+    assert server.cluster.streams.generation_for(joined.start_us, joined.start_us) is joined
+
+
+def test_an_empty_generation() -> None:
+    """It has a timestamp and no ranges; writes of its time fail, until repaired."""
+    server = scylla()
+    empty = server.add_empty_generation()
+    assert times(server) == [empty.timestamp, NOW // 1000]
+    assert described(server, empty) == []
+    with pytest.raises(ServerError, match="could not find any CDC stream for timestamp"):
+        server.cluster.streams.generation_for(empty.start_us, empty.start_us)
+    repaired = server.check_and_repair_streams()
+    assert repaired is not None
+    assert repaired.timestamp == empty.timestamp + 1
+    assert server.cluster.streams.generation_for(repaired.start_us, repaired.start_us) is repaired
+
+
+def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
+    """(timestamp, streams) as the table of 4.3 has them."""
+    for time, streams, expired in rows(server, LEGACY):
+        assert streams is not None
+        assert expired is None
+        yield number(time), split_cells(streams[4:], int.from_bytes(streams[:4], "big"))
+
+
+def streams_of(generation: Generation) -> list[bytes]:
+    """All streams, range by range."""
+    return [stream for span in generation.ranges for stream in span.streams]
+
+
+def test_the_table_of_4_3() -> None:
+    """A row per generation with all its streams; there are no other tables, no rewritten mark."""
+    server = scylla("4.3")
+    server.join(vnodes=2, shards=1)
+    assert sorted(legacy(server)) == [
+        (g.timestamp, streams_of(g)) for g in server.cluster.generations
+    ]
+    assert rows(server, REWRITTEN) == []
+    for cql in (TIMES, RANGES):
+        with pytest.raises(CqlError, match="unconfigured table"):
+            rows(server, cql)
+
+
+def test_the_first_generation_of_4_3_waits_like_any_other() -> None:
+    """Since 4.4 it operates at once."""
+    assert scylla("4.3").cluster.generations[0].timestamp == NOW // 1000 + 65_000
+    assert scylla("4.4").cluster.generations[0].timestamp == NOW // 1000
+
+
+def test_a_held_publication_of_4_3_shows_nothing() -> None:
+    """One row cannot be there by half."""
+    server = scylla("4.3")
+    server.hold_publication()
+    joined = server.join()
+    assert joined.timestamp not in dict(legacy(server))
+    server.complete_publication()
+    assert joined.timestamp in dict(legacy(server))
+
+
+def test_the_upgrade_from_4_3() -> None:
+    """Old generations appear in the new tables, new ones there alone; then the mark is set."""
+    server = scylla("4.3")
+    server.join(vnodes=2, shards=1)
+    old = dict(legacy(server))
+    server.upgrade_streams()
+    joined = server.join(vnodes=1)
+    assert dict(legacy(server)) == old
+    assert times(server) == [g.timestamp for g in reversed(server.cluster.generations)]
+    for generation in server.cluster.generations:
+        assert described(server, generation) == list(generation.range_ends)
+    assert joined.timestamp not in old
+    assert rows(server, REWRITTEN) == [(None,)]
+    server.upgrade_streams()
+    assert len(times(server)) == 3
+
+
+def test_the_upgrade_respects_what_is_held() -> None:
+    """A generation that is held back appears only when it is completed, in the new tables."""
+    server = scylla("4.3")
+    server.hold_publication()
+    joined = server.join()
+    server.upgrade_streams()
+    assert joined.timestamp not in times(server)
+    server.complete_publication()
+    assert times(server)[0] == joined.timestamp
+
+
+def test_the_source_of_chance_is_the_clusters() -> None:
+    """The same seed gives the same streams, joins included."""
+    first, second = scylla(), scylla()
+    assert first.join() == second.join()
+    assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))
