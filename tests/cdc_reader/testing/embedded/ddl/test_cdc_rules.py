@@ -67,8 +67,8 @@ def test_a_log_of_a_log(shell: Any) -> None:
     assert shell.refusal(f"ALTER TABLE {LOG} {CDC}") == (
         INVALID,
         (
-            f"Cannot create a CDC log for a table ks.{LOG}, because creating nested CDC logs is not "
-            "allowed"
+            f"Cannot create a CDC log for a table ks.{LOG}, because creating nested CDC logs is "
+            "not allowed"
         ),
     )
 
