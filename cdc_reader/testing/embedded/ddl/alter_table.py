@@ -17,8 +17,8 @@ from cdc_reader.testing.embedded.ddl.columns import check_counters, check_static
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.scope import resolve_type
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.database import Database
 

@@ -17,8 +17,8 @@ from cdc_reader.cql_type import (
 )
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.scope import resolve_type
 from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 
 _COUNTER, _DURATION = Native("counter"), Native("duration")

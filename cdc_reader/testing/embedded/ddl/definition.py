@@ -11,9 +11,8 @@ from cdc_reader.testing.embedded.ddl.keyspaces import (
 from cdc_reader.testing.embedded.ddl.tables import create_table, drop_table
 from cdc_reader.testing.embedded.ddl.types import alter_type, create_type, drop_type
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.result import Void
-from cdc_reader.testing.embedded.query.scope import qualified
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.storage.database import Database
 
 KeyspaceStatement = ast.CreateKeyspace | ast.AlterKeyspace | ast.DropKeyspace
@@ -26,8 +25,8 @@ def define(
     catalog: Catalog,
     database: Database,
     now_us: int,
-) -> SchemaChange | Void:
-    """Change the catalog and tell its listeners; Void if IF [NOT] EXISTS leaves all as it is."""
+) -> SchemaChange | None:
+    """Change the catalog and tell its listeners; None if IF [NOT] EXISTS leaves all as it is."""
     match statement:
         case ast.CreateKeyspace() | ast.AlterKeyspace() | ast.DropKeyspace():
             return _define_keyspace(statement, catalog, database)
@@ -41,7 +40,7 @@ def define(
 
 def _define_keyspace(
     statement: KeyspaceStatement, catalog: Catalog, database: Database
-) -> SchemaChange | Void:
+) -> SchemaChange | None:
     match statement:
         case ast.CreateKeyspace():
             return create_keyspace(statement, catalog)
@@ -51,7 +50,7 @@ def _define_keyspace(
             return drop_keyspace(statement, catalog, database)
 
 
-def _define_type(statement: TypeStatement, keyspace: str, catalog: Catalog) -> SchemaChange | Void:
+def _define_type(statement: TypeStatement, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     match statement:
         case ast.CreateType():
             return create_type(statement, keyspace, catalog)
@@ -67,7 +66,7 @@ def _define_table(
     catalog: Catalog,
     database: Database,
     now_us: int,
-) -> SchemaChange | Void:
+) -> SchemaChange | None:
     match statement:
         case ast.CreateTable():
             return create_table(statement, keyspace, catalog)

@@ -12,7 +12,6 @@ from cdc_reader.testing.embedded.errors import (
     Unauthorized,
 )
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.result import Void
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
 from cdc_reader.testing.embedded.storage.database import Database
@@ -22,14 +21,14 @@ _STRATEGIES = ("SimpleStrategy", "NetworkTopologyStrategy", "LocalStrategy", "Ev
 _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", "consistency"])
 
 
-def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | Void:
+def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | None:
     """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
     properties = _checked(statement.properties, catalog.profile)
     if "replication" not in properties:
         raise ConfigurationError("Missing mandatory replication strategy class")
     if statement.name in catalog.keyspaces:
         if statement.if_not_exists:
-            return Void()
+            return None
         raise AlreadyExists(f'Cannot add existing keyspace "{statement.name}"', statement.name)
     replication, tablets = _replication(properties["replication"]), _tablets(properties)
     if tablets is not None and replication["class"].endswith("SimpleStrategy"):
@@ -62,12 +61,12 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
 
 def drop_keyspace(
     statement: ast.DropKeyspace, catalog: Catalog, database: Database
-) -> SchemaChange | Void:
+) -> SchemaChange | None:
     """DROP KEYSPACE with its tables, logs too, and their data."""
     keyspace = catalog.keyspaces.get(statement.name)
     if keyspace is None:
         if statement.if_exists:
-            return Void()
+            return None
         raise ConfigurationError(f"Cannot drop non existing keyspace '{statement.name}'.")
     if keyspace.system:
         raise Unauthorized(f"Cannot DROP <keyspace {statement.name}>")

@@ -18,7 +18,6 @@ from cdc_reader.testing.embedded.ddl.columns import (
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
 from cdc_reader.testing.embedded.errors import AlreadyExists, InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.result import Void
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.database import Database
@@ -28,7 +27,7 @@ _MAX_NAME = 192
 
 def create_table(
     statement: ast.CreateTable, keyspace: str, catalog: Catalog
-) -> SchemaChange | Void:
+) -> SchemaChange | None:
     """CREATE TABLE, and its log if it asks for CDC."""
     tables, name = catalog.keyspace(keyspace).tables, statement.table.name
     if catalog.keyspace(keyspace).system:
@@ -44,7 +43,7 @@ def create_table(
     )
     if name in tables:
         if statement.if_not_exists:
-            return Void()
+            return None
         raise AlreadyExists(
             f'Cannot add already existing table "{name}" to keyspace "{keyspace}"', keyspace, name
         )
@@ -59,11 +58,11 @@ def create_table(
 
 def drop_table(
     statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
-) -> SchemaChange | Void:
+) -> SchemaChange | None:
     """DROP TABLE, with its log; a log in use cannot be dropped."""
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
-        return Void()
+        return None
     table, log = catalog.table(keyspace, name), Log(catalog)
     if table.is_cdc_log and log.base_of(table) is not None:
         raise Unauthorized(f"Cannot DROP cdc log table <table {keyspace}.{name}>")

@@ -19,17 +19,16 @@ from cdc_reader.cql_type import (
 from cdc_reader.testing.embedded.ddl.columns import parts
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.query.result import Void
-from cdc_reader.testing.embedded.query.scope import resolve_type
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
+from cdc_reader.testing.embedded.schema.names import resolve_type
 
 
-def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | Void:
+def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """CREATE TYPE; fields are frozen or atomic."""
     types, name = catalog.keyspace(keyspace).types, statement.type.name
     if name in types:
         if statement.if_not_exists:
-            return Void()
+            return None
         raise InvalidRequest(f"A user type of name {keyspace}.{name} already exists")
     fields: dict[str, CqlType] = {}
     for field, text in statement.fields:
@@ -62,12 +61,12 @@ def alter_type(
     return catalog.changed(SchemaChange("UPDATED", "TYPE", keyspace, name))
 
 
-def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | Void:
+def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """DROP TYPE; refused while a table or type uses it."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:
         if statement.if_exists:
-            return Void()
+            return None
         raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
     for user in _users(space, name):
         raise InvalidRequest(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
+from cdc_reader.testing.embedded.grammar.selectors import Selector
 from cdc_reader.testing.embedded.grammar.terms import Term
 
 PropertyValue = str | int | float | bool | Mapping[str, str]
@@ -24,64 +25,7 @@ class TableName:
     name: str
 
 
-# What SELECT selects
-
-
-@frozen
-class ColumnSelector:
-    """A column by name."""
-
-    name: str
-
-
-@frozen
-class FieldSelector:
-    """``column.field`` of a user-defined type."""
-
-    selector: Selector
-    field: str
-
-
-@frozen
-class ElementSelector:
-    """``column[key]``."""
-
-    column: str
-    key: Term
-
-
-@frozen
-class MetadataSelector:
-    """``writetime(column)`` or ``ttl(column)``."""
-
-    function: str
-    column: str
-
-
-@frozen
-class CallSelector:
-    """A function over selectors or terms; ``count(*)`` has no arguments."""
-
-    name: str
-    arguments: tuple[Selector | Term, ...]
-
-
-@frozen
-class CastSelector:
-    """``CAST(selector AS type)``."""
-
-    selector: Selector
-    type: str
-
-
-Selector = (
-    ColumnSelector
-    | FieldSelector
-    | ElementSelector
-    | MetadataSelector
-    | CallSelector
-    | CastSelector
-)
+# SELECT, WHERE and IF
 
 
 @frozen
@@ -90,9 +34,6 @@ class Selected:
 
     selector: Selector
     alias: str | None = None
-
-
-# WHERE and IF
 
 
 @frozen

@@ -9,6 +9,15 @@ from lark import Token, v_args
 from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.schema_builder import SchemaBuilder
+from cdc_reader.testing.embedded.grammar.selectors import (
+    CallSelector,
+    CastSelector,
+    ColumnSelector,
+    ElementSelector,
+    FieldSelector,
+    MetadataSelector,
+    Selector,
+)
 from cdc_reader.testing.embedded.grammar.term_builder import TermBuilder
 from cdc_reader.testing.embedded.grammar.terms import Term, TupleTerm
 
@@ -69,7 +78,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def group_by(self, *_columns: str) -> bool:
         return True
 
-    def select_using(self, _timeout: Term) -> bool:
+    def select_using(self, _timeout: Token) -> bool:
         return True
 
     def all_columns(self) -> tuple[ast.Selected, ...]:
@@ -78,29 +87,29 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def selected_list(self, *selected: ast.Selected) -> tuple[ast.Selected, ...]:
         return selected
 
-    def selected(self, selector: ast.Selector, alias: str | None) -> ast.Selected:
+    def selected(self, selector: Selector, alias: str | None) -> ast.Selected:
         return ast.Selected(selector, alias)
 
-    def column_selector(self, name: str) -> ast.ColumnSelector:
-        return ast.ColumnSelector(name)
+    def column_selector(self, name: str) -> ColumnSelector:
+        return ColumnSelector(name)
 
-    def field_selector(self, column: str, field: str) -> ast.FieldSelector:
-        return ast.FieldSelector(ast.ColumnSelector(column), field)
+    def field_selector(self, column: str, field: str) -> FieldSelector:
+        return FieldSelector(ColumnSelector(column), field)
 
-    def element_selector(self, column: str, key: Term) -> ast.ElementSelector:
-        return ast.ElementSelector(column, key)
+    def element_selector(self, column: str, key: Term) -> ElementSelector:
+        return ElementSelector(column, key)
 
-    def call_selector(self, name: str, *arguments: Any) -> ast.Selector:
+    def call_selector(self, name: str, *arguments: Any) -> Selector:
         match name, arguments:
-            case (("writetime" | "ttl"), (ast.ColumnSelector(column),)):
-                return ast.MetadataSelector(name, column)
-        return ast.CallSelector(name, tuple(a for a in arguments if a is not None))
+            case (("writetime" | "ttl"), (ColumnSelector(column),)):
+                return MetadataSelector(name, column)
+        return CallSelector(name, tuple(a for a in arguments if a is not None))
 
-    def count_selector(self, name: str) -> ast.CallSelector:
-        return ast.CallSelector(name, ())
+    def count_selector(self, name: str) -> CallSelector:
+        return CallSelector(name, ())
 
-    def cast_selector(self, _word: Token, selector: ast.Selector, to: str) -> ast.CastSelector:
-        return ast.CastSelector(selector, to)
+    def cast_selector(self, _word: Token, selector: Selector, to: str) -> CastSelector:
+        return CastSelector(selector, to)
 
     def order_by(self, *orderings: tuple[str, bool]) -> tuple[tuple[str, bool], ...]:
         return orderings
@@ -238,7 +247,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def term_list(self, *terms: Term) -> tuple[Term, ...]:
         return terms
 
-    def using(self, *options: tuple[str, Term]) -> ast.Using:
+    def using(self, *options: tuple[str, Term | None]) -> ast.Using:
         given = dict(options)
         return ast.Using(given.get("ttl"), given.get("timestamp"))
 
@@ -248,8 +257,9 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def using_timestamp(self, term: Term) -> tuple[str, Term]:
         return "timestamp", term
 
-    def using_timeout(self, term: Term) -> tuple[str, Term]:
-        return "timeout", term
+    def using_timeout(self, _word: Token) -> tuple[str, None]:
+        """Nothing here takes long: timeouts are taken and forgotten."""
+        return "timeout", None
 
     def when(self, *conditions: ast.Relation) -> tuple[tuple[ast.Relation, ...], bool]:
         return conditions, False

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
-from cassandra import cqltypes
 
 from cdc_reader.cql_type import CqlType, Native
-from cdc_reader.testing.embedded.codec.marshal import class_name
+from cdc_reader.testing.embedded.codec.native import decode, encode
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.errors import InvalidRequest
 
-_PROTOCOL = 4
 _NUMBERS = frozenset("tinyint smallint int bigint counter varint float double decimal".split())
 
 
@@ -47,11 +45,9 @@ def _arithmetic(
                 f"Invalid call to function system.{name}, none of its type signatures match"
             )
         returns = Native("bigint") if of.name == "counter" else of
-        codec = cqltypes.lookup_casstype(class_name(returns))
 
         def result(values: list[bytes]) -> bytes:
-            numbers = [codec.deserialize(value, _PROTOCOL) for value in values]
-            return bytes(codec.serialize(combine(numbers), _PROTOCOL))
+            return encode(returns, combine([decode(of, value) for value in values]))
 
         return Aggregate(returns, result)
 

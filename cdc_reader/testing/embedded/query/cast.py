@@ -7,13 +7,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from cassandra import cqltypes
-
 from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.testing.embedded.codec.native import decode, encode
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.functions import overloads
 
-_PROTOCOL = 4
 _INTEGERS = "tinyint smallint int bigint varint counter".split()
 _NUMBERS = (*_INTEGERS, "float", "double", "decimal")
 _SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
@@ -31,7 +29,7 @@ def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
         if source == target or (source.name, target.name) == ("ascii", "text"):
             return lambda value: value
         if source.name in _NUMBERS and target.name in _NUMBERS:
-            return lambda value: _number(_decode(source, value), target.name)
+            return lambda value: _number(decode(source, value), target)
         if target.name in ("text", "ascii") and source.name != "blob":
             return lambda value: as_text(source, value).encode()
         if name := _TIMES.get((source.name, target.name)):
@@ -47,44 +45,19 @@ def as_text(source: Native, value: bytes) -> str:
         case "uuid" | "timeuuid":
             return str(uuid.UUID(bytes=value))
         case "timestamp":
-            return f"{_decode(source, value).isoformat(timespec='milliseconds')}Z"
+            return f"{decode(source, value).isoformat(timespec='milliseconds')}Z"
         case _:
-            return str(_decode(source, value))
+            return str(decode(source, value))
 
 
-def _decode(source: Native, value: bytes) -> Any:
-    name = "bigint" if source.name == "counter" else source.name
-    return cqltypes.lookup_casstype(_DRIVER_NAMES.get(name, name)).deserialize(value, _PROTOCOL)
-
-
-_DRIVER_NAMES = {
-    "ascii": "AsciiType",
-    "bigint": "LongType",
-    "boolean": "BooleanType",
-    "date": "SimpleDateType",
-    "decimal": "DecimalType",
-    "double": "DoubleType",
-    "duration": "DurationType",
-    "float": "FloatType",
-    "inet": "InetAddressType",
-    "int": "Int32Type",
-    "smallint": "ShortType",
-    "text": "UTF8Type",
-    "time": "TimeType",
-    "timestamp": "DateType",
-    "tinyint": "ByteType",
-    "varint": "IntegerType",
-}
-
-
-def _number(number: Any, target: str) -> bytes:
-    if target == "varint":
-        return bytes(cqltypes.IntegerType.serialize(int(number), _PROTOCOL))
-    if target == "decimal":
-        return bytes(cqltypes.DecimalType.serialize(Decimal(str(number)), _PROTOCOL))
-    if target in _SIZES:
-        size = _SIZES[target]
-        wrapped = int(number) % (1 << 8 * size)
-        return wrapped.to_bytes(size, "big")
-    serialiser = cqltypes.FloatType if target == "float" else cqltypes.DoubleType
-    return bytes(serialiser.serialize(float(number), _PROTOCOL))
+def _number(number: Any, target: Native) -> bytes:
+    """A number of another type; integers that do not fit wrap."""
+    if (size := _SIZES.get(target.name)) is not None:
+        return (int(number) % (1 << 8 * size)).to_bytes(size, "big")
+    match target.name:
+        case "varint":
+            return encode(target, int(number))
+        case "decimal":
+            return encode(target, Decimal(str(number)))
+        case _:
+            return encode(target, float(number))

@@ -11,6 +11,8 @@ from attrs import frozen
 
 from cdc_reader import timeuuid
 from cdc_reader.cql_type import NATIVE_TYPES, CqlType, Native
+from cdc_reader.testing.embedded.codec.marshal import MarshalError
+from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.execution import Execution
 from cdc_reader.testing.embedded.query.options import Value
@@ -109,7 +111,7 @@ def _functions() -> dict[str, list[Function]]:
         if name not in ("blob", "counter"):
             functions += [
                 Function(f"{name}asblob", (of_type,), t["blob"], _same),
-                Function(f"blobas{name}", (t["blob"],), of_type, _same),
+                Function(f"blobas{name}", (t["blob"],), of_type, _checked(name, of_type)),
             ]
     by_name: dict[str, list[Function]] = {}
     for function in functions:
@@ -119,6 +121,21 @@ def _functions() -> dict[str, list[Function]]:
 
 def _same(value: bytes) -> bytes:
     return value
+
+
+def _checked(name: str, of_type: CqlType) -> Callable[[bytes], bytes]:
+    check = validator(of_type)
+
+    def body(value: bytes) -> bytes:
+        try:
+            return check(value)
+        except MarshalError:
+            raise InvalidRequest(
+                f"In call to function system.blobas{name}, value 0x{value.hex()} is not a valid "
+                f"binary representation for type {of_type}"
+            ) from None
+
+    return body
 
 
 def _conversions(t: dict[str, Native]) -> list[Function]:

@@ -15,11 +15,12 @@ from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
 from cdc_reader.testing.embedded.query.plan import Deed, Plan
 from cdc_reader.testing.embedded.query.plan_modification import plan_modification
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, SetKeyspace, Void
-from cdc_reader.testing.embedded.query.scope import Scope, qualified
+from cdc_reader.testing.embedded.query.scope import Scope
 from cdc_reader.testing.embedded.query.select import plan_select
 from cdc_reader.testing.embedded.query.source import MutationSink, TableSource
 from cdc_reader.testing.embedded.query.terms import compile_term
 from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import Database
 
@@ -100,7 +101,7 @@ class Planner:
         return plan
 
     def _define(self, statement: ast.SchemaStatement, keyspace: str | None) -> Result:
-        return define(statement, keyspace, self.catalog, self.database, self.clock())
+        return define(statement, keyspace, self.catalog, self.database, self.clock()) or Void()
 
     def _truncate(self, table: Table) -> Void:
         self._check_writable(table)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
-from cdc_reader import cql_type
-from cdc_reader.cql_type import CqlType, UserType
+from cdc_reader.cql_type import CqlType
 from cdc_reader.testing.embedded.errors import InvalidRequest
-from cdc_reader.testing.embedded.grammar.ast import TableName
 from cdc_reader.testing.embedded.grammar.terms import Marker
 from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
 from cdc_reader.testing.embedded.query.options import Value
 from cdc_reader.testing.embedded.query.result import ColumnSpec
 from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 
@@ -58,35 +57,3 @@ class Scope:
     def bind_columns(self) -> tuple[ColumnSpec, ...]:
         """The bind variables in order of the text."""
         return tuple(self.bind[index] for index in sorted(self.bind))
-
-
-def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
-    """(keyspace, name), the connection's keyspace by default."""
-    found = name.keyspace or keyspace
-    if found is None:
-        raise InvalidRequest(
-            "No keyspace has been specified. USE a keyspace, or explicitly specify "
-            "keyspace.tablename"
-        )
-    return found, name.name
-
-
-def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
-    """The type that `text` names in a keyspace; InvalidRequest if there is none."""
-
-    def user_type(name: str) -> UserType:
-        place, _, bare = name.rpartition(".")
-        if place and place != keyspace:
-            raise InvalidRequest(
-                f"Statement on keyspace {keyspace} cannot refer to a user type in keyspace "
-                f"{place}; user types can only be used in the keyspace they are defined in"
-            )
-        try:
-            return catalog.keyspace(keyspace).types[bare]
-        except KeyError:
-            raise InvalidRequest(f"Unknown type {keyspace}.{bare}") from None
-
-    try:
-        return cql_type.parse(text, user_type)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None

@@ -10,14 +10,14 @@ from cdc_reader.cql_type import CqlType, MapType, Native, SetType, UserType, fre
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
-from cdc_reader.testing.embedded.grammar.ast import (
+from cdc_reader.testing.embedded.grammar.ast import Selected
+from cdc_reader.testing.embedded.grammar.selectors import (
     CallSelector,
     CastSelector,
     ColumnSelector,
     ElementSelector,
     FieldSelector,
     MetadataSelector,
-    Selected,
     Selector,
 )
 from cdc_reader.testing.embedded.grammar.terms import CallTerm, Constant, Term

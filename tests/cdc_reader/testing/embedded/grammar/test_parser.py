@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cdc_reader.testing.embedded.errors import SyntaxError as CqlSyntaxError
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.parser import parse
+from cdc_reader.testing.embedded.grammar.selectors import ColumnSelector
 from cdc_reader.testing.embedded.grammar.terms import (
     CallTerm,
     Constant,
@@ -102,7 +103,7 @@ def test_names_fold_unless_quoted() -> None:
     """Unquoted names are lower case; quoted ones keep case and doubled quotes mean one."""
     assert parse('SELECT PK, "Pk", "a""b" FROM Ks.T') == ast.Select(
         ast.TableName("ks", "t"),
-        tuple(ast.Selected(ast.ColumnSelector(name)) for name in ("pk", "Pk", 'a"b')),
+        tuple(ast.Selected(ColumnSelector(name)) for name in ("pk", "Pk", 'a"b')),
     )
 
 

@@ -1,0 +1,64 @@
+"""Selectors: what SELECT asks for, as syntax."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.grammar.terms import Term
+
+
+@frozen
+class ColumnSelector:
+    """A column by name."""
+
+    name: str
+
+
+@frozen
+class FieldSelector:
+    """``column.field`` of a user-defined type."""
+
+    selector: Selector
+    field: str
+
+
+@frozen
+class ElementSelector:
+    """``column[key]``."""
+
+    column: str
+    key: Term
+
+
+@frozen
+class MetadataSelector:
+    """``writetime(column)`` or ``ttl(column)``."""
+
+    function: str
+    column: str
+
+
+@frozen
+class CallSelector:
+    """A function over selectors or terms; ``count(*)`` has no arguments."""
+
+    name: str
+    arguments: tuple[Selector | Term, ...]
+
+
+@frozen
+class CastSelector:
+    """``CAST(selector AS type)``."""
+
+    selector: Selector
+    type: str
+
+
+Selector = (
+    ColumnSelector
+    | FieldSelector
+    | ElementSelector
+    | MetadataSelector
+    | CallSelector
+    | CastSelector
+)

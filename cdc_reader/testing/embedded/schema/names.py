@@ -1,0 +1,41 @@
+"""What names in a statement stand for: tables by keyspace, types by their text."""
+
+from __future__ import annotations
+
+from cdc_reader import cql_type
+from cdc_reader.cql_type import CqlType, UserType
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.ast import TableName
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+
+
+def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
+    """(keyspace, name), the connection's keyspace by default."""
+    found = name.keyspace or keyspace
+    if found is None:
+        raise InvalidRequest(
+            "No keyspace has been specified. USE a keyspace, or explicitly specify "
+            "keyspace.tablename"
+        )
+    return found, name.name
+
+
+def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
+    """The type that `text` names in a keyspace; InvalidRequest if there is none."""
+
+    def user_type(name: str) -> UserType:
+        place, _, bare = name.rpartition(".")
+        if place and place != keyspace:
+            raise InvalidRequest(
+                f"Statement on keyspace {keyspace} cannot refer to a user type in keyspace "
+                f"{place}; user types can only be used in the keyspace they are defined in"
+            )
+        try:
+            return catalog.keyspace(keyspace).types[bare]
+        except KeyError:
+            raise InvalidRequest(f"Unknown type {keyspace}.{bare}") from None
+
+    try:
+        return cql_type.parse(text, user_type)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
