@@ -72,7 +72,8 @@ class EmbeddedScylla:
         cluster_name: what the cluster calls itself.
         seed: where random tokens and ids come from; None for others each time.
         ring_delay_ms: how long nodes take to hear of each other: a later generation operates
-            twice this and 5 s after it is published, at once if 0.
+            twice this and 5 s after it is made. At once if 0, as in the server: rows written
+            with its time before it was made are in streams of the one before.
 
     Raises ConfigurationError for values that cannot be.
     """

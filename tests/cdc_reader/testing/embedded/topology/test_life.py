@@ -243,11 +243,14 @@ def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from([0, 30_000]), st.lists(actions, max_size=20))
+@given(st.sampled_from([1, 30_000]), st.lists(actions, max_size=20))
 def test_every_log_row_is_in_a_stream_of_its_time(
     ring_delay_ms: int, life_story: list[tuple[Any, ...]]
 ) -> None:
-    """Joins, leaves, repairs, splits, merges, writes early and late, in any order."""
+    """Joins, leaves, repairs, splits, merges, writes early and late, in any order.
+
+    Not without a ring delay: what begins at once cannot have been known to writes of its time.
+    """
     life = Life(ring_delay_ms)
     for action in life_story:
         life.act(*action)
