@@ -16,6 +16,8 @@ class Profile:
         generation_ranges: generations are described range by range, in
             `cdc_streams_descriptions_v2`, and the first one operates at once (4.4); before, a
             generation was one row of `cdc_streams_descriptions`.
+        marks_nulls: a null that a preimage shows is marked as deleted, so that it differs from a
+            column that is not shown (4.6).
         alter_names_enabled: ALTER of the cdc options must say whether CDC is enabled, and they
             are no longer spelt on and off (5.0).
         keeps_disabled_log: a log stays when CDC is disabled, and remembers the columns that it
@@ -36,6 +38,7 @@ class Profile:
     version: str = NEWEST
     end_of_batch: bool = True
     generation_ranges: bool = True
+    marks_nulls: bool = True
     alter_names_enabled: bool = True
     keeps_disabled_log: bool = True
     writes_to_previous_generation: bool = True
@@ -56,6 +59,7 @@ def profile(version: str = NEWEST) -> Profile:
         version=version,
         end_of_batch=number >= (4, 3),
         generation_ranges=number >= (4, 4),
+        marks_nulls=number >= (4, 6),
         alter_names_enabled=number >= (5, 0),
         keeps_disabled_log=number >= (5, 1),
         writes_to_previous_generation=number >= (5, 4, 4) or (5, 2, 16) <= number < (5, 3),

@@ -25,6 +25,7 @@ from cdc_reader.testing.embedded.cdc.change import (
 from cdc_reader.testing.embedded.cdc.collection import encode
 from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow
 from cdc_reader.testing.embedded.cdc.log_schema import DELETED
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
 from cdc_reader.testing.embedded.storage.partition import Partition
@@ -38,24 +39,30 @@ RowState = dict[str, Value]
 
 @define
 class ImageState:
-    """The rows of one partition that a write touches, and their images."""
+    """The rows of one partition that a write touches, and their images.
+
+    `deletes_only_row`: the write deletes a partition that is but one row (no clustering
+    columns), and that deletion is to have a preimage.
+    """
 
     table: Table
+    profile: Profile
     deletes_only_row: bool
     static: RowState = field(factory=dict)
     rows: dict[tuple[bytes, ...], RowState] = field(factory=dict)
 
     @classmethod
     def read(
-        cls, mutation: Partition, stored: Partition | None, now: int, deletes_only_row: bool
+        cls, mutation: Partition, stored: Partition | None, now: int, profile: Profile
     ) -> ImageState:
-        """What `stored` holds of the rows that `mutation` touches, before it is applied.
-
-        `deletes_only_row`: the mutation deletes a partition that is but one row (no clustering
-        columns), and that deletion is to have a preimage.
-        """
+        """What `stored` holds of the rows that `mutation` touches, before it is applied."""
         table = mutation.table
-        state = cls(table, deletes_only_row)
+        deletes_only_row = (
+            profile.preimage_without_clustering
+            and not table.clustering
+            and mutation.deletion is not None
+        )
+        state = cls(table, profile, deletes_only_row)
         if stored is None:
             return state
         if mutation.static.cells:
@@ -126,7 +133,7 @@ class ImageState:
             value = state.get(column.name)
             if value is None:
                 # In a preimage null must differ from "not shown".
-                if operation is Operation.PREIMAGE:
+                if operation is Operation.PREIMAGE and self.profile.marks_nulls:
                     cells[DELETED + column.name] = TRUE
             elif isinstance(value, dict):
                 cells[column.name] = encode(column.type, value)

@@ -70,12 +70,7 @@ class WritePath:
         if not cdc.postimage and cdc.preimage == "false":
             return None
         stored = self.database.partition(mutation.table, mutation.key)
-        deletes_only_row = (
-            self.profile.preimage_without_clustering
-            and not mutation.table.clustering
-            and mutation.deletion is not None
-        )
-        return ImageState.read(mutation, stored, now_us // 1_000_000, deletes_only_row)
+        return ImageState.read(mutation, stored, now_us // 1_000_000, self.profile)
 
     def _log_mutation(
         self,

@@ -370,6 +370,20 @@ def test_preimages_spelt_on_and_off(shell: Any, spelling: str, accepted: bool) -
         assert shell.refusal(cql) == (CONFIGURATION, message)
 
 
+@pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
+def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
+    """Told from a column that is not shown since 4.6."""
+    shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
+    shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
+    shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")
+    preimages = [
+        row
+        for row in shell.ints(f'SELECT "cdc$operation", a, "cdc$deleted_a" FROM {LOG}')
+        if row[0] == 0
+    ]
+    assert preimages == [(0, None, mark)]
+
+
 @pytest.mark.parametrize(
     ("version", "present"), [("4.2", False), ("4.3", True)], indirect=["version"]
 )
