@@ -8,7 +8,7 @@ import pytest
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import split_cells
-from cdc_reader.testing.embedded.errors import CqlError, ServerError
+from cdc_reader.testing.embedded.errors import CqlError, ServerError, Unauthorized
 from cdc_reader.testing.embedded.query.options import QueryOptions
 from cdc_reader.testing.embedded.query.result import Rows
 from cdc_reader.testing.embedded.topology.generation import Generation
@@ -169,3 +169,16 @@ def test_the_source_of_chance_is_the_clusters() -> None:
     first, second = scylla(), scylla()
     assert first.join() == second.join()
     assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))
+
+
+@pytest.mark.parametrize("table", ["cdc_generation_timestamps", "cdc_streams_descriptions_v2"])
+def test_clients_may_write_descriptions_but_not_alter_them(table: str) -> None:
+    """INSERT and DELETE are allowed, ALTER and DROP are not."""
+    server, name = scylla(), f"system_distributed.{table}"
+    key = "key = 'timestamps'" if table.endswith("timestamps") else f"time = {NOW // 1000}"
+    engine = server._host(server.cluster.nodes[0]).engine
+    engine.query(f"DELETE FROM {name} WHERE {key}", (), QueryOptions())
+    assert rows(server, f"SELECT * FROM {name}") == []
+    for cql in (f"ALTER TABLE {name} ADD x int", f"DROP TABLE {name}"):
+        with pytest.raises(Unauthorized, match=table):
+            engine.query(cql, (), QueryOptions())
