@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := spark,embedded,docker,metrics
 ARGS :=
+KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
@@ -47,7 +48,7 @@ java:
 	@scripts/java-home --install >/dev/null
 
 # The versions of constraints.txt, for builds too: what was tested is what is installed.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(KERNEL)
 	scripts/make-venv $(VENV) $(PYTHON)
 	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \

@@ -1,10 +1,31 @@
 """From the bytes of a ROWS result to Arrow, without a Python object a cell.
 
-`decode` is the interface; `python` is its plain implementation.
+`decode` is the interface. There are two implementations, equal in all they do but speed: the
+compiled one, `_native`, and its plain twin, `python`. `NAME` says which one runs, ``"cython"`` or
+``"python"``: the compiled one if it was built, unless the environment variable
+``CDC_READER_KERNEL`` names another.
 """
 
-from cdc_reader.kernel.arrow_type import arrow_schema, arrow_type
-from cdc_reader.kernel.metadata import ResultMetadata, parse_metadata
-from cdc_reader.kernel.python import decode
+from __future__ import annotations
 
-__all__ = ["ResultMetadata", "arrow_schema", "arrow_type", "decode", "parse_metadata"]
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from cdc_reader.kernel.arrow_type import arrow_schema, arrow_type
+from cdc_reader.kernel.choice import VARIABLE, choose
+from cdc_reader.kernel.metadata import ResultMetadata, parse_metadata
+from cdc_reader.schema import Column
+
+__all__ = ["NAME", "ResultMetadata", "arrow_schema", "arrow_type", "decode", "parse_metadata"]
+
+
+class _Decode(Protocol):
+    def __call__(self, body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch: ...
+
+
+NAME, _kernel = choose(os.environ.get(VARIABLE))
+decode: _Decode = _kernel.decode
+"""The rows of a RESULT body of kind ROWS; see `cdc_reader.kernel.python.decode`."""

@@ -101,7 +101,7 @@ def _bounded(buffer: Buffer, factor: int) -> int:
 
 
 def _vector_cutter(vector: VectorType) -> Callable[[bytes], Cells]:
-    width = _fixed_width(vector.element)
+    width = fixed_width(vector.element)
 
     def cut(cell: bytes) -> Cells:
         buffer = Buffer(cell)
@@ -114,9 +114,10 @@ def _vector_cutter(vector: VectorType) -> Callable[[bytes], Cells]:
     return cut
 
 
-def _fixed_width(cql_type: CqlType) -> int | None:
+def fixed_width(cql_type: CqlType) -> int | None:
+    """The bytes of an element in a vector that packs them; None if each has its length before."""
     if isinstance(cql_type, VectorType):
-        inner = _fixed_width(cql_type.element)
+        inner = fixed_width(cql_type.element)
         return None if inner is None else inner * cql_type.dimension
     return VECTOR_WIDTHS.get(cql_type.name) if isinstance(cql_type, Native) else None
 

@@ -28,21 +28,32 @@ _NATIVE = {
     "IntegerType": "varint",
 }  # fmt: skip
 _TOKEN = re.compile(r"\s*([\w.$]+|[(),:])")
+_DIMENSION = re.compile(r"[1-9][0-9]{0,8}")
+MAX_DEPTH = 30
+"""How deep types may be nested: Arrow passes on 64 levels, and a map takes two."""
 
 
-def parse_marshal(text: str) -> CqlType:
+def parse_marshal(text: str, depth: int = 0) -> CqlType:
     """The type of a class name such as ``o.a.c.db.marshal.VectorType(…FloatType , 3)``.
 
-    Raises DecodeError for a class this version does not know.
+    `depth` is that of the type it is part of. Raises DecodeError for a class this version does
+    not know.
     """
-    return _Parser(text).whole()
+    return _Parser(text, depth).whole()
+
+
+def check_depth(depth: int) -> None:
+    """DecodeError for a type nested deeper than anybody nests types."""
+    if depth > MAX_DEPTH:
+        raise DecodeError(f"a type in the result's metadata is nested deeper than {MAX_DEPTH}")
 
 
 class _Parser:
     """Recursive descent over ``Name(argument, …)``, where an argument may be ``key:Name(…)``."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, depth: int) -> None:
         self._text = text
+        self._depth = depth
         self._tokens: list[str] = _TOKEN.findall(text)
         self._at = 0
 
@@ -58,7 +69,11 @@ class _Parser:
             return Native(_NATIVE[name])
         if (make := _PARAMETRIC.get(name)) is None:
             raise self._unknown()
-        return make(self)
+        self._depth += 1
+        check_depth(self._depth)
+        made = make(self)
+        self._depth -= 1
+        return made
 
     def vector(self) -> CqlType:
         self._expect("(")
@@ -66,7 +81,7 @@ class _Parser:
         self._expect(",")
         dimension = self._next()
         self._expect(")")
-        if not dimension.isdigit():
+        if not _DIMENSION.fullmatch(dimension):
             raise self._unknown()
         return VectorType(element, int(dimension))
 

@@ -18,10 +18,13 @@ from cdc_reader.cql_type import (
 )
 from cdc_reader.errors import DecodeError
 from cdc_reader.kernel.buffer import Buffer
-from cdc_reader.kernel.marshal import parse_marshal
+from cdc_reader.kernel.marshal import check_depth, parse_marshal
 from cdc_reader.schema import Column
 
 KIND_ROWS = 2
+MAX_BODY = 1 << 28
+"""Bytes of a frame's body, as the native protocol bounds it; Arrow's 32-bit offsets rely on it."""
+
 _GLOBAL_TABLE, _MORE_PAGES, _NO_METADATA, _METADATA_ID = 1, 2, 4, 8
 
 _NATIVE_BY_CODE = {
@@ -47,6 +50,8 @@ class ResultMetadata:
 
 def parse_metadata(body: bytes) -> ResultMetadata:
     """The metadata of a RESULT body, from its kind on; DecodeError if it is not of ROWS."""
+    if len(body) > MAX_BODY:
+        raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")
     buffer = Buffer(body)
     if (kind := buffer.integer()) != KIND_ROWS:
         raise DecodeError(f"expected a result of kind {KIND_ROWS} (rows), found {kind}")
@@ -125,29 +130,36 @@ def _table(buffer: Buffer) -> None:
     buffer.string()
 
 
-def _type(buffer: Buffer) -> CqlType:
+def _type(buffer: Buffer, depth: int = 0) -> CqlType:
+    check_depth(depth)
     code = buffer.unsigned_short()
     if code in _NATIVE_BY_CODE:
         return Native(_NATIVE_BY_CODE[code])
     if code in _PARAMETRIC_BY_CODE:
-        return _PARAMETRIC_BY_CODE[code](buffer)
+        return _PARAMETRIC_BY_CODE[code](buffer, depth)
     raise DecodeError(f"unknown type code 0x{code:04x} in the result's metadata")
 
 
-def _user_type(buffer: Buffer) -> UserType:
+def _user_type(buffer: Buffer, depth: int) -> UserType:
     keyspace, name, count = buffer.string(), buffer.string(), buffer.unsigned_short()
-    return UserType(keyspace, name, tuple((buffer.string(), _type(buffer)) for _ in range(count)))
+    fields = tuple((buffer.string(), _type(buffer, depth + 1)) for _ in range(count))
+    return UserType(keyspace, name, fields)
 
 
-def _tuple(buffer: Buffer) -> TupleType:
-    return TupleType(tuple(_type(buffer) for _ in range(buffer.unsigned_short())))
+def _tuple(buffer: Buffer, depth: int) -> TupleType:
+    count = buffer.unsigned_short()
+    return TupleType(tuple(_type(buffer, depth + 1) for _ in range(count)))
 
 
-_PARAMETRIC_BY_CODE: dict[int, Callable[[Buffer], CqlType]] = {
-    0x00: lambda buffer: parse_marshal(buffer.string()),
-    0x20: lambda buffer: ListType(_type(buffer)),
-    0x21: lambda buffer: MapType(_type(buffer), _type(buffer)),
-    0x22: lambda buffer: SetType(_type(buffer)),
+def _map(buffer: Buffer, depth: int) -> MapType:
+    return MapType(_type(buffer, depth + 1), _type(buffer, depth + 1))
+
+
+_PARAMETRIC_BY_CODE: dict[int, Callable[[Buffer, int], CqlType]] = {
+    0x00: lambda buffer, depth: parse_marshal(buffer.string(), depth),
+    0x20: lambda buffer, depth: ListType(_type(buffer, depth + 1)),
+    0x21: _map,
+    0x22: lambda buffer, depth: SetType(_type(buffer, depth + 1)),
     0x30: _user_type,
     0x31: _tuple,
 }

@@ -104,15 +104,19 @@ def _uuid(cell: bytes) -> str:
 def _inet(cell: bytes) -> str:
     if len(cell) not in (4, 16):
         raise DecodeError(f"expected 4 or 16 bytes, found {len(cell)}")
-    return str(ipaddress.ip_address(cell))
+    address = ipaddress.ip_address(cell)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    # Python 3.13 and newer print these addresses so, older versions do not.
+    return f"::ffff:{mapped}" if mapped else str(address)
 
 
-def _varint(cell: bytes) -> str:
+def varint_text(cell: bytes) -> str:
+    """All digits of a two's complement integer."""
     # Through Decimal, for Python refuses to print integers of more than 4,300 digits.
     return str(Decimal(int.from_bytes(cell, "big", signed=True)))
 
 
-def _decimal(cell: bytes) -> str:
+def decimal_text(cell: bytes) -> str:
     """Exact: scale and digits as they are stored (``1.50`` is not ``1.5``)."""
     if len(cell) < 5:
         raise DecodeError(f"expected at least 5 bytes, found {len(cell)}")
@@ -143,7 +147,7 @@ SCALARS: dict[str, Callable[[Cells], pa.Array]] = {
     "boolean": _boolean,
     "counter": _fixed("counter", 8),
     "date": _date,
-    "decimal": _strings(_decimal),
+    "decimal": _strings(decimal_text),
     "double": _fixed("double", 8),
     "duration": _duration,
     "float": _fixed("float", 4),
@@ -156,5 +160,5 @@ SCALARS: dict[str, Callable[[Cells], pa.Array]] = {
     "timeuuid": _strings(_uuid),
     "tinyint": _fixed("tinyint", 1),
     "uuid": _strings(_uuid),
-    "varint": _strings(_varint),
+    "varint": _strings(varint_text),
 }

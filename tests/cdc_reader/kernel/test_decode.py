@@ -15,35 +15,12 @@ from hypothesis import strategies as st
 
 from cdc_reader.cql_type import CqlType, Native, UserType, parse
 from cdc_reader.errors import DecodeError
-from cdc_reader.kernel import arrow_type, decode
+from cdc_reader.kernel import arrow_type
 from cdc_reader.schema import Column
+from tests.cdc_reader.kernel.conftest import Decode
+from tests.cdc_reader.kernel.wire import cell, cells, collection, column_of, integer
 
 PAIR = UserType("ks", "pair", (("x", Native("int")), ("y", Native("text"))))
-
-
-def cell(value: bytes | None) -> bytes:
-    """A value with its length before it."""
-    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
-
-
-def cells(*values: bytes | None) -> bytes:
-    """Values in a row: a tuple, a UDT."""
-    return b"".join(map(cell, values))
-
-
-def collection(count: int, *values: bytes | None) -> bytes:
-    """A list, set or map that says it has `count` elements."""
-    return struct.pack(">i", count) + cells(*values)
-
-
-def integer(value: int) -> bytes:
-    """An int's four bytes."""
-    return struct.pack(">i", value)
-
-
-def body_of(*values: bytes | None) -> bytes:
-    """A result of one column, without metadata."""
-    return struct.pack(">iiii", 2, 4, 1, len(values)) + cells(*values)
 
 
 def cql(text: str) -> CqlType:
@@ -51,9 +28,9 @@ def cql(text: str) -> CqlType:
     return parse(text, {"pair": PAIR}.__getitem__)
 
 
-def decoded(text: str, *values: bytes | None) -> list[Any]:
+def decoded(decode: Decode, text: str, *values: bytes | None) -> list[Any]:
     """The values as rows of one column of this type."""
-    batch = decode(body_of(*values), [Column("v", cql(text))])
+    batch = decode(column_of(*values), [Column("v", cql(text))])
     batch.validate(full=True)
     array = batch.column(0)
     assert array.type == arrow_type(cql(text))
@@ -110,10 +87,10 @@ def decoded(text: str, *values: bytes | None) -> list[Any]:
     ],
 )  # fmt: skip
 def test_a_value_is_decoded_beside_null_and_empty_rows(
-    text: str, raw: bytes, expected: object
+    decode: Decode, text: str, raw: bytes, expected: object
 ) -> None:
     """Null rows around it keep their places."""
-    assert decoded(text, None, raw, None) == [None, expected, None]
+    assert decoded(decode, text, None, raw, None) == [None, expected, None]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +98,9 @@ def test_a_value_is_decoded_beside_null_and_empty_rows(
     """tinyint smallint int bigint float double boolean date time timestamp uuid timeuuid inet
     varint decimal duration list<int> map<int,int> vector<int,1>""".split(),
 )
-def test_an_empty_value_of_a_type_that_has_none_is_null(text: str) -> None:
+def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: str) -> None:
     """Old tools can write zero bytes as an int."""
-    assert decoded(text, b"", None) == [None, None]
+    assert decoded(decode, text, b"", None) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -154,10 +131,12 @@ def test_an_empty_value_of_a_type_that_has_none_is_null(text: str) -> None:
         ("vector<text, 1>", b"\x05a"),
     ],
 )
-def test_malformed_bytes_are_a_decode_error_that_names_the_column(text: str, raw: bytes) -> None:
+def test_malformed_bytes_are_a_decode_error_that_names_the_column(
+    decode: Decode, text: str, raw: bytes
+) -> None:
     """On one line."""
     with pytest.raises(DecodeError, match=r"^column v of type ") as caught:
-        decode(body_of(raw), [Column("v", cql(text))])
+        decode(column_of(raw), [Column("v", cql(text))])
     assert "\n" not in str(caught.value)
 
 
@@ -174,18 +153,18 @@ INT = [Column("v", Native("int"))]
         struct.pack(">iiii", 2, 4, 1, -1),
         struct.pack(">iiii", 2, 4, 1, 2**31 - 1),
         struct.pack(">iiii", 2, 4, 1, 1) + struct.pack(">i", 5) + bytes(4),
-        body_of(integer(1)) + b"\0",
+        column_of(integer(1)) + b"\0",
         struct.pack(">iiii", 2, 4, 2, 0),
         struct.pack(">iiii", 2, 6, 1, 9),
     ],
 )
-def test_a_malformed_body_is_a_decode_error(body: bytes) -> None:
+def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None:
     """Checked before anything of its claimed size is built."""
     with pytest.raises(DecodeError):
         decode(body, INT)
 
 
-def test_columns_that_differ_from_the_metadata_are_a_decode_error() -> None:
+def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode) -> None:
     """The table was altered since: never decode by the wrong types."""
     header = struct.pack(">iii", 2, 1, 1) + b"\0\2ks\0\1t" + b"\0\1v" + b"\0\x09"
     body = header + struct.pack(">i", 1) + cell(integer(5))
@@ -193,34 +172,38 @@ def test_columns_that_differ_from_the_metadata_are_a_decode_error() -> None:
     with pytest.raises(DecodeError, match="column v int, expected v text: the table was altered"):
         decode(body, [Column("v", Native("text"))])
     with pytest.raises(DecodeError, match="no metadata"):
-        decode(body_of(integer(1)))
+        decode(column_of(integer(1)))
 
 
 @given(
     st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**63 - 1)
 )
-def test_durations_are_what_the_driver_wrote(months: int, days: int, nanoseconds: int) -> None:
+def test_durations_are_what_the_driver_wrote(
+    decode: Decode, months: int, days: int, nanoseconds: int
+) -> None:
     """Every variable-length integer, in every length."""
     raw = cqltypes.DurationType.serialize(Duration(months, days, nanoseconds), 4)
-    assert decoded("duration", raw) == [
+    assert decoded(decode, "duration", raw) == [
         {"months": months, "days": days, "nanoseconds": nanoseconds}
     ]
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False), st.integers())
-def test_numbers_without_bounds_keep_every_digit(decimal: Any, integer: int) -> None:
+def test_numbers_without_bounds_keep_every_digit(
+    decode: Decode, decimal: Any, integer: int
+) -> None:
     """They are text in Arrow, as no type there holds them all."""
     raw = cqltypes.DecimalType.serialize(decimal, 4)
     expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
-    found = decoded("decimal", raw)[0]
+    found = decoded(decode, "decimal", raw)[0]
     assert type(decimal)(found) == decimal
     assert decimal.is_zero() or found == expected
-    assert decoded("varint", cqltypes.IntegerType.serialize(integer, 4)) == [str(integer)]
+    assert decoded(decode, "varint", cqltypes.IntegerType.serialize(integer, 4)) == [str(integer)]
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_dates_span_all_their_32_bits(days: int) -> None:
+def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
     """Far beyond what Python's calendar holds."""
     raw = struct.pack(">I", days + 2**31)
-    batch = decode(body_of(raw), [Column("v", Native("date"))])
+    batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]

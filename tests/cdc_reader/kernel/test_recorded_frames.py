@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from cdc_reader.cql_type import CqlType, Native, SetType
 from cdc_reader.errors import DecodeError
-from cdc_reader.kernel import arrow_schema, decode, parse_metadata
+from cdc_reader.kernel import arrow_schema, parse_metadata
+from tests.cdc_reader.kernel.conftest import Decode
 
 _PATH = Path(__file__).parents[2] / "data" / "scylla-5.2-frames.json.gz"
 FRAMES: dict[str, Any] = json.loads(gzip.decompress(_PATH.read_bytes()))
@@ -93,7 +94,7 @@ def _(value: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(names, map(plain, value), strict=True))
 
 
-def by_kernel(body: bytes) -> list[list[Any]]:
+def by_kernel(decode: Decode, body: bytes) -> list[list[Any]]:
     """The rows of the kernel, told in the driver's terms: it sorts sets, and knows varints."""
     columns = parse_metadata(body).columns or ()
     return [
@@ -119,14 +120,14 @@ def without_metadata(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("label", BODIES)
-def test_every_cell_is_what_the_driver_reads(label: str) -> None:
+def test_every_cell_is_what_the_driver_reads(decode: Decode, label: str) -> None:
     """In all recorded results, of all types there are."""
     for body in BODIES[label]:
-        assert by_kernel(body) == by_driver(body)
+        assert by_kernel(decode, body) == by_driver(body)
 
 
 @pytest.mark.parametrize("label", BODIES)
-def test_batches_are_valid_arrow_of_the_promised_schema(label: str) -> None:
+def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: str) -> None:
     """Arrow's own full check, down to offsets and UTF-8."""
     for body in BODIES[label]:
         batch = decode(body)
@@ -135,7 +136,7 @@ def test_batches_are_valid_arrow_of_the_promised_schema(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", BODIES)
-def test_a_body_without_metadata_decodes_the_same(label: str) -> None:
+def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) -> None:
     """By the columns known from before; with metadata too, the two are compared."""
     for body in BODIES[label]:
         columns = parse_metadata(body).columns
@@ -143,7 +144,7 @@ def test_a_body_without_metadata_decodes_the_same(label: str) -> None:
 
 
 @pytest.mark.parametrize("result", FRAMES["results"], ids=lambda result: result["label"])
-def test_only_the_last_page_has_no_paging_state(result: dict[str, Any]) -> None:
+def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str, Any]) -> None:
     """And the pages together have all the rows."""
     pages = BODIES[result["label"]]
     states = [parse_metadata(body).paging_state for body in pages]
@@ -151,7 +152,7 @@ def test_only_the_last_page_has_no_paging_state(result: dict[str, Any]) -> None:
     assert sum(decode(body).num_rows for body in pages) == result["rows"]
 
 
-def test_a_set_of_streams_keeps_the_order_of_the_wire() -> None:
+def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
     """It is the order of shards; sorting would lose it."""
     (body,) = BODIES["stream_ids"]
     found = [stream for row in decode(body).to_pylist() for stream in row["streams"]]
@@ -159,7 +160,9 @@ def test_a_set_of_streams_keeps_the_order_of_the_wire() -> None:
 
 
 @given(st.data())
-def test_a_damaged_body_is_a_decode_error_or_another_result(data: st.DataObject) -> None:
+def test_a_damaged_body_is_a_decode_error_or_another_result(
+    decode: Decode, data: st.DataObject
+) -> None:
     """Whatever bytes come, nothing but DecodeError is raised."""
     body = bytearray(without_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]))
     columns = parse_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]).columns

@@ -1,0 +1,75 @@
+# Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html): the array, the
+# memory it owns, and its null bitmap.
+
+
+cdef struct ArrowArray:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    void **buffers
+    ArrowArray **children
+    ArrowArray *dictionary
+    void (*release)(ArrowArray *) noexcept nogil
+    void *private_data
+
+
+cdef void release(ArrowArray *array) noexcept nogil:
+    """Free what an array owns; children that were moved elsewhere have no `release` left."""
+    cdef ArrowArray *child
+    for index in range(array.n_children):
+        child = array.children[index]
+        if child.release != NULL:
+            child.release(child)
+        free(child)
+    for index in range(array.n_buffers):
+        free(array.buffers[index])
+    free(array.children)
+    free(array.buffers)
+    array.release = NULL
+
+
+cdef int begin(
+    ArrowArray *array, int64_t length, int64_t n_buffers, int64_t n_children
+) except -1 nogil:
+    """Make an array of zeroed memory releasable, with its buffers and children yet to be made."""
+    array.length = length
+    array.release = release
+    array.buffers = <void **>calloc(n_buffers, sizeof(void *))
+    array.children = <ArrowArray **>calloc(n_children or 1, sizeof(ArrowArray *))
+    if array.buffers == NULL or array.children == NULL:
+        return refuse_memory()
+    array.n_buffers = n_buffers
+    for index in range(n_children):
+        array.children[index] = <ArrowArray *>calloc(1, sizeof(ArrowArray))
+        if array.children[index] == NULL:
+            return refuse_memory()
+        array.n_children += 1
+    return 0
+
+
+cdef void *new_buffer(ArrowArray *array, int index, int64_t size) except NULL nogil:
+    """Memory of `size` bytes as the array's buffer of this number; it holds anything."""
+    cdef void *memory = malloc(size or 1)
+    if memory == NULL:
+        refuse_memory()
+    array.buffers[index] = memory
+    return memory
+
+
+cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) except -1 nogil:
+    """The null bitmap, left out if there is no null: a cell of fewer than `shortest` bytes."""
+    cdef int64_t nulls = 0
+    cdef int64_t row
+    cdef uint8_t *bits
+    for row in range(run.count):
+        nulls += run.cells[row].length < shortest
+    array.null_count = nulls
+    if nulls == 0:
+        return 0
+    bits = <uint8_t *>new_buffer(array, 0, (run.count + 7) // 8)
+    memset(bits, 0, (run.count + 7) // 8)
+    for row in range(run.count):
+        bits[row >> 3] |= (run.cells[row].length >= shortest) << (row & 7)
+    return 0

@@ -1,0 +1,38 @@
+# Memory that grows while it is filled: text whose size is not known before, and cut cells.
+
+
+cdef struct Growing:
+    uint8_t *data
+    int64_t size
+    int64_t capacity
+
+
+cdef int reserve(Growing *growing, int64_t more) except -1 nogil:
+    """Room for `more` bytes after those there are."""
+    cdef int64_t capacity
+    cdef uint8_t *data
+    if growing.capacity - growing.size >= more:
+        return 0
+    capacity = 2 * growing.capacity + more
+    data = <uint8_t *>realloc(growing.data, capacity)
+    if data == NULL:
+        return refuse_memory()
+    growing.data = data
+    growing.capacity = capacity
+    return 0
+
+
+cdef inline Cell *new_cell(Growing *growing) except NULL nogil:
+    """Room for one more cell, to be filled in."""
+    reserve(growing, sizeof(Cell))
+    growing.size += sizeof(Cell)
+    return <Cell *>(growing.data + growing.size) - 1
+
+
+cdef inline Run run_of(const Growing *growing, const uint8_t *body) noexcept nogil:
+    """The cells that were cut, as a run of their own."""
+    cdef Run run
+    run.body = body
+    run.cells = <Cell *>growing.data
+    run.count = growing.size // <int64_t>sizeof(Cell)
+    return run

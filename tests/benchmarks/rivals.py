@@ -1,0 +1,85 @@
+"""The driver's rows as the Arrow columns our kernel makes of the same page.
+
+Each column is converted only as far as `pa.array` needs it, by a function chosen once for its
+type: what a careful user of the driver would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.kernel import arrow_type
+from cdc_reader.kernel.arrow_type import fields_of
+
+Convert = Callable[[Any], Any]
+
+_NATIVE: dict[str, Convert] = {
+    "date": lambda value: value.days_from_epoch,
+    "decimal": str,
+    "duration": lambda value: (value.months, value.days, value.nanoseconds),
+    "time": lambda value: value.nanosecond_time,
+    "timeuuid": str,
+    "uuid": str,
+    "varint": str,
+}
+
+
+def arrays_of(rows: Sequence[tuple[Any, ...]], types: Sequence[CqlType]) -> list[pa.Array]:
+    """The columns of the driver's rows."""
+    return [
+        _array(cql_type, values)
+        for cql_type, values in zip(types, zip(*rows, strict=True), strict=True)
+    ]
+
+
+def _array(cql_type: CqlType, values: Sequence[Any]) -> pa.Array:
+    convert = _convert(cql_type)
+    if convert is not None:
+        values = [None if value is None else convert(value) for value in values]
+    return pa.array(values, arrow_type(cql_type))
+
+
+def _convert(cql_type: CqlType) -> Convert | None:
+    """How a value becomes what `pa.array` takes; None if it is that already."""
+    match cql_type:
+        case Native(name):
+            return _NATIVE.get(name)
+        case ListType(element) | SetType(element) | VectorType(element):
+            return _sequence(_convert(element))
+        case MapType(key, value):
+            return _map(_convert(key), _convert(value))
+        case TupleType() | UserType():
+            return _fields([_convert(part) for _, part in fields_of(cql_type)])
+
+
+def _sequence(convert: Convert | None) -> Convert:
+    if convert is None:
+        return list
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _map(key: Convert | None, value: Convert | None) -> Convert:
+    keys, values = _sequence(key), _sequence(value)
+    return lambda found: list(zip(keys(found.keys()), values(found.values()), strict=True))
+
+
+def _fields(converts: Sequence[Convert | None]) -> Convert:
+    if not any(converts):
+        return tuple
+    return lambda values: tuple(
+        value if convert is None or value is None else convert(value)
+        for convert, value in zip(converts, values, strict=True)
+    )

@@ -1,0 +1,76 @@
+"""The compiled kernel is in what is built and installed, where it can be compiled and is wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.packaging.conftest import Environment
+
+ROOT = Path(__file__).parents[2]
+RUNNING = "from cdc_reader import kernel; print(kernel.NAME)"
+
+
+def build(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A wheel built here, or not."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has none."""
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+
+def test_a_wheel_with_the_kernel_is_one_of_its_platform(
+    environment: Environment, wheel: Path
+) -> None:
+    """Its name says so, and the kernel runs from it."""
+    compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    assert bool(compiled) != wheel.name.endswith("-py3-none-any.whl")
+    environment.install(wheel)
+    assert environment.execute(RUNNING).strip() == ("cython" if compiled else "python")
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_without_a_compiler_a_wheel_is_one_of_any_platform(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """One line says that the plain kernel will run, and it does."""
+    built = build(tmp_path / "dist")
+    assert built.returncode == 0, built.stderr
+    [said] = [line for line in built.stderr.splitlines() if "kernel" in line]
+    assert said.startswith("The kernel is not compiled, its plain twin will run: ")
+    assert said.endswith("there is no C compiler 'no-such-compiler'")
+    [wheel] = (tmp_path / "dist").glob("*-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    environment.install(wheel)
+    assert environment.execute(RUNNING).strip() == "python"
+
+
+def test_a_kernel_that_is_not_wanted_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment variable that chooses one at run time also does when it is built."""
+    monkeypatch.setenv("CDC_READER_KERNEL", "python")
+    assert build(tmp_path).returncode == 0
+    assert list(tmp_path.glob("*-py3-none-any.whl"))
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_a_kernel_that_is_demanded_and_cannot_be_compiled_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For whoever would rather have no wheel than a slow one."""
+    monkeypatch.setenv("CDC_READER_KERNEL", "cython")
+    built = build(tmp_path)
+    assert built.returncode != 0
+    assert "the kernel was not compiled: there is no C compiler" in built.stderr
+    assert not list(tmp_path.iterdir())
