@@ -16,6 +16,7 @@ from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
+from cdc_reader.testing.embedded.protocol.compression import compressions
 from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import MURMUR3
@@ -266,7 +267,7 @@ class EmbeddedScylla:
 def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
     """What OPTIONS answers. No compression: it would only cost time on the loopback."""
     return {
-        "COMPRESSION": (),
+        "COMPRESSION": tuple(compressions()),
         "CQL_VERSION": (CQL_VERSION,),
         LWT_MARK_OPTION: (f"LWT_OPTIMIZATION_META_BIT_MASK={responses.MetadataFlag.LWT:d}",),
         "SCYLLA_NR_SHARDS": (str(node.shards),),

@@ -13,10 +13,10 @@ from attrs import Factory, define, evolve, field, frozen
 from cdc_reader.testing.embedded.errors import (
     BadCredentials,
     CqlError,
-    ProtocolError,
     ServerError,
 )
 from cdc_reader.testing.embedded.protocol import responses
+from cdc_reader.testing.embedded.protocol.compression import chosen
 from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
 from cdc_reader.testing.embedded.protocol.requests import (
     AuthResponse,
@@ -72,11 +72,13 @@ class Session:
     def receive(self, data: bytes) -> Iterator[bytes]:
         """The frames that answer what `data` completes, one by one as they are made."""
         for call in self.connection.receive(data):
-            yield self._answer(call).frame(call.version, call.stream)
+            answer = self._answer(call)
+            yield answer.frame(call.version, call.stream, self.connection.compression)
 
     def event(self, answer: Answer) -> bytes:
         """An event as this connection must get it."""
-        return answer.frame(self.connection.version, responses.EVENT_STREAM)
+        connection = self.connection
+        return answer.frame(connection.version, responses.EVENT_STREAM, connection.compression)
 
     @property
     def username(self) -> str:
@@ -120,8 +122,7 @@ class Session:
         return dict(sorted(told.items()))
 
     def _start(self, startup: Startup) -> Answer:
-        if compression := startup.options.get("COMPRESSION"):
-            raise ProtocolError(f"Unknown compression algorithm: {compression}")
+        self.connection.compression = chosen(startup.options.get("COMPRESSION"))
         self.startup = startup.options
         if self.host.credentials is None:
             self.connection.state = State.READY

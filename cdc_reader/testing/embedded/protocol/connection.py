@@ -8,6 +8,8 @@ connection goes on, except after a header that cannot be read:
     AUTHENTICATING   AUTH_RESPONSE              READY once they are right
     READY            all but STARTUP            READY
     CLOSED           nothing
+
+Bodies are compressed both ways from the answer to STARTUP on, if it chose to.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from cdc_reader.testing.embedded.errors import CqlError, ProtocolError
+from cdc_reader.testing.embedded.protocol.compression import Compression
 from cdc_reader.testing.embedded.protocol.frame import (
     NEWEST_VERSION,
+    Flag,
     Frame,
     FrameReader,
     Opcode,
@@ -48,10 +52,14 @@ class Call:
 
 @define
 class Connection:
-    """The protocol's side of a connection; who answers the calls moves `state` on."""
+    """The protocol's side of a connection; who answers the calls moves `state` on.
+
+    `compression` is what the client chose, once it has.
+    """
 
     state: State = State.NEW
     version: int = NEWEST_VERSION
+    compression: Compression | None = None
     _frames: FrameReader = field(factory=FrameReader, init=False)
 
     def receive(self, data: bytes) -> Iterator[Call]:
@@ -72,9 +80,16 @@ class Connection:
         try:
             if refusal := self._refusal(frame.opcode):
                 return ProtocolError(refusal)
-            return decode(frame)
+            return decode(self._decompressed(frame))
         except CqlError as error:
             return error
+
+    def _decompressed(self, frame: Frame) -> Frame:
+        """The frame as if never compressed; one compressed without agreement is left as it is."""
+        if self.compression is None or not frame.flags & Flag.COMPRESSION:
+            return frame
+        body = self.compression.decompress(frame.body)
+        return evolve(frame, flags=frame.flags & ~Flag.COMPRESSION, body=body)
 
     def _refusal(self, opcode: int) -> str | None:
         """Why a frame of this kind may not come now."""

@@ -17,6 +17,7 @@ from cdc_reader.testing.embedded.errors import (
     Unprepared,
 )
 from cdc_reader.testing.embedded.protocol import body
+from cdc_reader.testing.embedded.protocol.compression import Compression
 from cdc_reader.testing.embedded.protocol.frame import Flag, Opcode, encode_frame
 from cdc_reader.testing.embedded.protocol.types import encode_type
 from cdc_reader.testing.embedded.query.result import (
@@ -67,12 +68,14 @@ class Answer:
     body: bytes = b""
     warnings: tuple[str, ...] = ()
 
-    def frame(self, version: int, stream: int) -> bytes:
-        """The bytes to send; warnings exist from version 4 on."""
-        if not self.warnings or version < 4:
-            return encode_frame(version, stream, self.opcode, self.body)
-        warned = body.string_list(self.warnings) + self.body
-        return encode_frame(version, stream, self.opcode, warned, Flag.WARNING)
+    def frame(self, version: int, stream: int, compression: Compression | None = None) -> bytes:
+        """The bytes to send; warnings exist from version 4 on. An empty body stays as it is."""
+        content, flags = self.body, Flag(0)
+        if self.warnings and version >= 4:
+            content, flags = body.string_list(self.warnings) + content, Flag.WARNING
+        if compression is not None and content:
+            content, flags = compression.compress(content), flags | Flag.COMPRESSION
+        return encode_frame(version, stream, self.opcode, content, flags)
 
 
 def ready() -> Answer:
