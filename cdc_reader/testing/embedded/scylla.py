@@ -5,19 +5,24 @@ from __future__ import annotations
 import itertools
 import random
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
+
+from attrs import evolve
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
+from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.protocol.compression import compressions
 from cdc_reader.testing.embedded.query.engine import Engine
+from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.result import Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.server import Server
@@ -101,6 +106,7 @@ class EmbeddedScylla:
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
         self.catalog = Catalog(profile=self.profile)
+        self._replays = PageReplays()
         self.database = Database()
         source = random.Random(seed)
         self._addresses = Addresses(host)
@@ -130,6 +136,7 @@ class EmbeddedScylla:
         self._credentials = credentials
         self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
         hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
+        self._first = next(iter(hosts.values()))
         self._server = Server(hosts, port, _tls(certificate, key))
         self.catalog.listeners += [self.tablets.follow, self._announce]
 
@@ -228,6 +235,35 @@ class EmbeddedScylla:
         """
         return self._server.call(lambda: self.tablets.merge(keyspace, table))
 
+    def replay(self, keyspace: str, table: str, pages: Sequence[bytes], times: int = 1) -> None:
+        """Answer every SELECT from a table with these pages, so many times over, unread.
+
+        A page is the body of a RESULT of rows with its metadata, as recorded from a server or
+        made by `pages`; its paging state is replaced. Raises ValueError if it is not.
+        """
+        self._server.call(lambda: self._replays.begin(keyspace, table, pages, times))
+
+    def end_replay(self, keyspace: str, table: str) -> None:
+        """Answer from what the table holds again."""
+        self._server.call(lambda: self._replays.end(keyspace, table))
+
+    def pages(self, cql: str, page_size: int = 5000) -> list[bytes]:
+        """The pages of a SELECT as bodies of RESULTs, to be replayed.
+
+        Raises the errors of `cdc_reader.testing.embedded.errors` as the server would.
+        """
+        return self._server.call(lambda: self._pages(cql, page_size))
+
+    def _pages(self, cql: str, page_size: int) -> list[bytes]:
+        engine, options = self._first.engine, QueryOptions(page_size=page_size)
+        bodies: list[bytes] = []
+        while isinstance(result := engine.query(cql, (), options), Rows):
+            bodies.append(responses.result(result).body)
+            if result.paging_state is None:
+                return bodies
+            options = evolve(options, paging_state=result.paging_state)
+        raise ValueError(f"{cql}: expected a SELECT from a table that is not under replay")
+
     def _upgrade_streams(self) -> None:
         added = [t for t in generation_range_tables() if not self.catalog.has(t.keyspace, t.name)]
         for table in added:
@@ -253,6 +289,7 @@ class EmbeddedScylla:
                 **node_tables.sources(),
                 **TabletTables(self.tablets).sources(),
             },
+            self._replays,
         )
         shards = itertools.cycle(range(node.shards))
         return Host(engine, _supported(node), self._credentials, shards)

@@ -36,6 +36,10 @@ class BodyReader:
         self._position = end
         return self.body[start:end]
 
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(len(self.body) - self._position)
+
     def byte(self) -> int:
         return self.take(1)[0]
 

@@ -22,6 +22,7 @@ from cdc_reader.testing.embedded.protocol.frame import Flag, Opcode, encode_fram
 from cdc_reader.testing.embedded.protocol.types import encode_type
 from cdc_reader.testing.embedded.query.result import (
     ColumnSpec,
+    Page,
     Prepared,
     Result,
     Rows,
@@ -138,6 +139,8 @@ def result(outcome: Result, version: int = 4, style: ResultFormat | None = None)
         case Prepared():
             encoded = _prepared(outcome, version, style.lwt_mark)
             return _result(ResultKind.PREPARED, encoded, outcome.warnings)
+        case Page(ready):
+            return Answer(Opcode.RESULT, ready)
         case Rows():
             return _result(ResultKind.ROWS, _rows(outcome, style.skip_metadata), outcome.warnings)
 

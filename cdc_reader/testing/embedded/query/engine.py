@@ -18,7 +18,8 @@ from cdc_reader.testing.embedded.query.options import QueryOptions
 from cdc_reader.testing.embedded.query.plan import Plan
 from cdc_reader.testing.embedded.query.planner import Planner
 from cdc_reader.testing.embedded.query.result import Prepared, Result
-from cdc_reader.testing.embedded.query.source import MutationSink, TableSource
+from cdc_reader.testing.embedded.query.select import SelectPlan
+from cdc_reader.testing.embedded.query.source import MutationSink, Replays, TableSource
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.storage.database import Database
 
@@ -29,8 +30,8 @@ class Engine:
     """Executes statements over a catalog and a database.
 
     `clock` gives the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database. Every method raises `errors.CqlError`
-    for what the server refuses.
+    source of a table that is not in the database; `replays` has ready pages for some tables.
+    Every method raises `errors.CqlError` for what the server refuses.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class Engine:
         write_path: MutationSink,
         clock: Callable[[], int],
         virtual: Mapping[tuple[str, str], TableSource] | None = None,
+        replays: Replays | None = None,
     ) -> None:
         build_parser()
         self._catalog = catalog
         self._clock = clock
+        self._replays = replays
         self._planner = Planner(catalog, database, write_path, clock, virtual or {})
         self._prepared: dict[bytes, tuple[str, str | None]] = {}
         self._last_timestamp = 0
@@ -99,6 +102,11 @@ class Engine:
         return plan
 
     def _run(self, plan: Plan, values: Values, options: QueryOptions) -> Result:
+        if self._replays is not None and isinstance(plan, SelectPlan):
+            table = plan.table
+            page = self._replays.page(table.keyspace, table.name, options.paging_state)
+            if page is not None:
+                return page
         bound = bind(plan.bind_columns, values)
         return plan.execute(Execution(bound, self._clock(), self._timestamp, options))
 

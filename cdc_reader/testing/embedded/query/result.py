@@ -43,6 +43,13 @@ class Rows:
 
 
 @frozen
+class Page:
+    """A page of rows made ready: the body of its RESULT."""
+
+    body: bytes
+
+
+@frozen
 class Prepared:
     """A prepared statement: its id, its bind variables, its result columns.
 
@@ -59,4 +66,4 @@ class Prepared:
     is_lwt: bool = field(default=False)
 
 
-Result = Void | SetKeyspace | Rows | Prepared | SchemaChange
+Result = Void | SetKeyspace | Rows | Page | Prepared | SchemaChange

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from cdc_reader.testing.embedded.query.result import Page
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 
@@ -23,6 +24,14 @@ class TableSource(Protocol):
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
         """(token, partition) in order of (token, key), tokens in [first_token, last_token]."""
+        ...
+
+
+class Replays(Protocol):
+    """Ready pages; `page_replay.PageReplays` are such."""
+
+    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> Page | None:
+        """The page to answer a SELECT from this table with; None to read the table."""
         ...
 
 

@@ -1,0 +1,89 @@
+"""Pages served unread: the same ones to everyone, wherever each reader is."""
+
+from collections.abc import Iterator
+
+import pytest
+from cassandra.cluster import Cluster, Session
+from cassandra.protocol import ProtocolException
+
+from cdc_reader.testing import EmbeddedScylla
+
+SELECT = "SELECT pk, v FROM ks.t"
+ROWS = [(number, f"row {number}") for number in range(25)]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedScylla]:
+    """A server to replay pages on."""
+    with EmbeddedScylla() as server:
+        yield server
+
+
+@pytest.fixture
+def session(server: EmbeddedScylla) -> Iterator[Session]:
+    """A session on a table of 25 rows."""
+    cluster = Cluster([server.host], port=server.port)
+    session = cluster.connect()
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text)")
+    insert = session.prepare("INSERT INTO ks.t (pk, v) VALUES (?, ?)")
+    for row in ROWS:
+        session.execute(insert, row)
+    yield session
+    cluster.shutdown()
+
+
+def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
+    """Each so many times, to text and prepared statements; then the table is read again."""
+    pages = server.pages(SELECT, page_size=10)
+    assert len(pages) == 3
+    session.execute("TRUNCATE ks.t")
+    server.replay("ks", "t", pages, times=2)
+    for statement in (SELECT, session.prepare(SELECT)):
+        assert sorted(map(tuple, session.execute(statement))) == sorted(ROWS * 2)
+    server.end_replay("ks", "t")
+    assert list(session.execute(SELECT)) == []
+
+
+def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Session) -> None:
+    """Two readers that take turns both see every page."""
+    server.replay("ks", "t", server.pages(SELECT, page_size=10))
+    first, second = session.execute(SELECT), session.execute(SELECT)
+    seen: list[list[int]] = [[], []]
+    for _ in range(3):
+        for result, pks in zip((first, second), seen, strict=True):
+            pks += [row.pk for row in result.current_rows]
+            result.fetch_next_page()
+    assert seen[0] == seen[1]
+    assert sorted(seen[0]) == [pk for pk, _ in ROWS]
+
+
+def test_a_paging_state_of_another_kind_is_refused(
+    server: EmbeddedScylla, session: Session
+) -> None:
+    """As the server words it."""
+    server.replay("ks", "t", server.pages(SELECT))
+    for state in (b"?", b"replayed page \0\0\0\7"):
+        with pytest.raises(ProtocolException, match="Invalid value for the paging state"):
+            session.execute(SELECT, paging_state=state)
+
+
+def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
+    """What is not one is named."""
+    for body, found in (
+        (b"", "truncated frame"),
+        (b"\0\0\0\1" + bytes(8), r"kind ROWS \(2\), found 1"),
+        (b"\0\0\0\2\0\0\0\4\0\0\0\1", "expected metadata"),
+    ):
+        with pytest.raises(ValueError, match=found):
+            server.replay("ks", "t", [body])
+    with pytest.raises(ValueError, match="at least one page"):
+        server.replay("ks", "t", [])
+
+
+def test_only_a_select_has_pages(server: EmbeddedScylla) -> None:
+    """Of a table that is read, not replayed."""
+    with pytest.raises(ValueError, match="expected a SELECT"):
+        server.pages("USE system")
