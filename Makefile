@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := spark,embedded,docker,metrics
 ARGS :=
+SEED := 1
 KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
@@ -13,7 +14,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/p
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test lint format constraints clean
+.PHONY: help install java demo test fuzz lint format constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -25,6 +26,10 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 
 test: install ## run the tests; ARGS="-k window" runs some
 	$(SPARK_ENV) $(BIN)/python -m pytest $(ARGS)
+
+fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for others
+	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
+	    tests/cdc_reader/testing/embedded/test_fuzzing.py $(ARGS)
 
 lint: $(INSTALLED) ## check style, types and who imports whom
 	$(BIN)/ruff check .

@@ -39,6 +39,8 @@ def parse(cql: str) -> ast.Statement:
         raise SyntaxError(_message(unexpected, cql)) from None
     except VisitError as failed:
         raise failed.orig_exc from None
+    except RecursionError:
+        raise SyntaxError("line 1:0 the statement is nested too deeply") from None
     return statement
 
 

@@ -60,14 +60,14 @@ def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Sessio
     assert sorted(seen[0]) == [pk for pk, _ in ROWS]
 
 
+@pytest.mark.parametrize("state", [b"?", b"replayed page \0\0\0\7"])
 def test_a_paging_state_of_another_kind_is_refused(
-    server: EmbeddedScylla, session: Session
+    server: EmbeddedScylla, session: Session, state: bytes
 ) -> None:
     """As the server words it."""
     server.replay("ks", "t", server.pages(SELECT))
-    for state in (b"?", b"replayed page \0\0\0\7"):
-        with pytest.raises(ProtocolException, match="Invalid value for the paging state"):
-            session.execute(SELECT, paging_state=state)
+    with pytest.raises(ProtocolException, match="Invalid value for the paging state"):
+        session.execute(SELECT, paging_state=state)
 
 
 def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
