@@ -1,0 +1,96 @@
+"""A stream finds the generations that the cluster makes while it is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cassandra.cluster import Session
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.cql_session import open_session
+from pyspark_scylla_cdc.log import _connection, schema_of
+from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.stream import StreamReader
+
+SECOND = 1_000_000
+KEYS = range(40)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The one clock of cluster and reader."""
+    return ManualClock(SystemClock().now())
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A cluster of the test's own, whose generations operate at once."""
+    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
+        yield server
+
+
+@pytest.fixture
+def session(cluster: EmbeddedScylla) -> Iterator[Session]:
+    """A session in which the cluster, by its clock, gives writes their time."""
+    session = open_session(cluster.host, cluster.port)
+    session.use_client_timestamp = False
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[StreamReader]:
+    """A reader of the table `ks.t`, as Spark has one for as long as a query runs."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    session.execute(
+        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true, 'ttl': 0}"
+    )
+    options = SourceOptions.parse(
+        {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t", "consistencyLevel": "ONE"}
+    )
+    yield StreamReader(options, schema_of(options), clock)
+    _connection(options.connection(), options.read).close()
+
+
+def test_rows_of_a_generation_made_between_two_micro_batches(
+    cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
+) -> None:
+    """A node joins a cluster that is followed: what is written from then on arrives too, once."""
+    start = stream.initialOffset()
+    clock.advance(SECOND)
+    write(session, 1)
+    first, end = micro_batch(stream, start, clock)
+    assert first == [(pk, 1) for pk in KEYS]
+
+    joined = cluster.join(vnodes=4)
+    clock.advance(SECOND)
+    assert joined.timestamp * 1_000 < clock.now()
+    write(session, 2)
+    second, _ = micro_batch(stream, end, clock)
+    assert second == [(pk, 2) for pk in KEYS]
+
+
+def write(session: Session, value: int) -> None:
+    """One change of every key."""
+    for pk in KEYS:
+        session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, value))
+
+
+def micro_batch(
+    stream: StreamReader, start: dict[str, int], clock: ManualClock
+) -> tuple[list[tuple[int, int]], dict[str, int]]:
+    """The sorted changes from `start` to what has settled a minute on, and where that ends."""
+    clock.advance(60 * SECOND)
+    end = stream.reportLatestOffset()
+    rows = [
+        row
+        for partition in stream.partitions(start, end)
+        for batch in stream.read(partition)
+        for row in batch.to_pylist()
+    ]
+    return sorted((row["pk"], row["v"]) for row in rows), end
