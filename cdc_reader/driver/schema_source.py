@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from typing import Any
 
 from cdc_reader import cql_type
@@ -22,6 +23,14 @@ from cdc_reader.schema import CdcOptions, Column, ColumnKind, LogSchema, TableSc
 
 log = get_logger(__name__)
 
+_META_COLUMNS = (
+    "cdc$stream_id",
+    "cdc$time",
+    "cdc$batch_seq_no",
+    "cdc$operation",
+    "cdc$ttl",
+    "cdc$end_of_batch",
+)
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = %s"
 
 
@@ -34,7 +43,8 @@ class SchemaSource:
     def log_schema(self, name: TableName) -> LogSchema:
         """The log of the base table `name`.
 
-        Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError.
+        Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError; the last also where
+        two columns of the log have one name.
         """
         options = self._cdc_options(name)
         self._refuse_tablets(name)
@@ -44,7 +54,9 @@ class SchemaSource:
             raise _not_enabled(name)
         if not options.enabled:
             log.warning("cdc_disabled_old_log_kept", table=str(name))
-        return LogSchema(TableSchema(name, self._columns(name, types), options), log_columns)
+        base = TableSchema(name, self._columns(name, types), options)
+        _refuse_shared_names(base)
+        return LogSchema(base, log_columns)
 
     def _cdc_options(self, name: TableName) -> CdcOptions:
         tables = {
@@ -123,6 +135,29 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
     return Column(
         row["column_name"], types.parse(row["type"]), ColumnKind(row["kind"]), row["position"]
     )
+
+
+def _refuse_shared_names(base: TableSchema) -> None:
+    """Where two columns of a log would have one name, there is one, and its cells mean nothing."""
+    owners = dict.fromkeys(_META_COLUMNS, "the log itself")
+    for column in base.columns:
+        for log_column in _log_names(column):
+            if other := owners.get(log_column):
+                raise UnsupportedTableError(
+                    f"column {column.name} of table {base.name} and {other} both need the log "
+                    f"column {log_column}: rename {column.name}, or drop it"
+                )
+            owners[log_column] = f"column {column.name}"
+
+
+def _log_names(column: Column) -> Iterator[str]:
+    """The names of the log columns that a column of the base table has."""
+    yield column.name
+    if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
+        return
+    yield f"cdc$deleted_{column.name}"
+    if cql_type.is_multi_cell(column.type):
+        yield f"cdc$deleted_elements_{column.name}"
 
 
 def _not_enabled(name: TableName) -> CdcNotEnabledError:

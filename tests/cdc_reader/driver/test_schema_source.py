@@ -113,3 +113,44 @@ def test_a_log_table_is_told_its_base_table(
     )
     with pytest.raises(UnsupportedTableError, match=rf"give its base table, {keyspace}\.t$"):
         SchemaSource(connection).log_schema(TableName(keyspace, "t_scylla_cdc_log"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            "x map<int, int>, elements_x int",
+            r"column x .* and column elements_x both need the log column cdc\$deleted_elements_x: ",
+        ),
+        (
+            'v int, "cdc$deleted_v" int',
+            r"column v .* and column cdc\$deleted_v both need the log column cdc\$deleted_v: ",
+        ),
+        (
+            '"cdc$time" int',
+            r"column cdc\$time .* and the log itself both need .*: rename cdc\$time",
+        ),
+    ],
+)
+def test_columns_that_share_a_name_in_the_log_are_told(
+    scylla: Scylla, keyspace: str, connection: Connection, columns: str, expected: str
+) -> None:
+    """With both columns, for the log's column under that name would be either's."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns}) WITH cdc = {{'enabled': true}}"
+    )
+    with pytest.raises(UnsupportedTableError, match=expected) as told:
+        SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    assert "\n" not in str(told.value)
+
+
+def test_columns_that_only_look_alike_are_read(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """A key has no marks of deletion, a frozen map no deleted elements."""
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '
+        "x frozen<map<int, int>>, elements_x int) WITH cdc = {'enabled': true}"
+    )
+    schema = SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    assert "cdc$deleted_elements_x" in _types(schema)
