@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import Connection, SchemaSource, StreamsLogSource, VnodeGenerations
-from cdc_reader.errors import SourceError
+from cdc_reader.errors import SourceError, UnsupportedTableError
 from cdc_reader.kernel import arrow_schema
 from cdc_reader.log_reader import LogReader
 from cdc_reader.planner import Planner
@@ -30,7 +30,13 @@ def schema_of(options: SourceOptions) -> LogSchema:
 
 
 def batch_schema(schema: LogSchema) -> pa.Schema:
-    """The schema of the batches that Spark gets."""
+    """The schema of the batches that Spark gets; UnsupportedTableError if a name is taken."""
+    if any(column.name == COMMIT_TIMESTAMP.name for column in schema.base.columns):
+        raise UnsupportedTableError(
+            f"{schema.base.name} has a column {COMMIT_TIMESTAMP.name}, the name under which this "
+            "source gives the time of a write: rename the column, or drop it and add it under "
+            "another name"
+        )
     return arrow_schema(schema.columns).append(COMMIT_TIMESTAMP)
 
 

@@ -60,7 +60,8 @@ class ScyllaCdcDataSource(DataSource):
         try:
             options = SourceOptions.parse(self.options)
             log_schema = schema_of(options)
+            batches = batch_schema(log_schema)
         except CdcError as error:
             # Spark shows the whole traceback: of an error that says it all, one frame is enough.
             raise error.with_traceback(None) from None
-        return options, log_schema, spark_schema(batch_schema(log_schema))
+        return options, log_schema, spark_schema(batches)

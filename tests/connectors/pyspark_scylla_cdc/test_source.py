@@ -168,6 +168,20 @@ def test_columns_with_awkward_names(
     assert (row["Key"], row["select"], row['a.b "c"']) == (1, 2, 3)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
+def test_column_with_the_name_of_ours(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], *, stream: bool
+) -> None:
+    """A table's own `_commit_timestamp` is refused at `load()`, by name and with the remedy."""
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, "_commit_timestamp" int) '
+        "WITH cdc = {'enabled': true}"
+    )
+    told = rf"UnsupportedTableError: {keyspace}\.t has a column _commit_timestamp, .*: rename the"
+    with pytest.raises(AnalysisException, match=told):
+        load(stream=stream)
+
+
 @pytest.mark.usefixtures("numbers")
 def test_password_stays_secret(
     capsys: pytest.CaptureFixture[str],
