@@ -10,7 +10,7 @@ from attrs import evolve
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader.clock import SystemClock
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.log import schema_of
 from pyspark_scylla_cdc.options import SourceOptions
@@ -189,6 +189,19 @@ def test_table_altered_while_followed(
     assert [row["pk"] for row in before] == [1]
     assert sorted(row["pk"] for row in after) == [1, 3]
     assert before[0].keys() == after[0].keys()
+
+
+def test_column_dropped_while_followed(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A stream that runs ends with an error once the table has lost one of its columns."""
+    stream = reader()
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    assert len(rows_up_to(stream, start, clock)) == 1
+    scylla.session.execute(f"ALTER TABLE {table} DROP v")
+    with pytest.raises(CdcError, match="deleted_v"):
+        rows_up_to(stream, start, clock)
 
 
 def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
