@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,11 @@ from cdc_reader.errors import ConfigurationError
 
 CONSISTENCIES = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE")
 DEFAULT_PORT = 9042
+_HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?")
+_PORT = re.compile(
+    r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+)
+"""1 to 65535."""
 
 _Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
@@ -98,15 +104,14 @@ class ConnectionConfig:
         return [self._endpoint(point) for point in self.contact_points]
 
     def _endpoint(self, point: str) -> tuple[str, int]:
-        if point.startswith("["):
-            host, _, rest = point[1:].partition("]")
-            port = rest.removeprefix(":")
+        if bracketed := re.fullmatch(r"\[([^]]*)](?::(.+))?", point):
+            host, port = bracketed[1], bracketed[2] or ""
         elif point.count(":") > 1:
             host, port = point, ""
         else:
             host, _, port = point.partition(":")
-        if not host or (port and not (port.isascii() and port.isdigit() and int(port) < 65_536)):
-            remedy = "give each host as 'host' or 'host:port'"
+        if not (_HOST.fullmatch(host) and (not port or _PORT.fullmatch(port))):
+            remedy = "give each host as 'host' or 'host:port', an IPv6 address as '[::1]:9042'"
             raise ConfigurationError("contact_points", point, remedy)
         return host, int(port or self.port)
 

@@ -88,4 +88,6 @@ class TableName:
         return f"{quoted(self.keyspace)}.{quoted(self.name)}"
 
     def __str__(self) -> str:
-        return f"{self.keyspace}.{self.name}"
+        """For people, on one line: what cannot be printed is escaped."""
+        name = f"{self.keyspace}.{self.name}"
+        return name if name.isprintable() else repr(name)[1:-1]

@@ -39,7 +39,8 @@ def connect(config: ConnectionConfig, fetch_size: int) -> Session:
         target=_open, args=(opening, settings, config.local_dc), name="cdc-connect", daemon=True
     ).start()
     try:
-        session = opening.result(config.connect_timeout.total_seconds())
+        timeout = min(config.connect_timeout.total_seconds(), threading.TIMEOUT_MAX)
+        session = opening.result(timeout)
     except Exception as error:
         if not opening.done():
             opening.add_done_callback(_discard)

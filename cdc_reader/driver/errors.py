@@ -8,6 +8,7 @@ from cassandra import (
     OperationTimedOut,
     RequestExecutionException,
     Unauthorized,
+    UnresolvableContactPoints,
 )
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
@@ -72,5 +73,7 @@ def _one_line(error: Exception) -> str:
     """The server's own words where there are some, else the driver's."""
     if (causes := _causes(error)) != [error]:
         return "; ".join(dict.fromkeys(map(_one_line, causes)))
+    if isinstance(error, UnresolvableContactPoints):
+        return "no address was found for it"
     text = error.message if isinstance(error, ErrorMessage) else str(error)
     return " ".join(text.split()) or type(error).__name__

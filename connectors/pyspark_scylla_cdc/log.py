@@ -26,7 +26,9 @@ _LATE = 5_000_000
 
 def schema_of(options: SourceOptions) -> LogSchema:
     """The log table's schema as it is now; raises what keeps the table from being followed."""
-    return SchemaSource(_connection(options.connection(), options.read)).log_schema(options.table)
+    with options.blamed():
+        connection = _connection(options.connection(), options.read)
+        return SchemaSource(connection).log_schema(options.table)
 
 
 def batch_schema(schema: LogSchema) -> pa.Schema:

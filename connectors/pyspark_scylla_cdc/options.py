@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ from attrs import field, frozen
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.duration import parse_duration
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import (
+    AuthenticationFailedError,
+    ConfigurationError,
+    ConnectionFailedError,
+)
 from cdc_reader.ids import TableName
 from cdc_reader.timestamp import format_timestamp, parse_timestamp
 from cdc_reader.window import BEGINNING, FOREVER, Window
@@ -47,7 +52,7 @@ class Option:
 
     def value(self, given: str | None) -> Any:
         """The value of the text given, or of the default; raises ConfigurationError."""
-        text = self.default if given is None else given.strip()
+        text = self.default if given is None else given if self.secret else given.strip()
         if text is None and not self.required:
             return None
         if not text:
@@ -61,14 +66,20 @@ def _text(text: str, _option: str) -> str:
 
 
 def _count(text: str, option: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ConfigurationError(option, text, "give a whole number above zero")
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0):
+        raise ConfigurationError(option, text, "give a whole number above zero, of 64 bits")
     return int(text)
 
 
 def _start(text: str, option: str) -> int:
     words = {EARLIEST: BEGINNING, LATEST: FOREVER}
-    return words[text] if text in words else parse_timestamp(text, option)
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return parse_timestamp(text, option)
+    except ConfigurationError as error:
+        remedy = f"{error.remedy}, or '{EARLIEST}' or '{LATEST}'"
+        raise ConfigurationError(option, text, remedy) from None
 
 
 def _positive_duration(text: str, option: str) -> timedelta:
@@ -186,7 +197,10 @@ _OPTION_OF_FIELD = {
     "local_dc": "localDC",
     "consistency": "consistencyLevel",
     "fetch_size": "fetchSize",
+    "connect_timeout": "connectTimeout",
+    "request_timeout": "requestTimeout",
 }
+_FIELD = re.compile(rf"\b({'|'.join(_OPTION_OF_FIELD)})\b")
 _SECRET_NAME = re.compile("pass|secret|token|pwd", re.IGNORECASE)
 
 
@@ -234,10 +248,23 @@ class SourceOptions:
             )
             options.connection()
         except ConfigurationError as error:
-            name = _OPTION_OF_FIELD.get(error.option, error.option)
-            raise ConfigurationError(name, error.value, error.remedy) from None
+            raise _in_options_words(error) from None
         options._check_order()
         return options
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Errors of reaching the cluster, told in the names of the options they hang on."""
+        try:
+            yield
+        except ConfigurationError as error:
+            raise _in_options_words(error) from None
+        except ConnectionFailedError as error:
+            hosts = self._connection["contact_points"]
+            raise ConnectionFailedError(f"hosts is {hosts!r}: {error}") from None
+        except AuthenticationFailedError as error:
+            username = self._connection["username"]
+            raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
 
     def connection(self) -> ConnectionConfig:
         """How to reach the cluster; the password file is read now, on this machine."""
@@ -274,6 +301,13 @@ class SourceOptions:
                 "give an earlier start or a later end"
             )
             raise ConfigurationError("startingTimestamp", format_timestamp(self.starting), remedy)
+
+
+def _in_options_words(error: ConfigurationError) -> ConfigurationError:
+    """The error with this package's names for the settings of the reader."""
+    option = _OPTION_OF_FIELD.get(error.option, error.option)
+    remedy = _FIELD.sub(lambda name: _OPTION_OF_FIELD[name.group()], error.remedy)
+    return ConfigurationError(option, error.value, remedy)
 
 
 def _connection_arguments(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -33,8 +34,10 @@ def refusal(load: Callable[..., DataFrame], *, stream: bool = False, **given: st
     """The line of Spark's error that our message is in."""
     with pytest.raises(AnalysisException) as refused:
         load(stream=stream, **given)
-    lines = str(refused.value).splitlines()
-    (message,) = [line for line in lines if line.startswith("cdc_reader.errors.")]
+    text = str(refused.value)
+    (message,) = [m for m in text.splitlines() if m.startswith("cdc_reader.errors.")]
+    # Nothing may follow on further lines but Spark's own code.
+    assert re.fullmatch(r"\s*SQLSTATE: \w+\s*", text.partition(message)[2]), text
     return message
 
 
@@ -42,13 +45,21 @@ def refusal(load: Callable[..., DataFrame], *, stream: bool = False, **given: st
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"table": "missing"}, "was not found"),
+        ({"table": "missing"}, ".missing was not found"),
+        ({"table": "two\nlines"}, ".two\\nlines was not found"),
+        ({"localDC": "nowhere"}, "localDC is 'nowhere': the cluster has datacenter1"),
+        ({"ssl.caFile": "/none"}, "ssl.caFile is '/none': give a readable PEM file"),
+        ({"ssl.certFile": "/none"}, "give ssl.certFile and ssl.keyFile, or neither"),
+        ({"hosts": "http://127.0.0.1:9042"}, "hosts is 'http://127.0.0.1:9042': give each host"),
+        ({"hosts": "h:0"}, "hosts is 'h:0': give each host as 'host' or 'host:port'"),
+        ({"hosts": "[::1"}, "hosts is '[::1': give each host as 'host' or 'host:port'"),
         ({"table": "pt"}, "did you mean t?"),
         ({"keyspace": "nowhere"}, "keyspace nowhere of table nowhere.t was not found"),
         ({"table": "plain"}, "WITH cdc = {'enabled': true}"),
         ({"table": "t_scylla_cdc_log"}, "is itself a CDC log; give its base table"),
         ({"fetchsise": "1"}, "fetchsise is '1': no such option; did you mean fetchSize?"),
         ({"startingTimestamp": "soon"}, "startingTimestamp is 'soon': give an ISO-8601 time"),
+        ({"startingTimestamp": "soon"}, "or 'earliest' or 'latest'"),
         (
             {"startingTimestamp": "2026-11-22T00:00:00Z", "endingTimestamp": "2026-11-21"},
             "startingTimestamp is '2026-11-22T00:00:00Z': it is after endingTimestamp",
@@ -94,14 +105,15 @@ def test_unreachable_host(
     began = time.monotonic()
     message = refusal(load, hosts=hosts, connectTimeout="2s")
     assert time.monotonic() - began < 10
-    assert f"cannot connect to {hosts}" in message
+    assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
     assert "check host, port and that the node is up" in message
 
 
 def test_unknown_host(load: Callable[..., DataFrame]) -> None:
     """A name that no name server knows is given up as well."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
-    assert "cannot connect to no-such-host.invalid:9042" in message
+    assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
+    assert "{}" not in message
 
 
 def test_wrong_password(load: Callable[..., DataFrame]) -> None:
@@ -110,10 +122,23 @@ def test_wrong_password(load: Callable[..., DataFrame]) -> None:
 
     with EmbeddedScylla(credentials=("reader", "right-one")) as server:
         message = refusal(load, hosts=server.contact_point, username="reader", password="wrong-one")
-    assert "check" in message
-    assert "username and password" in message
+    assert "username is 'reader'" in message
+    assert "check both" in message
     assert "right-one" not in message
     assert "wrong-one" not in message
+
+
+def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
+    """Blanks at its ends and every character count: the login works, the keyspace is missing."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    password = " p@ \"ss'ü "
+    with EmbeddedScylla(credentials=("reader", password)) as server:
+        reader = spark.read.format("scylla_cdc").options(
+            hosts=server.contact_point, username="reader", password=password
+        )
+        with pytest.raises(AnalysisException, match=r"keyspace k of table k\.t was not found"):
+            reader.options(keyspace="k", table="t").load()
 
 
 @pytest.mark.usefixtures("tables")
