@@ -101,10 +101,10 @@ def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
         assert (real == ours) is (name not in own), name
 
 
-def test_options_are_those_recorded_but_for_compression(session: Session) -> None:
-    """Keys, values and order; no compression is offered, as none is understood."""
+def test_options_are_those_recorded(session: Session) -> None:
+    """Keys, values and order."""
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
-        expected = {**json.load(file)["supported"], "COMPRESSION": []}
+        expected = json.load(file)["supported"]
     (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
     assert answer[4] == Opcode.SUPPORTED
     assert answer[HEADER.size :] == string_multimap(expected)
