@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from cdc_reader.testing.clock import ManualClock
     from cdc_reader.testing.container import ContainerError, ScyllaContainer
     from cdc_reader.testing.embedded import EmbeddedScylla
+    from cdc_reader.testing.embedded.faults import Fault
     from cdc_reader.testing.target import Scylla
 
-__all__ = ["ContainerError", "EmbeddedScylla", "ManualClock", "Scylla", "ScyllaContainer"]
+__all__ = ["ContainerError", "EmbeddedScylla", "Fault", "ManualClock", "Scylla", "ScyllaContainer"]
 
 _HOMES = {
     "ContainerError": "cdc_reader.testing.container",
     "EmbeddedScylla": "cdc_reader.testing.embedded",
+    "Fault": "cdc_reader.testing.embedded.faults",
     "ManualClock": "cdc_reader.testing.clock",
     "Scylla": "cdc_reader.testing.target",
     "ScyllaContainer": "cdc_reader.testing.container",

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from attrs import evolve
 
@@ -16,6 +16,8 @@ from cdc_reader.clock import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
+from cdc_reader.testing.embedded.faults import FaultPlan
+from cdc_reader.testing.embedded.node_clock import NodeClock, Now
 from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
@@ -50,14 +52,6 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
 
-class Now(Protocol):
-    """A clock to read: the system's, or `cdc_reader.testing.clock.ManualClock`."""
-
-    def now(self) -> int:
-        """µs since 1970."""
-        ...
-
-
 class EmbeddedScylla:
     """A ScyllaDB cluster in this process, for development and tests; it keeps nothing on disk.
 
@@ -81,7 +75,7 @@ class EmbeddedScylla:
             twice this and 5 s after it is made. At once if 0, as in the server: rows written
             with its time before it was made are in streams of the one before.
 
-    Raises ConfigurationError for values that cannot be.
+    Raises ConfigurationError for values that cannot be. Statements fail as `faults` has it.
     """
 
     def __init__(
@@ -106,7 +100,10 @@ class EmbeddedScylla:
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
         self.catalog = Catalog(profile=self.profile)
+        self.faults = FaultPlan()
         self._replays = PageReplays()
+        self._clocks: dict[str | None, NodeClock] = {}
+        self._down: dict[str, Host] = {}
         self.database = Database()
         source = random.Random(seed)
         self._addresses = Addresses(host)
@@ -193,9 +190,41 @@ class EmbeddedScylla:
         """
         self._server.call(lambda: self.cluster.leave(node))
         if node.address in self._listen_addresses:
-            self._server.close_host(self._listen_addresses.pop(node.address))
-            self._announce_node("STATUS_CHANGE", "DOWN", node.address)
+            if node.address not in self._down:
+                self.take_down(node)
+            del self._down[node.address], self._listen_addresses[node.address]
             self._announce_node("TOPOLOGY_CHANGE", "REMOVED_NODE", node.address)
+
+    def take_down(self, node: Node) -> None:
+        """Let a node fail: its connections are closed, no new ones taken, other clients told.
+
+        The data is still there, as the nodes share one store. Raises ValueError if no client
+        can reach the node as it is.
+        """
+        if node.address not in self._listen_addresses or node.address in self._down:
+            raise ValueError(f"node {node.address}: expected one that clients can reach")
+        self._down[node.address] = self._server.close_host(self._listen_addresses[node.address])
+        self._announce_node("STATUS_CHANGE", "DOWN", node.address)
+
+    def bring_up(self, node: Node) -> None:
+        """Let a node that was taken down come back; it has forgotten all prepared statements.
+
+        Raises ValueError if it is not down, OSError if its address is taken.
+        """
+        if node.address not in self._down:
+            raise ValueError(f"node {node.address}: expected one that was taken down")
+        host = self._down[node.address]
+        host.engine.forget()
+        self._server.open_host(self._listen_addresses[node.address], host)
+        del self._down[node.address]
+        self._announce_node("STATUS_CHANGE", "UP", node.address)
+
+    def skew_clock(self, node: Node, micros: int) -> None:
+        """Set a node's clock ahead of the cluster's, or behind it if `micros` is below 0.
+
+        It stamps what clients write through this node without a timestamp of their own.
+        """
+        self._clocks[node.address].ahead = micros
 
     def check_and_repair_streams(self) -> Generation | None:
         """Make a new generation if the newest does not fit the ring; None if it does."""
@@ -276,14 +305,19 @@ class EmbeddedScylla:
 
     def _host(self, node: Node) -> Host:
         node_tables = NodeTables(
-            node, self.cluster, self.catalog, self.profile, lambda: client_rows(self._server)
+            node,
+            self.cluster,
+            self.catalog,
+            self.profile,
+            lambda: client_rows(self._server, engine),
         )
+        clock = self._clocks[node.address] = NodeClock(self.clock)
         streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets)
         engine = Engine(
             self.catalog,
             self.database,
             WritePath(self.catalog, self.database, streams, self.profile),
-            self.clock.now,
+            clock.now,
             {
                 **schema_tables(self.catalog),
                 **node_tables.sources(),
@@ -292,7 +326,7 @@ class EmbeddedScylla:
             self._replays,
         )
         shards = itertools.cycle(range(node.shards))
-        return Host(engine, _supported(node), self._credentials, shards)
+        return Host(engine, _supported(node), self._credentials, shards, self.faults)
 
     def _announce(self, change: SchemaChange) -> None:
         self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))

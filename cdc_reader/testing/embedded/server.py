@@ -10,24 +10,25 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-import structlog
-
+from cdc_reader.logs import get_logger
 from cdc_reader.testing.embedded.protocol.responses import Answer
 from cdc_reader.testing.embedded.session import Host, Session
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
 _READ_SIZE = 256 * 1024
 _FAREWELL_SECONDS = 2.0
 _BIND_ATTEMPTS = 10
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Server:
@@ -105,17 +106,18 @@ class Server:
         listener = _listener(address, self._port)
         asyncio.run_coroutine_threadsafe(self._open(address, host, listener), self._loop).result()
 
-    def close_host(self, address: str) -> None:
-        """Stop listening on this address, and close the connections made to it."""
-        self.call(partial(self._close_host, address))
+    def close_host(self, address: str) -> Host:
+        """Stop listening on this address, close the connections made to it; returns its host."""
+        return self.call(partial(self._close_host, address))
 
-    def _close_host(self, address: str) -> None:
+    def _close_host(self, address: str) -> Host:
         host = self._hosts.pop(address)
         if server := self._listening.pop(address, None):
             server.close()
         for session, writer in self._writers.items():
             if session.host is host:
                 writer.close()
+        return host
 
     def _send(self, kind: str, event: Answer) -> None:
         for session, writer in self._writers.items():
@@ -177,10 +179,29 @@ class Server:
     async def _converse(
         session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        loop = asyncio.get_running_loop()
         while not session.is_closed and (data := await reader.read(_READ_SIZE)):
-            for answer in session.receive(data):
-                writer.write(answer)
+            for reply in session.receive(data):
+                if reply.delay:
+                    loop.call_later(reply.delay, _write_late, writer, reply.data)
+                    continue
+                writer.write(reply.data)
+                if reply.breaks:
+                    _break_off(writer)
+                    return
                 await writer.drain()
+
+
+def _break_off(writer: asyncio.StreamWriter) -> None:
+    """End a connection by a reset, as when a node dies: clients notice at once."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    writer.transport.abort()
+
+
+def _write_late(writer: asyncio.StreamWriter, data: bytes) -> None:
+    if not writer.is_closing():
+        writer.write(data)
 
 
 def _complete(outcome: Future[T], function: Callable[[], T]) -> None:

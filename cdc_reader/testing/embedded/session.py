@@ -7,14 +7,16 @@ import secrets
 import traceback
 from collections.abc import Iterator, Mapping
 
-import structlog
 from attrs import Factory, define, evolve, field, frozen
 
+from cdc_reader.logs import get_logger
 from cdc_reader.testing.embedded.errors import (
     BadCredentials,
     CqlError,
     ServerError,
 )
+from cdc_reader.testing.embedded.faults import FaultKind, FaultPlan, Statement, Strike
+from cdc_reader.testing.embedded.faults.errors import error_of
 from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.protocol.compression import chosen
 from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
@@ -34,7 +36,7 @@ from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.query.options import QueryOptions
 from cdc_reader.testing.embedded.query.result import Result, SetKeyspace
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 PASSWORD_AUTHENTICATOR = "org.apache.cassandra.auth.PasswordAuthenticator"  # noqa: S105 - a name
 LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
@@ -42,7 +44,7 @@ LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 @frozen
 class Host:
-    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in.
+    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in, what fails.
 
     Each session gets one of the node's `shards`, in turn: shard-aware drivers look for all.
     """
@@ -51,6 +53,16 @@ class Host:
     supported: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] | None = None
     shards: Iterator[int] = field(factory=lambda: itertools.repeat(0))
+    faults: FaultPlan = field(factory=FaultPlan)
+
+
+@frozen
+class Reply:
+    """What to send, how many seconds later than now, and whether the connection breaks then."""
+
+    data: bytes
+    delay: float = 0.0
+    breaks: bool = False
 
 
 @define(eq=False)
@@ -69,11 +81,19 @@ class Session:
     keyspace: str | None = None
     shard: int = field(default=Factory(lambda self: next(self.host.shards), takes_self=True))
 
-    def receive(self, data: bytes) -> Iterator[bytes]:
+    def receive(self, data: bytes) -> Iterator[Reply]:
         """The frames that answer what `data` completes, one by one as they are made."""
         for call in self.connection.receive(data):
-            answer = self._answer(call)
-            yield answer.frame(call.version, call.stream, self.connection.compression)
+            strike = self._strike(call.request) if self.host.faults else None
+            answer = self._answer(call, strike)
+            frame = answer.frame(call.version, call.stream, self.connection.compression)
+            yield Reply(frame) if strike is None else self._struck(frame, strike)
+
+    def _struck(self, frame: bytes, strike: Strike) -> Reply:
+        if strike.kind is not FaultKind.DROP:
+            return Reply(frame, strike.fault.seconds)
+        self.connection.state = State.CLOSED
+        return Reply(frame[: len(frame) // 2], breaks=True)
 
     def event(self, answer: Answer) -> bytes:
         """An event as this connection must get it."""
@@ -90,9 +110,29 @@ class Session:
         """Whether the connection ends after what was answered so far."""
         return self.connection.state is State.CLOSED
 
-    def _answer(self, call: Call) -> Answer:
+    def _strike(self, request: Request | CqlError) -> Strike | None:
+        """What befalls a request: a statement to execute, by text, by id or in a batch."""
+        engine, faults = self.host.engine, self.host.faults
+        match request:
+            case Query(cql, _, options):
+                return faults.strike(Statement(cql, options.consistency))
+            case Batch(_, statements, options):
+                texts = (s if isinstance(s, str) else engine.text(s) for s, _ in statements)
+                return faults.strike(Statement("; ".join(texts), options.consistency))
+            case Execute(statement_id, _, options):
+                text = engine.text(statement_id)
+                strike = faults.strike(Statement(text, options.consistency, is_prepared=True))
+                if strike is not None and strike.kind is FaultKind.UNPREPARED:
+                    engine.forget(statement_id)
+                return strike
+            case _:
+                return None
+
+    def _answer(self, call: Call, strike: Strike | None) -> Answer:
         if isinstance(call.request, CqlError):
             return responses.error(call.request)
+        if strike is not None and (refusal := error_of(strike)):
+            return responses.error(refusal)
         try:
             return self._handle(call.request)
         except CqlError as refusal:

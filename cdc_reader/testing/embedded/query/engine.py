@@ -69,6 +69,17 @@ class Engine:
         """A prepared statement by its id, as now planned; raises Unprepared if it is not known."""
         return _description(statement_id, self._prepared_plan(statement_id))
 
+    def text(self, statement_id: bytes) -> str:
+        """The text of a prepared statement; empty if the id is not known."""
+        return self._prepared.get(statement_id, ("", None))[0]
+
+    def forget(self, statement_id: bytes | None = None) -> None:
+        """Forget a prepared statement, or all of them, as a node does that restarts."""
+        if statement_id is None:
+            self._prepared.clear()
+        else:
+            self._prepared.pop(statement_id, None)
+
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
         """Execute a prepared statement; raises Unprepared if the id is not known."""
         return self._run(self._prepared_plan(statement_id), values, options)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.system.virtual import Values
 
 
-def client_rows(server: Server) -> Iterator[Values]:
-    """A row for each session that is open."""
+def client_rows(server: Server, engine: Engine) -> Iterator[Values]:
+    """A row for each session that is open on the node with this engine."""
     for session in server.sessions:
+        if session.host.engine is not engine:
+            continue
         address, port = session.peer
         yield {
             "address": address,

@@ -45,7 +45,7 @@ def body_of(session: Session, cql: str) -> bytes:
     size = len(request.getvalue())
     data = HEADER.pack(4, 0, 0, Opcode.QUERY, size) + request.getvalue()
     (answer,) = session.receive(data)
-    return answer[HEADER.size :]
+    return answer.data[HEADER.size :]
 
 
 def decoded(body: bytes) -> Any:
@@ -106,8 +106,8 @@ def test_options_are_those_recorded(session: Session) -> None:
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         expected = json.load(file)["supported"]
     (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
-    assert answer[4] == Opcode.SUPPORTED
-    assert answer[HEADER.size :] == string_multimap(expected)
+    assert answer.data[4] == Opcode.SUPPORTED
+    assert answer.data[HEADER.size :] == string_multimap(expected)
 
 
 def test_cdc_local_shows_the_newest_generation(session: Session) -> None:

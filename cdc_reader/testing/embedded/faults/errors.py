@@ -1,0 +1,58 @@
+"""Faults in the server's words: codes, texts and counts as ScyllaDB sends them.
+
+There is one replica, which does not answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdc_reader.testing.embedded.errors import (
+    CqlError,
+    Overloaded,
+    ReadTimeout,
+    ServerError,
+    Unavailable,
+)
+from cdc_reader.testing.embedded.faults.fault import FaultKind, Strike
+
+_CONSISTENCIES = (
+    "ANY ONE TWO THREE QUORUM ALL LOCAL_QUORUM EACH_QUORUM SERIAL LOCAL_SERIAL LOCAL_ONE".split()
+)
+_TABLE = re.compile(r'\bfrom\s+((?:"?\w+"?\s*\.\s*)?"?\w+"?)', re.IGNORECASE)
+
+
+def error_of(strike: Strike) -> CqlError | None:
+    """What is answered instead of executing the statement; None if it is executed."""
+    statement, level = strike.statement, strike.statement.consistency
+    name = _CONSISTENCIES[level]
+    match strike.kind:
+        case FaultKind.OVERLOADED:
+            return Overloaded(
+                "too many in-flight requests (configured via max_concurrent_requests_per_shard): 1"
+            )
+        case FaultKind.READ_TIMEOUT:
+            return ReadTimeout(
+                f"Operation timed out for {_table(statement.cql)} - received only 0 responses "
+                f"from 1 CL={name}.",
+                level,
+                received=0,
+                block_for=1,
+                data_present=False,
+            )
+        case FaultKind.UNAVAILABLE:
+            return Unavailable(
+                f"Cannot achieve consistency level for cl {name}. Requires 1, alive 0",
+                level,
+                required=1,
+                alive=0,
+            )
+        case FaultKind.SERVER_ERROR:
+            return ServerError("a server error, as asked for")
+        case _:
+            return None
+
+
+def _table(cql: str) -> str:
+    found = _TABLE.search(cql)
+    return found.group(1).replace('"', "") if found else "?"

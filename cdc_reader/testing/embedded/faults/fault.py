@@ -1,0 +1,152 @@
+"""Faults as values."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from attrs import Attribute, field, frozen
+
+from cdc_reader.errors import ConfigurationError
+
+_SYSTEM = re.compile(r"\bsystem(_schema)?\s*\.", re.IGNORECASE)
+
+
+class FaultKind(enum.Enum):
+    """What happens to a statement.
+
+    The first two befall the answer: the statement has been executed. Of the others, which are
+    answers themselves, READ_TIMEOUT befalls SELECT alone and UNPREPARED executions of prepared
+    statements, which the node then no longer knows.
+    """
+
+    DROP = "drop"
+    """Half of the answer, then the end of the connection."""
+    DELAY = "delay"
+    """The answer comes late; others on the connection overtake it."""
+    OVERLOADED = "overloaded"
+    READ_TIMEOUT = "read-timeout"
+    UNAVAILABLE = "unavailable"
+    SERVER_ERROR = "server-error"
+    UNPREPARED = "unprepared"
+
+
+@frozen
+class Statement:
+    """A statement about to be executed, as far as a fault looks at it."""
+
+    cql: str
+    consistency: int
+    is_prepared: bool = False
+
+    @property
+    def is_select(self) -> bool:
+        return self.cql.lstrip()[:6].upper() == "SELECT"
+
+    @property
+    def is_of_system(self) -> bool:
+        """Whether it is about the tables that drivers read for themselves."""
+        return _SYSTEM.search(self.cql) is not None
+
+
+SYNTAX = "KIND[,match=TEXT][,times=N][,after=N][,seconds=S]"
+
+
+def _kind(kind: FaultKind | str) -> FaultKind:
+    try:
+        return FaultKind(kind)
+    except ValueError:
+        known = ", ".join(each.value for each in FaultKind)
+        raise ConfigurationError("fault", kind, f"expected one of {known}") from None
+
+
+def _at_least(lowest: float) -> Any:
+    def check(_: object, attribute: Attribute[Any], value: float | None) -> None:
+        if value is not None and value < lowest:
+            raise ConfigurationError(attribute.name, value, f"expected at least {lowest}")
+
+    return check
+
+
+@frozen
+class Fault:
+    """What befalls statements.
+
+    Args:
+        kind: what happens; or its name, such as "read-timeout".
+        match: words of the statements it befalls, such as "ks.t_scylla_cdc_log"; without regard
+            to case and quotes. Every statement if empty, but for those on `system` and
+            `system_schema`, which a match must name: drivers need them to get on.
+        times: how many statements it befalls; None for no end.
+        after: how many that match it lets pass before.
+        seconds: how late a delayed answer comes.
+
+    Raises ConfigurationError for values that cannot be.
+    """
+
+    kind: FaultKind = field(converter=_kind)
+    match: str = ""
+    times: int | None = field(default=1, validator=_at_least(1))
+    after: int = field(default=0, validator=_at_least(0))
+    seconds: float = field(default=0.0, validator=_at_least(0))
+
+    def __attrs_post_init__(self) -> None:
+        if (self.kind is FaultKind.DELAY) != (self.seconds > 0):
+            raise ConfigurationError(
+                "seconds", self.seconds, "a delay takes more than 0, another fault none"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The fault in ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; N may be `inf`.
+
+        Raises ConfigurationError for a text that says none.
+        """
+        kind, *settings = text.split(",")
+        given = dict(setting.partition("=")[::2] for setting in settings)
+        try:
+            values = {name: _PARSERS[name](value) for name, value in given.items()}
+        except (KeyError, ValueError):
+            raise ConfigurationError("fault", text, f"expected {SYNTAX}") from None
+        return cls(kind, **values)
+
+    def befalls(self, statement: Statement) -> bool:
+        """Whether it is about such a statement, be it the first or not."""
+        if self.kind is FaultKind.READ_TIMEOUT and not statement.is_select:
+            return False
+        if self.kind is FaultKind.UNPREPARED and not statement.is_prepared:
+            return False
+        if statement.is_of_system and "system" not in self.match.lower():
+            return False
+        return _contains(statement.cql, self.match)
+
+
+@frozen
+class Strike:
+    """A fault and the statement that meets it."""
+
+    fault: Fault
+    statement: Statement
+
+    @property
+    def kind(self) -> FaultKind:
+        return self.fault.kind
+
+
+def _times(text: str) -> int | None:
+    return None if text == "inf" else int(text)
+
+
+_PARSERS: Mapping[str, Any] = {"match": str, "times": _times, "after": int, "seconds": float}
+
+
+def _contains(cql: str, words: str) -> bool:
+    """Whether the text has these words, whole and in this order, quotes and case aside."""
+    pattern = rf"(?<!\w){re.escape(_plain(words))}(?!\w)" if words else ""
+    return re.search(pattern, _plain(cql)) is not None
+
+
+def _plain(cql: str) -> str:
+    return " ".join(cql.replace('"', "").lower().split())

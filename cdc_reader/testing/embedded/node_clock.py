@@ -1,0 +1,27 @@
+"""The clock of a node, which may differ from the cluster's."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from attrs import define
+
+
+class Now(Protocol):
+    """A clock to read: the system's, or `cdc_reader.testing.clock.ManualClock`."""
+
+    def now(self) -> int:
+        """µs since 1970."""
+        ...
+
+
+@define
+class NodeClock:
+    """The cluster's time and `ahead` µs; less than 0 for a clock that is behind."""
+
+    cluster: Now
+    ahead: int = 0
+
+    def now(self) -> int:
+        """µs since 1970, as this node has it."""
+        return self.cluster.now() + self.ahead

@@ -1,0 +1,87 @@
+"""Reading while statements fail: each fault that may pass, alone and all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cassandra.cluster import Cluster
+
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader.testing import EmbeddedScylla, Fault
+
+COUNT = 300
+LOG = "ks.t_scylla_cdc_log"
+CONFIG = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedScylla]:
+    """A server whose table `ks.t` has had 300 rows inserted."""
+    with EmbeddedScylla() as server:
+        cluster = Cluster([server.host], port=server.port, protocol_version=4)
+        session = cluster.connect()
+        session.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        session.execute(
+            "CREATE TABLE ks.t (p int, c int, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}"
+        )
+        insert = session.prepare("INSERT INTO ks.t (p, c) VALUES (?, ?)")
+        for number in range(COUNT):
+            session.execute(insert, (number % 10, number))
+        cluster.shutdown()
+        yield server
+
+
+def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
+    """(p, c) of all rows of the log, in the order in which they come."""
+    with CdcReader(ConnectionConfig(server.contact_point), "ks", "t", config=CONFIG) as reader:
+        return [(row["p"], row["c"]) for batch in reader.batches() for row in batch.to_pylist()]
+
+
+def check(rows: list[tuple[int, int]]) -> None:
+    """Every row once, those of a key in the order in which they were written."""
+    assert sorted(c for _, c in rows) == list(range(COUNT))
+    for key in range(10):
+        written = [c for p, c in rows if p == key]
+        assert written == sorted(written)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("drop", LOG, after=5),
+        Fault("delay", LOG, times=5, after=3, seconds=0.05),
+        Fault("overloaded", LOG, times=3, after=4),
+        Fault("read-timeout", LOG, times=3, after=4),
+        Fault("unavailable", LOG, times=3, after=4),
+        Fault("server-error", LOG, times=3, after=4),
+        Fault("unprepared", LOG, times=3, after=4),
+    ],
+    ids=lambda fault: fault.kind.value,
+)
+def test_a_fault_that_passes_loses_and_repeats_nothing(
+    server: EmbeddedScylla, fault: Fault
+) -> None:
+    """In the middle of reading pages."""
+    with server.faults.during(fault):
+        check(read(server))
+        assert server.faults.struck(fault) == fault.times
+
+
+def test_many_faults_lose_and_repeat_nothing(server: EmbeddedScylla) -> None:
+    """One upon the other, on the log and on what leads to it."""
+    faults = [
+        Fault("server-error", "system_distributed", times=2),
+        Fault("overloaded", LOG, times=2, after=2),
+        Fault("drop", LOG, after=6),
+        Fault("unprepared", LOG, after=7),
+        Fault("read-timeout", LOG, times=2, after=9),
+        Fault("drop", LOG, after=12),
+        Fault("unavailable", LOG, times=2, after=14),
+    ]
+    with server.faults.during(*faults):
+        check(read(server))
+        assert [server.faults.struck(fault) for fault in faults] == [f.times for f in faults]

@@ -1,0 +1,227 @@
+"""Each fault as cassandra-driver sees it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from cassandra import OperationTimedOut, ReadTimeout, Unavailable
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
+from cassandra.connection import ConnectionException
+from cassandra.policies import (
+    ConstantReconnectionPolicy,
+    FallthroughRetryPolicy,
+    WhiteListRoundRobinPolicy,
+)
+from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
+
+from cdc_reader.testing import EmbeddedScylla, Fault
+
+SELECT = "SELECT pk FROM ks.t"
+T = TypeVar("T")
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedScylla]:
+    """A server of two nodes."""
+    with EmbeddedScylla(nodes=2) as server:
+        yield server
+
+
+@pytest.fixture
+def session(server: EmbeddedScylla) -> Iterator[Session]:
+    """A session with the first node that retries nothing, and a table of 100 rows."""
+    with_first = session_with(server, server.host)
+    with_first.execute(
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    with_first.execute("CREATE TABLE ks.t (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
+    insert = with_first.prepare("INSERT INTO ks.t (pk) VALUES (?)")
+    for number in range(100):
+        with_first.execute(insert, (number,))
+    yield with_first
+    with_first.cluster.shutdown()
+
+
+def session_with(server: EmbeddedScylla, address: str) -> Session:
+    """A session with one node."""
+    profile = ExecutionProfile(
+        WhiteListRoundRobinPolicy([address]), retry_policy=FallthroughRetryPolicy()
+    )
+    return Cluster(
+        [address],
+        port=server.port,
+        protocol_version=4,
+        reconnection_policy=ConstantReconnectionPolicy(0.05, None),
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+    ).connect()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "text"),
+    [
+        ("overloaded", OverloadedErrorMessage, "too many in-flight requests"),
+        ("server-error", ServerError, "a server error"),
+        ("unavailable", Unavailable, "Cannot achieve consistency level for cl LOCAL_ONE"),
+        (
+            "read-timeout",
+            ReadTimeout,
+            r"timed out for ks.t - received only 0 responses from 1 CL=LOCAL_ONE\.",
+        ),
+    ],
+)
+def test_an_error_reaches_the_client_as_often_as_asked(
+    server: EmbeddedScylla, session: Session, kind: str, error: type[Exception], text: str
+) -> None:
+    """By its class and in its words; before and after it statements go through."""
+    fault = Fault(kind, "ks.t", times=2, after=1)
+    with server.faults.during(fault):
+        assert len(list(session.execute(SELECT))) == 100
+        for _ in range(2):
+            with pytest.raises(error, match=text):
+                session.execute(SELECT)
+        assert len(list(session.execute(SELECT))) == 100
+        assert server.faults.struck(fault) == 2
+
+
+def test_counts_of_replicas_are_told(server: EmbeddedScylla, session: Session) -> None:
+    """What was required, and what there was."""
+    server.faults.add(Fault("unavailable"), Fault("read-timeout"))
+    with pytest.raises(Unavailable) as unavailable:
+        session.execute(SELECT)
+    assert unavailable.value.required_replicas == 1
+    assert unavailable.value.alive_replicas == 0
+    with pytest.raises(ReadTimeout) as timeout:
+        session.execute(SELECT)
+    assert timeout.value.required_responses == 1
+    assert timeout.value.received_responses == 0
+    assert timeout.value.data_retrieved is False
+
+
+def test_a_connection_is_dropped_in_the_middle_of_a_page(
+    server: EmbeddedScylla, session: Session
+) -> None:
+    """The third page breaks off; the driver connects anew, and its paging state is still good."""
+    server.faults.add(Fault("drop", "ks.t", after=2))
+    select = session.prepare(SELECT)
+    select.fetch_size = 20
+    result = session.execute(select)
+    found = [row.pk for row in result.current_rows]
+    result.fetch_next_page()
+    found += [row.pk for row in result.current_rows]
+    with pytest.raises((ConnectionException, NoHostAvailable)):
+        result.fetch_next_page()
+    state = result.paging_state
+    rest = until_connected(lambda: session.execute(select, paging_state=state))
+    assert sorted(found + [row.pk for row in rest]) == list(range(100))
+
+
+def until_connected(attempt: Callable[[], T]) -> T:
+    """What an attempt gives once the driver, which reconnects in its own time, is connected."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return attempt()
+        except (NoHostAvailable, ConnectionException):
+            if time.monotonic() > deadline:
+                raise
+
+
+def test_a_write_is_done_though_its_answer_is_lost(
+    server: EmbeddedScylla, session: Session
+) -> None:
+    """The client cannot know, as with a real server."""
+    server.faults.add(Fault("drop", "insert into ks.t"))
+    with pytest.raises((ConnectionException, NoHostAvailable)):
+        session.execute("INSERT INTO ks.t (pk) VALUES (1000)")
+    select = "SELECT pk FROM ks.t WHERE pk = 1000"
+    assert until_connected(lambda: session.execute(select)).one().pk == 1000
+
+
+def test_a_delayed_answer_is_overtaken(server: EmbeddedScylla, session: Session) -> None:
+    """Others on the connection do not wait; the client may give up before."""
+    server.faults.add(Fault("delay", "ks.t", seconds=30))
+    with pytest.raises(OperationTimedOut):
+        session.execute(SELECT, timeout=0.1)
+    late = Fault("delay", "ks.t", seconds=0.2)
+    server.faults.add(late)
+    delayed, answered = session.execute_async(SELECT), threading.Event()
+    delayed.add_callback(lambda _: answered.set())
+    assert len(list(session.execute(SELECT))) == 100
+    assert not answered.is_set()
+    assert len(list(delayed.result())) == 100
+    assert server.faults.struck(late) == 1
+
+
+def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Session) -> None:
+    """The driver does so by itself when the node says that it does not know it."""
+    select = session.prepare("SELECT pk FROM ks.t WHERE pk = ?")
+    fault = Fault("unprepared", "ks.t")
+    server.faults.add(fault)
+    assert session.execute(select, (7,)).one().pk == 7
+    assert server.faults.struck(fault) == 1
+
+
+def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Session) -> None:
+    """Its clients are cut off and cannot connect; once up it serves again what all nodes share."""
+    first, second = server.cluster.nodes
+    assert second.address is not None
+    with_second = session_with(server, second.address)
+    try:
+        select = with_second.prepare(SELECT)
+        server.take_down(second)
+        with pytest.raises((ConnectionException, NoHostAvailable)):
+            with_second.execute(select)
+        assert len(list(session.execute(SELECT))) == 100
+        with pytest.raises(ValueError, match="expected one that clients can reach"):
+            server.take_down(second)
+        server.bring_up(second)
+        rows = until_connected(lambda: with_second.execute(select))
+        assert len(list(rows)) == 100
+        with pytest.raises(ValueError, match="expected one that was taken down"):
+            server.bring_up(first)
+    finally:
+        with_second.cluster.shutdown()
+
+
+def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
+    """It is not taken down again."""
+    first, second = server.cluster.nodes
+    server.take_down(second)
+    server.leave(second)
+    assert list(server.cluster.nodes) == [first]
+    with pytest.raises(ValueError, match="expected one that was taken down"):
+        server.bring_up(second)
+
+
+def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> None:
+    """A node stamps what clients do not; a node ahead wins over one with the true time."""
+    _, second = server.cluster.nodes
+    assert second.address is not None
+    server.skew_clock(second, 60_000_000)
+    session.execute("CREATE TABLE ks.v (pk int PRIMARY KEY, v int)")
+    with_second = session_with(server, second.address)
+    try:
+        for each in (with_second, session):
+            each.use_client_timestamp = False
+        with_second.execute("UPDATE ks.v SET v = 2 WHERE pk = 1")
+        session.execute("UPDATE ks.v SET v = 1 WHERE pk = 1")
+        assert session.execute("SELECT v FROM ks.v").one().v == 2
+    finally:
+        with_second.cluster.shutdown()
+
+
+def test_errors_are_the_servers_own_codes(server: EmbeddedScylla, session: Session) -> None:
+    """As the protocol's specification numbers them."""
+    for kind, code in (("overloaded", 0x1001), ("server-error", 0x0000)):
+        server.faults.add(Fault(kind))
+        with pytest.raises(ErrorMessage) as error:
+            session.execute(SELECT)
+        assert error.value.code == code

@@ -1,0 +1,118 @@
+"""Faults as values, and which statements they befall."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.embedded.faults import Fault, FaultKind, FaultPlan, Statement
+
+SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
+
+
+@pytest.mark.parametrize(
+    ("match", "befalls"),
+    [
+        ("", True),
+        ("ks.t_scylla_cdc_log", True),
+        ("KS.T_Scylla_cdc_log", True),
+        ("select * from ks.t_scylla_cdc_log", True),
+        ("ks.t", False),
+        ("s.t_scylla_cdc_log", False),
+        ("insert", False),
+    ],
+)
+def test_a_fault_befalls_statements_with_its_words(match: str, befalls: bool) -> None:
+    """Whole words, whatever the case and the quotes."""
+    assert Fault("overloaded", match).befalls(SELECT) is befalls
+
+
+def test_drivers_own_queries_are_spared_unless_named() -> None:
+    """Else no client could connect to see a fault."""
+    own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
+    assert not Fault("server-error").befalls(own)
+    assert Fault("server-error", "system.local").befalls(own)
+    assert Fault("server-error").befalls(Statement("SELECT * FROM system_distributed.x", 1))
+
+
+def test_some_faults_befall_some_statements_alone() -> None:
+    """Reads time out, prepared statements are lost."""
+    write = Statement("INSERT INTO ks.t (pk) VALUES (?)", 1, is_prepared=True)
+    assert not Fault("read-timeout").befalls(write)
+    assert Fault("read-timeout").befalls(SELECT)
+    assert Fault("unprepared").befalls(write)
+    assert not Fault("unprepared").befalls(SELECT)
+
+
+@given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 60))
+def test_a_fault_lets_pass_strikes_and_runs_out(after: int, times: int, asked: int) -> None:
+    """`after` statements go through, the next `times` do not, the rest do."""
+    fault, plan = Fault("overloaded", times=times, after=after), FaultPlan()
+    plan.add(fault)
+    struck = [plan.strike(SELECT) is not None for _ in range(asked)]
+    assert struck == ([False] * after + [True] * times + [False] * asked)[:asked]
+    assert plan.struck(fault) == sum(struck)
+
+
+def test_the_first_fault_that_fits_strikes() -> None:
+    """One fault a statement."""
+    first, second, plan = Fault("overloaded"), Fault("unavailable"), FaultPlan()
+    plan.add(first, second)
+    kinds = [strike.kind for _ in range(3) if (strike := plan.strike(SELECT))]
+    assert kinds == [FaultKind.OVERLOADED, FaultKind.UNAVAILABLE]
+
+
+def test_faults_are_in_force_until_taken_away() -> None:
+    """By the end of a context, one by one, or all."""
+    fault, plan = Fault("overloaded", times=None), FaultPlan()
+    with plan.during(fault):
+        assert plan
+        assert all(plan.strike(SELECT) for _ in range(100))
+    assert not plan
+    plan.add(fault)
+    plan.clear()
+    assert plan.strike(SELECT) is None
+
+
+def test_threads_share_a_plan() -> None:
+    """However many ask, a fault strikes as often as it says."""
+    fault, plan = Fault("overloaded", times=1_000), FaultPlan()
+    plan.add(fault)
+
+    def ask() -> None:
+        for _ in range(500):
+            plan.strike(SELECT)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert plan.struck(fault) == 1_000
+
+
+def test_a_fault_is_read_from_text() -> None:
+    """As the command line has it."""
+    assert Fault.parse("overloaded") == Fault("overloaded")
+    text = "delay,match=ks.t,times=inf,after=3,seconds=0.5"
+    assert Fault.parse(text) == Fault("delay", "ks.t", times=None, after=3, seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("explode", "fault is 'explode': expected one of drop, delay, overloaded"),
+        ("drop,times=often", r"expected KIND\[,match=TEXT\]"),
+        ("drop,where=here", r"expected KIND\[,match=TEXT\]"),
+        ("drop,times=0", "times is 0: expected at least 1"),
+        ("drop,after=-1", "after is -1: expected at least 0"),
+        ("delay", "seconds is 0.0: a delay takes more than 0"),
+        ("drop,seconds=1", "seconds is 1.0: .* another fault none"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(text: str, message: str) -> None:
+    """In one line."""
+    with pytest.raises(ConfigurationError, match=message):
+        Fault.parse(text)
