@@ -14,9 +14,13 @@ import structlog
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
+from cdc_reader.testing.embedded.faults import SYNTAX, Fault, FaultKind
 from cdc_reader.testing.embedded.profile import NEWEST
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS
+from cdc_reader.testing.embedded.topology.ring import Node
 
+_KINDS = ", ".join(kind.value for kind in FaultKind)
+_SECONDS = click.FloatRange(min=0)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -35,16 +39,39 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--ring-delay",
     default=RING_DELAY_MS / 1000,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=_SECONDS,
     help="Seconds: a later generation begins twice this and 5 s after a join; 0: at once.",
 )
 @click.option(
     "--join-after",
     "joins",
     multiple=True,
-    type=click.FloatRange(min=0),
+    type=_SECONDS,
     metavar="SECONDS",
     help="A node joins so long after the start; may be given several times.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar=SYNTAX,
+    help=f"Statements fail, the first that matches or so many ({_KINDS}); "
+    "may be given several times.",
+)
+@click.option(
+    "--down-after",
+    type=_SECONDS,
+    metavar="SECONDS",
+    help="The last node fails so long after the start.",
+)
+@click.option(
+    "--up-after", type=_SECONDS, metavar="SECONDS", help="It comes back so long after the start."
+)
+@click.option(
+    "--clock-skew",
+    default=0.0,
+    show_default=True,
+    help="Seconds that each node's clock is ahead of the one before.",
 )
 def command(
     host: str,
@@ -59,6 +86,10 @@ def command(
     version: str,
     ring_delay: float,
     joins: tuple[float, ...],
+    faults: tuple[str, ...],
+    down_after: float | None,
+    up_after: float | None,
+    clock_skew: float,
 ) -> None:
     """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
 
@@ -66,6 +97,8 @@ def command(
     """
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")
+    if up_after is not None and (down_after is None or up_after <= down_after):
+        raise click.UsageError("--up-after: expected a --down-after, and a time behind it")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         scylla = EmbeddedScylla(
@@ -80,9 +113,18 @@ def command(
             key=key,
             ring_delay_ms=round(ring_delay * 1000),
         )
+        scylla.faults.add(*map(Fault.parse, faults))
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from error
-    _serve(scylla, [threading.Timer(after, _join, (scylla, vnodes, shards)) for after in joins])
+    for number, node in enumerate(scylla.cluster.nodes):
+        scylla.skew_clock(node, round(number * clock_skew * 1_000_000))
+    last = scylla.cluster.nodes[-1]
+    events = [threading.Timer(after, _join, (scylla, vnodes, shards)) for after in joins]
+    if down_after is not None:
+        events.append(threading.Timer(down_after, _take_down, (scylla, last)))
+    if up_after is not None:
+        events.append(threading.Timer(up_after, _bring_up, (scylla, last)))
+    _serve(scylla, events)
 
 
 def _join(scylla: EmbeddedScylla, vnodes: int, shards: int) -> None:
@@ -95,7 +137,21 @@ def _join(scylla: EmbeddedScylla, vnodes: int, shards: int) -> None:
         click.echo(f"{address} joined, its generation begins at {generation.timestamp} ms")
 
 
-def _serve(scylla: EmbeddedScylla, joins: Sequence[threading.Timer]) -> None:
+def _take_down(scylla: EmbeddedScylla, node: Node) -> None:
+    scylla.take_down(node)
+    click.echo(f"{node.address} is down")
+
+
+def _bring_up(scylla: EmbeddedScylla, node: Node) -> None:
+    try:
+        scylla.bring_up(node)
+    except OSError as error:
+        click.echo(f"{node.address} cannot come back: {error}", err=True)
+    else:
+        click.echo(f"{node.address} is up")
+
+
+def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -112,11 +168,11 @@ def _serve(scylla: EmbeddedScylla, joins: Sequence[threading.Timer]) -> None:
         ) from error
     try:
         click.echo(f"listening on {scylla.contact_point}")
-        for join in joins:
-            join.daemon = True  # one under way does not keep the process
-            join.start()
+        for event in events:
+            event.daemon = True  # one under way does not keep the process
+            event.start()
         stop.wait()
     finally:
-        for join in joins:
-            join.cancel()
+        for event in events:
+            event.cancel()
         scylla.stop()

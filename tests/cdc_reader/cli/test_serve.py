@@ -5,9 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
-from cassandra.cluster import Cluster
+from cassandra import Unavailable
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
+from cassandra.query import SimpleStatement
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
@@ -57,10 +61,54 @@ def test_a_node_joins_a_served_cluster() -> None:
         cluster.shutdown()
 
 
+def test_statements_fail_as_asked() -> None:
+    """The driver sees a fault that was given on the command line, once."""
+    with serving("--fault", "unavailable,match=system_distributed") as (_, line):
+        host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
+        cluster = Cluster([host], port=int(port), protocol_version=4)
+        session = cluster.connect()
+        select = SimpleStatement(
+            "SELECT * FROM system_distributed.cdc_generation_timestamps",
+            retry_policy=FallthroughRetryPolicy(),
+        )
+        with pytest.raises(Unavailable):
+            session.execute(select)
+        assert session.execute(select).one() is not None
+        cluster.shutdown()
+
+
+def test_a_node_goes_down_and_comes_back_as_asked() -> None:
+    """The last one, each at its time."""
+    arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
+    with serving(*arguments) as (process, _):
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert lines == ["127.0.0.2 is down\n", "127.0.0.2 is up\n"]
+
+
+def test_the_clocks_of_nodes_differ_as_asked() -> None:
+    """By so many seconds from node to node."""
+    with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
+        _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
+        times = []
+        for host in ("127.0.0.1", "127.0.0.2"):
+            policy = WhiteListRoundRobinPolicy([host])
+            profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(policy)}
+            with Cluster(
+                [host], port=int(port), protocol_version=4, execution_profiles=profiles
+            ) as cluster:
+                session = cluster.connect()
+                row = session.execute("SELECT totimestamp(now()) FROM system.local").one()
+                times.append(row[0])
+        assert timedelta(days=11) < times[1] - times[0] < timedelta(days=12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--username", "me"], "--username and --password go together"),
+        (["--fault", "fire"], "fault is 'fire': expected one of drop, delay"),
+        (["--up-after", "3"], "--up-after: expected a --down-after, and a time behind it"),
         (["--shards", "0"], "shards is 0: expected at least 1"),
         (["--nodes", "2", "--host", "10.1.2.3"], "several nodes need a loopback IPv4 address"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:9042"),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cdc_reader.testing.embedded.faults.fault import Fault, FaultKind, Statement, Strike
+from cdc_reader.testing.embedded.faults.fault import SYNTAX, Fault, FaultKind, Statement, Strike
 from cdc_reader.testing.embedded.faults.plan import FaultPlan
 
-__all__ = ["Fault", "FaultKind", "FaultPlan", "Statement", "Strike"]
+__all__ = ["SYNTAX", "Fault", "FaultKind", "FaultPlan", "Statement", "Strike"]
