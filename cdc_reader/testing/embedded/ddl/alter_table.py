@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
-from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.ddl.cdc_log import (
     Log,
     check_cdc,
@@ -76,8 +75,9 @@ def _check_log_columns(table: Table, renaming: bool, catalog: Catalog) -> None:
 def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog) -> Table:
     if properties.clustering_order:
         raise InvalidRequest("Cannot alter clustering order of a table")
-    cdc: CdcOptions = cdc_options(properties, catalog.profile, altering=True) or table.cdc
-    altered = evolve(table, cdc=cdc, options={**table.options, **table_options(properties)})
+    cdc = cdc_options(properties, catalog.profile, altering=True) or table.cdc_options
+    options = {**table.options, **table_options(properties)}
+    altered = evolve(table, cdc_options=cdc, options=options)
     check_cdc(altered, catalog)
     return altered
 

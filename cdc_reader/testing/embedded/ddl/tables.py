@@ -7,7 +7,6 @@ from uuid import uuid1
 
 from attrs import evolve
 
-from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.ddl.cdc_log import Log, check_cdc
 from cdc_reader.testing.embedded.ddl.columns import (
     check_counters,
@@ -38,7 +37,7 @@ def create_table(
         name,
         uuid1(),
         _columns(statement, keyspace, catalog),
-        cdc=cdc_options(statement.properties, catalog.profile) or CdcOptions(),
+        cdc_options=cdc_options(statement.properties, catalog.profile),
         options=table_options(statement.properties),
     )
     if name in tables:

@@ -18,6 +18,9 @@ from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
 
 
+_NO_CDC = CdcOptions()
+
+
 class Kind(enum.Enum):
     """A column's role; the values are those of `system_schema.columns.kind`."""
 
@@ -57,17 +60,23 @@ class Table:
 
     `options` holds the properties of CREATE TABLE ... WITH by name, in Python values
     (numbers, text, maps of text), defaults left out. `dropped` maps the name of each
-    dropped column to (type, time of the drop in µs).
+    dropped column to (type, time of the drop in µs). `cdc_options` is the property `cdc`, None
+    if it was never given: the server remembers one that only repeats the defaults.
     """
 
     keyspace: str
     name: str
     id: UUID
     columns: tuple[Column, ...]
-    cdc: CdcOptions = CdcOptions()
+    cdc_options: CdcOptions | None = None
     options: Mapping[str, Any] = field(factory=dict, eq=False)
     dropped: Mapping[str, tuple[CqlType, int]] = field(factory=dict, eq=False)
     partitioner: str = MURMUR3
+
+    @property
+    def cdc(self) -> CdcOptions:
+        """The CDC settings in force."""
+        return self.cdc_options or _NO_CDC
 
     @cached_property
     def by_name(self) -> dict[str, Column]:

@@ -8,7 +8,6 @@ from uuid import uuid3
 
 from attrs import frozen
 
-from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
 from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
 from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable, empty
@@ -129,7 +128,7 @@ def _compression(given: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _extensions(table: Table) -> dict[str, bytes]:
-    return {"cdc": table.cdc.as_extension()} if table.cdc != CdcOptions() else {}
+    return {} if table.cdc_options is None else {"cdc": table.cdc_options.as_extension()}
 
 
 def _columns(keyspace: Keyspace) -> Iterator[Values]:

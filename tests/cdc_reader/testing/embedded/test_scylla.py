@@ -11,7 +11,14 @@ from typing import Any, Self
 import pytest
 from cassandra import InvalidRequest
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import Cluster, NoHostAvailable, Session
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
+from cassandra.policies import WhiteListRoundRobinPolicy
 from cassandra.protocol import QueryMessage, RegisterMessage, StartupMessage
 
 from cdc_reader.errors import ConfigurationError
@@ -158,6 +165,42 @@ def test_system_clients_lists_who_is_connected(session: Session) -> None:
     """With the name that the driver gives itself."""
     names = {row.driver_name for row in session.execute("SELECT * FROM system.clients")}
     assert "Apache Cassandra Python Driver" in names
+
+
+def test_system_clients_lists_the_asked_nodes_own() -> None:
+    """Not those who are connected to other nodes."""
+    with EmbeddedScylla(nodes=2) as server:
+        sessions = []
+        for node in server.cluster.nodes:
+            profile = ExecutionProfile(WhiteListRoundRobinPolicy([node.address]))
+            cluster = Cluster(
+                [node.address],
+                port=server.port,
+                protocol_version=4,
+                execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            )
+            sessions.append(cluster.connect())
+        ports = [
+            {row.port for row in session.execute("SELECT port FROM system.clients")}
+            for session in sessions
+        ]
+        assert all(ports)
+        assert not ports[0] & ports[1]
+        for session in sessions:
+            session.cluster.shutdown()
+
+
+def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
+    """The extension stays, though it says no more than a table that never had one."""
+    session.execute(f"CREATE KEYSPACE ext {KEYSPACE}")
+    select = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ext'"
+    session.execute("CREATE TABLE ext.t (pk int PRIMARY KEY)")
+    assert not session.execute(select).one().extensions
+    session.execute("ALTER TABLE ext.t WITH cdc = {'enabled': true}")
+    session.execute("ALTER TABLE ext.t WITH cdc = {'enabled': false}")
+    extensions = [row.extensions for row in session.execute(select) if row.extensions]
+    assert [list(extension) for extension in extensions] == [["cdc"]]
+    session.execute("DROP KEYSPACE ext")
 
 
 @pytest.mark.parametrize("password", ["wrong", "", "secret "])
