@@ -10,6 +10,8 @@ from cassandra.cluster import Cluster
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader.testing import EmbeddedScylla, Fault
 
+pytestmark = pytest.mark.needs("faults")
+
 COUNT = 300
 LOG = "ks.t_scylla_cdc_log"
 CONFIG = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
