@@ -62,6 +62,6 @@ def test_packages_import_without_any_extra(
 ) -> None:
     """Neither Spark nor the needs of the servers are asked for before they are used."""
     environment.install(wheel)
-    extras = ["pyspark", "py4j", "lark", "sortedcontainers", "testcontainers", "prometheus_client"]
+    extras = "pyspark py4j cramjam lark sortedcontainers testcontainers prometheus_client".split()
     missing = f"import sys; sys.modules.update(dict.fromkeys({extras}))"
     environment.execute(f"{missing}; import {package}")

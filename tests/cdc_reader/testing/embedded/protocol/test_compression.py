@@ -1,5 +1,7 @@
 """Compressed frames: both algorithms, both ways, and bytes that are no such thing."""
 
+import sys
+
 import pytest
 from cassandra.cluster import Cluster
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.errors import ProtocolError
-from cdc_reader.testing.embedded.protocol.compression import compressions
+from cdc_reader.testing.embedded.protocol.compression import chosen, compressions
 from cdc_reader.testing.embedded.protocol.frame import MAX_BODY
 
 algorithms = pytest.mark.parametrize("algorithm", sorted(compressions()))
@@ -58,3 +60,15 @@ def test_a_driver_that_compresses_writes_and_reads(algorithm: str) -> None:
             assert session.execute("SELECT v FROM ks.t").one().v == text
         finally:
             cluster.shutdown()
+
+
+def test_without_the_library_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a client that asks for compression all the same is refused."""
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    compressions.cache_clear()
+    try:
+        assert compressions() == {}
+        with pytest.raises(ProtocolError, match="Unknown compression algorithm: lz4"):
+            chosen("lz4")
+    finally:
+        compressions.cache_clear()
