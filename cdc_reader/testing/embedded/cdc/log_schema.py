@@ -16,11 +16,10 @@ from cdc_reader.cql_type import (
     UserType,
     freeze,
 )
+from cdc_reader.ids import LOG_SUFFIX
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
-
-LOG_SUFFIX = "_scylla_cdc_log"
 
 STREAM_ID = "cdc$stream_id"
 TIME = "cdc$time"

@@ -21,8 +21,8 @@ class MarshalError(ValueError):
         super().__init__(f"marshaling error: {message}")
 
 
-_PACKAGE = "org.apache.cassandra.db.marshal."
-_NATIVE = {
+MARSHAL_PACKAGE = "org.apache.cassandra.db.marshal."
+NATIVE_CLASSES = {
     "ascii": "AsciiType",
     "bigint": "LongType",
     "blob": "BytesType",
@@ -59,4 +59,6 @@ _COMPOSITE: dict[type, str] = {
 def class_name(cql_type: CqlType) -> str:
     """The type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
     native = isinstance(cql_type, Native)
-    return _PACKAGE + (_NATIVE[str(cql_type)] if native else _COMPOSITE[type(cql_type)])
+    return MARSHAL_PACKAGE + (
+        NATIVE_CLASSES[str(cql_type)] if native else _COMPOSITE[type(cql_type)]
+    )

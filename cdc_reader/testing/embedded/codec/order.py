@@ -12,6 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from cdc_reader import timeuuid
 from cdc_reader.cql_type import (
     CqlType,
     ListType,
@@ -99,20 +100,10 @@ def _decimal(value: bytes) -> Decimal:
     return Decimal(_signed(value[4:])).scaleb(-_signed(value[:4]))
 
 
-def _timeuuid(value: bytes) -> tuple[int, bytes]:
-    """60-bit time, then the low 8 bytes as signed bytes."""
-    time = (
-        (int.from_bytes(value[6:8], "big") & 0x0FFF) << 48
-        | int.from_bytes(value[4:6], "big") << 32
-        | int.from_bytes(value[:4], "big")
-    )
-    return time, bytes(byte ^ 0x80 for byte in value[8:])
-
-
 def _uuid(value: bytes) -> tuple[int, Any]:
     """Version first; version 1 as timeuuids, the others by their bytes."""
     version = value[6] >> 4
-    return version, (_timeuuid(value)[0], value[8:]) if version == 1 else value
+    return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
 
 _NATIVE: dict[str, SortKey] = {
@@ -127,7 +118,7 @@ _NATIVE: dict[str, SortKey] = {
     "decimal": _decimal,
     "double": _float(">d"),
     "float": _float(">f"),
-    "timeuuid": _timeuuid,
+    "timeuuid": timeuuid.order_key,
     "uuid": _uuid,
 }
 

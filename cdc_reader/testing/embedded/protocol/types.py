@@ -14,6 +14,7 @@ from cdc_reader.cql_type import (
     UserType,
     VectorType,
 )
+from cdc_reader.testing.embedded.codec.marshal import MARSHAL_PACKAGE, NATIVE_CLASSES
 from cdc_reader.testing.embedded.protocol.body import short, string
 
 CUSTOM, USER, TUPLE = 0x00, 0x30, 0x31
@@ -42,30 +43,6 @@ NATIVE_IDS = {
     "duration": 0x15,
 }
 
-_MARSHAL = "org.apache.cassandra.db.marshal."
-_CLASSES = {
-    "ascii": "AsciiType",
-    "bigint": "LongType",
-    "blob": "BytesType",
-    "boolean": "BooleanType",
-    "counter": "CounterColumnType",
-    "date": "SimpleDateType",
-    "decimal": "DecimalType",
-    "double": "DoubleType",
-    "duration": "DurationType",
-    "float": "FloatType",
-    "inet": "InetAddressType",
-    "int": "Int32Type",
-    "smallint": "ShortType",
-    "text": "UTF8Type",
-    "time": "TimeType",
-    "timestamp": "TimestampType",
-    "timeuuid": "TimeUUIDType",
-    "tinyint": "ByteType",
-    "uuid": "UUIDType",
-    "varint": "IntegerType",
-}
-
 
 @functools.cache
 def encode_type(cql_type: CqlType) -> bytes:
@@ -90,15 +67,15 @@ def class_name(cql_type: CqlType) -> str:
     """The name of the class that implements a type, as Cassandra writes it."""
     match cql_type:
         case Native(name):
-            return _MARSHAL + _CLASSES[name]
+            return MARSHAL_PACKAGE + NATIVE_CLASSES[name]
         case UserType(keyspace, name, fields):
             parts = [f"{f.encode().hex()}:{class_name(t)}" for f, t in fields]
-            return f"{_MARSHAL}UserType({','.join((keyspace, name.encode().hex(), *parts))})"
+            return f"{MARSHAL_PACKAGE}UserType({','.join((keyspace, name.encode().hex(), *parts))})"
         case VectorType(element, dimension):
-            return f"{_MARSHAL}VectorType({class_name(element)}, {dimension})"
+            return f"{MARSHAL_PACKAGE}VectorType({class_name(element)}, {dimension})"
         case _:
             parameters = ",".join(map(class_name, _parameters(cql_type)))
-            return f"{_MARSHAL}{type(cql_type).__name__}({parameters})"
+            return f"{MARSHAL_PACKAGE}{type(cql_type).__name__}({parameters})"
 
 
 def _parameters(cql_type: ListType | SetType | MapType | TupleType) -> tuple[CqlType, ...]:
