@@ -24,6 +24,19 @@ class Task:
     streams: tuple[StreamId, ...] = field(repr=lambda streams: f"<{len(streams)} streams>")
 
 
+@frozen
+class RangeTask:
+    """A span of the ring over one window: the streams whose token is in (start, end].
+
+    Reads streams of whatever generation, so its window must not cross a switch where the
+    order of changes matters. The lowest token of all, which no stream has, starts the ring.
+    """
+
+    window: Window
+    start: int
+    end: int
+
+
 def plan(generations: Iterable[Generation], window: Window, chunk_size: int) -> list[Task]:
     """The tasks that read `window`: older generations first, then in ring order.
 
