@@ -22,9 +22,10 @@ from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.protocol.compression import compressions
+from cdc_reader.testing.embedded.query.binding import Values
 from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.query.options import QueryOptions
-from cdc_reader.testing.embedded.query.result import Rows
+from cdc_reader.testing.embedded.query.result import Page, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.server import Server
@@ -276,17 +277,35 @@ class EmbeddedScylla:
         """Answer from what the table holds again."""
         self._server.call(lambda: self._replays.end(keyspace, table))
 
-    def pages(self, cql: str, page_size: int = 5000) -> list[bytes]:
-        """The pages of a SELECT as bodies of RESULTs, to be replayed.
+    def execute(self, cql: str, parameters: Values = ()) -> list[tuple[bytes | None, ...]]:
+        """Execute a statement on the first node without a connection, started or not.
 
-        Raises the errors of `cdc_reader.testing.embedded.errors` as the server would.
+        Its `parameters` are serialised values in order of the markers, or by name; so are the
+        cells of the rows it returns, all of them, none for what returns no rows. Faults do not
+        befall it. Raises the errors of `cdc_reader.testing.embedded.errors`; ValueError if the
+        table is under replay.
         """
-        return self._server.call(lambda: self._pages(cql, page_size))
+        return self._server.call(lambda: self._execute(cql, parameters))
 
-    def _pages(self, cql: str, page_size: int) -> list[bytes]:
+    def pages(self, cql: str, page_size: int = 5000, parameters: Values = ()) -> list[bytes]:
+        """The pages of a SELECT as bodies of RESULTs with their metadata: to be replayed, or
+        read without a connection. `parameters` and errors are those of `execute`.
+        """
+        return self._server.call(lambda: self._pages(cql, page_size, parameters))
+
+    def _execute(self, cql: str, parameters: Values) -> list[tuple[bytes | None, ...]]:
+        match self._first.engine.query(cql, parameters, QueryOptions()):
+            case Rows(rows=rows):
+                return rows
+            case Page():
+                raise ValueError(f"{cql}: expected a table that is not under replay")
+            case _:
+                return []
+
+    def _pages(self, cql: str, page_size: int, parameters: Values) -> list[bytes]:
         engine, options = self._first.engine, QueryOptions(page_size=page_size)
         bodies: list[bytes] = []
-        while isinstance(result := engine.query(cql, (), options), Rows):
+        while isinstance(result := engine.query(cql, parameters, options), Rows):
             bodies.append(responses.result(result).body)
             if result.paging_state is None:
                 return bodies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -161,9 +162,10 @@ def _keyspace(name: str, replication: dict[str, str], text: str) -> Keyspace:
     return Keyspace(name, replication, tables=tables, system=True)
 
 
-def _tables(keyspace: str, text: str) -> Iterator[Table]:
-    for line in filter(None, text.splitlines()):
-        yield _table(keyspace, line)
+@functools.cache
+def _tables(keyspace: str, text: str) -> tuple[Table, ...]:
+    """Tables do not change, so that all servers of a process share these."""
+    return tuple(_table(keyspace, line) for line in filter(None, text.splitlines()))
 
 
 def _table(keyspace: str, line: str) -> Table:

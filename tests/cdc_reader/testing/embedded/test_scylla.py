@@ -25,6 +25,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.errors import CqlError
 from cdc_reader.testing.replay import raw_select
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
@@ -357,3 +358,44 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         EmbeddedScylla(**settings)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+def test_statements_run_without_a_connection() -> None:
+    """Before the start and while it listens, a server executes statements for its own process."""
+    server = EmbeddedScylla(clock=ManualClock(1_700_000_000_000_000))
+    server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
+    server.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
+    assert server.execute("INSERT INTO ks.t (pk, v) VALUES (?, ?)", (_int(1), b"a")) == []
+    with server:
+        server.execute("INSERT INTO ks.t (pk, v) VALUES (:p, :q)", {"p": _int(2), "q": None})
+        assert server.execute("SELECT v FROM ks.t WHERE pk = ?", (_int(1),)) == [(b"a",)]
+    assert len(server.execute("SELECT * FROM ks.t_scylla_cdc_log")) == 2
+
+
+def test_pages_are_read_without_a_connection() -> None:
+    """A query's pages come as bodies of RESULTs, as a client would get them."""
+    server = EmbeddedScylla()
+    server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
+    server.execute("CREATE TABLE ks.t (pk int, ck int, PRIMARY KEY (pk, ck))")
+    for number in range(5):
+        server.execute("INSERT INTO ks.t (pk, ck) VALUES (0, ?)", (_int(number),))
+    pages = server.pages("SELECT ck FROM ks.t WHERE pk = ?", page_size=2, parameters=(_int(0),))
+    assert [page[-4:] for page in pages] == [_int(1), _int(3), _int(4)]
+
+
+def test_a_refusal_without_a_connection_is_an_exception() -> None:
+    """It has the server's text."""
+    with pytest.raises(CqlError, match="Keyspace none does not exist"):
+        EmbeddedScylla().execute("USE none")
+
+
+def test_a_table_under_replay_is_not_executed_against() -> None:
+    """Ready pages hold no cells to return."""
+    server = EmbeddedScylla()
+    server.replay("system", "local", server.pages("SELECT key FROM system.local"))
+    with pytest.raises(ValueError, match="not under replay"):
+        server.execute("SELECT key FROM system.local")
+
+
+def _int(number: int) -> bytes:
+    return number.to_bytes(4, "big", signed=True)
