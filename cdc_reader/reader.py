@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, SchemaSource, StreamsLogSource, VnodeGenerations
+from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, VnodeGenerations
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.ids import TableName
 from cdc_reader.kernel import arrow_schema
@@ -133,7 +133,7 @@ class CdcReader:
 
     @cached_property
     def _log(self) -> LogReader:
-        source = StreamsLogSource(self._connection, self.schema)
+        source = CqlLogSource(self._connection, self.schema)
         return LogReader(source, self.generations, self._clock, self._config)
 
 

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from cdc_reader.cli.orders import TABLE, Orders, Writer, schema
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection
+from cdc_reader.driver import Connection, Query
 from cdc_reader.errors import CdcError
 from cdc_reader.ids import TableName
 from cdc_reader.timestamp import format_timestamp
@@ -122,7 +122,9 @@ class Shop:
     def log_rows(self) -> int:
         """The rows of the log, counted without the reader."""
         scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - our own name
-        return sum(batch.num_rows for batch in self.connection.batches(scan))
+        return sum(
+            batch.num_rows for batch in self.connection.batches(Query(scan, consistency="ONE"))
+        )
 
 
 def _run(console: Console, contact_points: str | None, seed: int) -> Counts:

@@ -1,60 +1,74 @@
-"""Reading the log by chunks of streams: one query with an IN list a task."""
+"""Reading the log: one query a task, of a shape for each kind of task.
+
+The shapes differ in how they name the partitions, and in nothing else: by an IN list of stream
+ids, or by a span of tokens. The second slices each partition by its clustering key as the
+first does; it is not filtering, but the server wants to be told that it may be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
 
 import pyarrow as pa
-from cassandra.query import PreparedStatement
+from attrs import evolve, frozen
 
 from cdc_reader import timeuuid
-from cdc_reader.driver.request import Page, Query
-from cdc_reader.driver.session import Connection
+from cdc_reader.cql_type import Native
+from cdc_reader.driver.queries import Queries, Query
 from cdc_reader.ids import quoted
-from cdc_reader.kernel import decode
-from cdc_reader.kernel.metadata import check_same
-from cdc_reader.schema import LogSchema
-from cdc_reader.task import Task
+from cdc_reader.ports import REMAINING
+from cdc_reader.schema import Column, LogSchema
+from cdc_reader.task import RangeTask, Task
 
 
-class StreamsLogSource:
-    """The `LogSource` that asks for the streams of a task by their ids.
+@frozen
+class _Shape:
+    """How a kind of task names its partitions: in the query, and by which values."""
 
-    The first page carries metadata, which is checked against the schema; from then on the
-    driver leaves it out. When the table is altered the driver prepares the statement again,
-    on its own, and what that promises is checked too.
-    """
+    partitions: str
+    values: Callable[[Any], tuple[object, ...]]
+    options: str = "BYPASS CACHE"
 
-    def __init__(self, connection: Connection, schema: LogSchema) -> None:
-        self._connection = connection
-        self._columns = schema.columns
-        self._cql = streams_query(schema)
-        self._doing = f"reading {schema.name}"
 
-    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
+_SHAPES: Mapping[type, _Shape] = {
+    Task: _Shape('"cdc$stream_id" IN ?', lambda task: (list(task.streams),)),
+    RangeTask: _Shape(
+        'token("cdc$stream_id") > ? AND token("cdc$stream_id") <= ?',
+        lambda task: (task.start, task.end),
+        "ALLOW FILTERING BYPASS CACHE",
+    ),
+}
+_TIMES = '"cdc$time" >= ? AND "cdc$time" < ?'
+_REMAINING = Column(REMAINING, Native("int"))
+
+
+class CqlLogSource:
+    """The `LogSource` over CQL: prepared queries, the columns by name and checked."""
+
+    def __init__(self, queries: Queries, schema: LogSchema) -> None:
+        self._queries = queries
+        self._query = cache(lambda kind, remaining: log_query(schema, kind, remaining=remaining))
+
+    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
         """The task's rows, a batch a page; pages without rows are passed over."""
-        start, end = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
-        bound = self._statement.bind((list(task.streams), start, end))
-        return self._batches(self._connection.pages(Query(bound, None, self._doing)))
-
-    def _batches(self, pages: Iterator[Page]) -> Iterator[pa.RecordBatch]:
-        for page in pages:
-            promised = page.rows.promised
-            if promised is not None and promised is not self._columns:
-                check_same(promised, self._columns)
-            batch = decode(page.rows.body, self._columns)
-            self._statement.result_metadata = self._columns
-            if batch.num_rows:
-                yield batch
-
-    @cached_property
-    def _statement(self) -> PreparedStatement:
-        return self._connection.prepare(self._cql, self._doing)
+        times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
+        values = (*_SHAPES[type(task)].values(task), *times)
+        batches = self._queries.batches(evolve(self._query(type(task), remaining), values=values))
+        return (batch for batch in batches if batch.num_rows)
 
 
-def streams_query(schema: LogSchema) -> str:
-    """The statement of one task; columns by name, so that a new column changes nothing."""
-    columns = ", ".join(quoted(column.name) for column in schema.columns)
-    where = '"cdc$stream_id" IN ? AND "cdc$time" >= ? AND "cdc$time" < ?'
-    return f"SELECT {columns} FROM {schema.name.cql} WHERE {where} BYPASS CACHE"  # noqa: S608 - quoted
+def log_query(schema: LogSchema, kind: type[Task | RangeTask], *, remaining: bool) -> Query:
+    """The query of such tasks, yet without values.
+
+    It names the columns, so that a new one changes nothing.
+    """
+    shape = _SHAPES[kind]
+    selected = [quoted(column.name) for column in schema.columns]
+    columns = schema.columns
+    if remaining:
+        selected, columns = [*selected, 'TTL("cdc$operation")'], (*columns, _REMAINING)
+    where = f"{shape.partitions} AND {_TIMES} {shape.options}"
+    cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted
+    return Query(cql, columns=columns, doing=f"reading {schema.name}")

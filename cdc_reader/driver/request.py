@@ -2,75 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from attrs import frozen
-from cassandra.cluster import ResponseFuture, Session
+from attrs import field, frozen
 
-from cdc_reader.driver.errors import request_error
-from cdc_reader.driver.protocol import RowsBody
-from cdc_reader.errors import DecodeError
-from cdc_reader.retry import retry
+from cdc_reader.schema import Column
 
 
 @frozen
 class Page:
-    """A page of a result; without a `paging_state` it is the last one."""
+    """A page of a result: the body of a RESULT of kind ROWS, and what its sender knew of it.
 
-    rows: RowsBody
+    `promised` are the columns that a prepared statement said it would have, None where the body
+    has them itself. Without a `paging_state` it is the last page.
+    """
+
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+    promised: tuple[Column, ...] | None
     paging_state: bytes | None
 
 
-@frozen
-class Query:
-    """A statement with its parameters; `doing` says in errors what it is for."""
-
-    statement: Any
-    parameters: Sequence[object] | None
-    doing: str
+Answer = Callable[[], Page]
+"""Waits for a page that was asked for; raises errors of `cdc_reader.errors`."""
+Ask = Callable[[bytes | None], Answer]
+"""Asks for the page at a paging state, the first at None, without waiting for it."""
+Retry = Callable[[Callable[[], Page]], Page]
+"""What an action returns, called again while it raises errors that may pass."""
 
 
 class Request:
-    """The page of `query` at `paging_state`, under way since this was made."""
+    """The page at `paging_state`, under way since this was made."""
 
-    def __init__(
-        self,
-        session: Callable[[], Session],
-        query: Query,
-        paging_state: bytes | None,
-        deadline: timedelta,
-    ) -> None:
-        self._session = session
-        self._query = query
+    def __init__(self, ask: Ask, paging_state: bytes | None, retry: Retry) -> None:
+        self._ask = ask
         self._paging_state = paging_state
-        self._deadline = deadline
-        self._under_way: ResponseFuture | None = self._send()
+        self._retry = retry
+        self._under_way: Answer | None = ask(paging_state)
 
     def page(self) -> Page:
-        """Wait for the page, asking again, from its own paging state, while errors may pass.
-
-        Raises errors of `cdc_reader.errors`.
-        """
-        return retry(self._attempt, self._deadline)
-
-    def _send(self) -> ResponseFuture:
-        session, query = self._session(), self._query
-        try:
-            return session.execute_async(
-                query.statement, query.parameters, paging_state=self._paging_state
-            )
-        except Exception as error:
-            raise request_error(error, query.doing) from error
+        """Wait for the page, asking again, from its own paging state, while errors may pass."""
+        return self._retry(self._attempt)
 
     def _attempt(self) -> Page:
-        future, self._under_way = self._under_way or self._send(), None
-        try:
-            result = future.result()
-        except Exception as error:
-            raise request_error(error, self._query.doing) from error
-        match result.current_rows:
-            case [RowsBody() as rows]:
-                return Page(rows, result.paging_state)
-        raise DecodeError(f"{self._query.doing}: expected a result of rows, found none")
+        answer, self._under_way = self._under_way or self._ask(self._paging_state), None
+        return answer()
+
+
+def pages(ask: Ask, retry: Retry) -> Iterator[Page]:
+    """All pages, the first asked for now, each next one before its forerunner is handed on."""
+    return _following(Request(ask, None, retry), ask, retry)
+
+
+def _following(request: Request, ask: Ask, retry: Retry) -> Iterator[Page]:
+    while True:
+        page = request.page()
+        if page.paging_state is None:
+            yield page
+            return
+        request = Request(ask, page.paging_state, retry)
+        yield page

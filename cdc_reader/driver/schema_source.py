@@ -9,7 +9,7 @@ from typing import Any
 from cdc_reader import cql_type
 from cdc_reader.cql_type import CqlType, UserType
 from cdc_reader.driver.extensions import parse_cdc_options
-from cdc_reader.driver.session import Connection
+from cdc_reader.driver.queries import Queries
 from cdc_reader.errors import (
     CdcNotEnabledError,
     QueryRefusedError,
@@ -31,14 +31,14 @@ _META_COLUMNS = (
     "cdc$ttl",
     "cdc$end_of_batch",
 )
-_KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = %s"
+_KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
 
 class SchemaSource:
     """Reads schemas over a connection, each error with its own remedy."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
 
     def log_schema(self, name: TableName) -> LogSchema:
         """The log of the base table `name`.
@@ -98,15 +98,15 @@ class SchemaSource:
             )
 
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
-        rows = self._connection.rows(
-            f"SELECT * {_KEYSPACE.format('columns')} AND table_name = %s",
+        rows = self._queries.rows(
+            f"SELECT * {_KEYSPACE.format('columns')} AND table_name = ?",
             name.keyspace,
             name.name,
         )
         return tuple(_column(row, types) for row in rows)
 
     def _rows(self, columns: str, table: str, keyspace: str) -> list[dict[str, Any]]:
-        return self._connection.rows(f"SELECT {columns} {_KEYSPACE.format(table)}", keyspace)
+        return self._queries.rows(f"SELECT {columns} {_KEYSPACE.format(table)}", keyspace)
 
 
 class _UserTypes:
@@ -133,7 +133,11 @@ class _UserTypes:
 
 def _column(row: dict[str, Any], types: _UserTypes) -> Column:
     return Column(
-        row["column_name"], types.parse(row["type"]), ColumnKind(row["kind"]), row["position"]
+        row["column_name"],
+        types.parse(row["type"]),
+        ColumnKind(row["kind"]),
+        row["position"],
+        row["clustering_order"] == "desc",
     )
 
 

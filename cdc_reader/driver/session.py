@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-import pyarrow as pa
 from cassandra import ConsistencyLevel
-from cassandra.cluster import Session
-from cassandra.query import PreparedStatement, SimpleStatement
+from cassandra.cluster import ResponseFuture, Session
+from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver.connecting import connect
 from cdc_reader.driver.errors import request_error
-from cdc_reader.driver.request import Page, Query, Request
-from cdc_reader.kernel import decode
+from cdc_reader.driver.protocol import RowsBody
+from cdc_reader.driver.queries import Queries, Query
+from cdc_reader.driver.request import Answer, Page, pages
+from cdc_reader.errors import DecodeError
+from cdc_reader.kernel.metadata import agreed_columns, check_same, parse_metadata
 from cdc_reader.retry import retry
+from cdc_reader.schema import Column
+
+T = TypeVar("T")
+Columns = tuple[Column, ...]
 
 
-class Connection:
-    """A cluster to ask. Every method raises errors of `cdc_reader.errors` only."""
+class Connection(Queries):
+    """A cluster to ask, through the driver.
+
+    A prepared statement's first page carries metadata, which is checked against the query's
+    columns; from then on the driver leaves it out. When the table is altered the driver
+    prepares the statement again, on its own, and what that promises is checked too.
+    """
 
     def __init__(self, config: ConnectionConfig, read: ReadConfig) -> None:
         self._config = config
         self._read = read
         self._lock = threading.Lock()
         self._session: Session | None = None
+        self._prepared: dict[str, tuple[Columns, PreparedStatement]] = {}
 
     def session(self) -> Session:
         """The driver's session; the first call connects, within the connect timeout."""
@@ -39,8 +51,23 @@ class Connection:
         """Give the session up; a later use opens another."""
         with self._lock:
             session, self._session = self._session, None
+            self._prepared.clear()
         if session is not None:
             session.cluster.shutdown()
+
+    def pages(self, query: Query) -> Iterator[Page]:
+        """See `Queries.pages`; a statement is prepared before this returns."""
+        statement, values = self._statement(query)
+
+        def ask(paging_state: bytes | None) -> Answer:
+            future = self._send(query, statement, values, paging_state)
+            return lambda: _page(future, query, statement)
+
+        return pages(ask, self.retry)
+
+    def retry(self, action: Callable[[], T]) -> T:
+        """See `Queries.retry`; the deadline is the configuration's."""
+        return retry(action, self._read.retry_deadline)
 
     def prepare(self, cql: str, doing: str) -> PreparedStatement:
         """The prepared statement, its results with metadata until `result_metadata` is set.
@@ -56,34 +83,59 @@ class Connection:
             statement.result_metadata = None
             return statement
 
-        return retry(attempt, self._read.retry_deadline)
+        return self.retry(attempt)
 
-    def ask(self, query: Query, paging_state: bytes | None = None) -> Request:
-        """Ask for a page without waiting for it."""
-        return Request(self.session, query, paging_state, self._read.retry_deadline)
+    def _statement(self, query: Query) -> tuple[Statement, tuple[object, ...] | None]:
+        """What the driver is to execute, and the values that go with it."""
+        level = query.consistency and ConsistencyLevel.name_to_value[query.consistency]
+        if query.columns is None:
+            text = query.cql.replace("?", "%s")
+            return SimpleStatement(text, consistency_level=level or None), query.values or None
+        bound = self._prepare_once(query, query.columns).bind(query.values)
+        if level:
+            bound.consistency_level = level
+        return bound, None
 
-    def pages(self, query: Query) -> Iterator[Page]:
-        """All pages, the first asked for now, each next one before its forerunner is handed on."""
-        return self._pages(query, self.ask(query))
+    def _prepare_once(self, query: Query, columns: Columns) -> PreparedStatement:
+        """A statement is known by its text; other columns than before need another one."""
+        known = self._prepared.get(query.cql)
+        if known is None or (known[0] is not columns and known[0] != columns):
+            known = columns, self.prepare(query.cql, query.purpose)
+            self._prepared[query.cql] = known
+        return known[1]
 
-    def batches(
-        self, cql: str, parameters: Sequence[object] = (), consistency: str = "ONE"
-    ) -> Iterator[pa.RecordBatch]:
-        """The result of a query, page by page; ``%s`` stands for a parameter."""
-        level = ConsistencyLevel.name_to_value[consistency]
-        statement = SimpleStatement(cql, consistency_level=level)
-        for page in self.pages(Query(statement, parameters or None, cql)):
-            yield decode(page.rows.body)
+    def _send(
+        self,
+        query: Query,
+        statement: Statement,
+        values: tuple[object, ...] | None,
+        paging_state: bytes | None,
+    ) -> ResponseFuture:
+        session = self.session()
+        try:
+            return session.execute_async(statement, values, paging_state=paging_state)
+        except Exception as error:
+            raise request_error(error, query.purpose) from error
 
-    def rows(self, cql: str, *parameters: object) -> list[dict[str, Any]]:
-        """All rows of a small query, each a dict by column."""
-        return [row for batch in self.batches(cql, parameters) for row in batch.to_pylist()]
 
-    def _pages(self, query: Query, request: Request) -> Iterator[Page]:
-        while True:
-            page = request.page()
-            if page.paging_state is None:
-                yield page
-                return
-            request = self.ask(query, page.paging_state)
-            yield page
+def _page(future: ResponseFuture, query: Query, statement: Any) -> Page:
+    try:
+        result = future.result()
+    except Exception as error:
+        raise request_error(error, query.purpose) from error
+    match result.current_rows:
+        case [RowsBody(body, promised)]:
+            page = Page(body, promised, result.paging_state)
+        case _:
+            raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
+    if query.columns is not None:
+        _check(page, query.columns)
+        statement.prepared_statement.result_metadata = query.columns
+    return page
+
+
+def _check(page: Page, columns: Columns) -> None:
+    if page.promised is None:
+        agreed_columns(parse_metadata(page.body), columns)
+    elif page.promised is not columns:
+        check_same(page.promised, columns)

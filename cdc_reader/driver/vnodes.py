@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from cdc_reader.driver.session import Connection
+from cdc_reader.driver.queries import Queries, Query
 from cdc_reader.errors import DecodeError, QueryRefusedError, UnsupportedTableError
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import StreamId
@@ -15,7 +15,7 @@ _TIMESTAMPS = (
     "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
 )
 _STREAMS = (
-    "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = %s"
+    "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 )
 
 
@@ -26,13 +26,15 @@ class VnodeGenerations:
     is alone; so a timestamp read at the same level makes its streams visible.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
 
     def timestamps(self) -> Sequence[int]:
         """The starts, in µs, of all generations visible now."""
         try:
-            batches = list(self._connection.batches(_TIMESTAMPS, (), self._consistency()))
+            batches = list(
+                self._queries.batches(Query(_TIMESTAMPS, consistency=self._consistency()))
+            )
         except QueryRefusedError as error:
             raise UnsupportedTableError(
                 f"{error}; expected the generation tables of ScyllaDB 4.4 or later"
@@ -41,10 +43,10 @@ class VnodeGenerations:
 
     def groups(self, start: int) -> Sequence[StreamGroup]:
         """The stream groups of the generation that starts at `start` µs."""
-        batches = self._connection.batches(_STREAMS, (start // 1_000,), self._consistency())
+        query = Query(_STREAMS, (start // 1_000,), consistency=self._consistency())
         return tuple(
             StreamGroup(row["range_end"], tuple(map(_stream_id, row["streams"] or ())))
-            for batch in batches
+            for batch in self._queries.batches(query)
             for row in batch.to_pylist()
         )
 
@@ -54,7 +56,7 @@ class VnodeGenerations:
     @property
     def _is_single_node(self) -> bool:
         """Asked each time: a node may join while we follow."""
-        return not self._connection.rows("SELECT peer FROM system.peers")
+        return not self._queries.rows("SELECT peer FROM system.peers")
 
 
 def _micros(times: pa.Array) -> list[int]:

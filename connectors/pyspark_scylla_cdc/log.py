@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, SchemaSource, StreamsLogSource, VnodeGenerations
+from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, VnodeGenerations
 from cdc_reader.errors import SourceError, UnsupportedTableError
 from cdc_reader.kernel import arrow_schema
 from cdc_reader.log_reader import LogReader
@@ -87,7 +87,7 @@ def _connection(connection: ConnectionConfig, read: ReadConfig) -> Connection:
 def _reader(connection: ConnectionConfig, read: ReadConfig, schema: LogSchema) -> LogReader:
     """One reader for a log, whose statement is prepared once."""
     session = _connection(connection, read)
-    source, generations = StreamsLogSource(session, schema), VnodeGenerations(session)
+    source, generations = CqlLogSource(session, schema), VnodeGenerations(session)
     return LogReader(source, generations, SystemClock(), read)
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from attrs import define, field, frozen
 from cassandra import InvalidRequest, Unavailable
+from cassandra.query import SimpleStatement
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver.protocol import RowsBody
-from cdc_reader.driver.request import Query
+from cdc_reader.driver.queries import Query
 from cdc_reader.driver.session import Connection
 from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError
 
-QUERY = Query("SELECT", None, "reading ks.t")
+QUERY = Query("SELECT", consistency="ONE", doing="reading ks.t")
 
 
 @frozen
@@ -42,9 +43,9 @@ class ScriptedSession:
     asked: list[int] = field(factory=list)
 
     def execute_async(
-        self, statement: object, parameters: object, paging_state: bytes | None
+        self, statement: SimpleStatement, parameters: object, paging_state: bytes | None
     ) -> Answer:
-        assert (statement, parameters) == (QUERY.statement, QUERY.parameters)
+        assert (statement.query_string, parameters) == (QUERY.cql, None)
         page = int(paging_state or b"0")
         self.asked.append(page)
         errors = self.script.get(page, [])
@@ -59,7 +60,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
     connection = Connection(ConnectionConfig("host"), read)
     connection._session = session
     for page in connection.pages(QUERY):
-        yield int.from_bytes(page.rows.body[-4:], "big")
+        yield int.from_bytes(page.body[-4:], "big")
 
 
 def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None:
