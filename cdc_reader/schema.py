@@ -24,12 +24,16 @@ _KIND_ORDER = list(ColumnKind)
 
 @frozen
 class Column:
-    """A column: its name, its type, its kind and its place in the key (-1 outside of it)."""
+    """A column: its name, its type, its kind and its place in the key (-1 outside of it).
+
+    A clustering column may be `descending`: the greatest value comes first.
+    """
 
     name: str
     type: CqlType
     kind: ColumnKind = ColumnKind.REGULAR
     position: int = -1
+    descending: bool = False
 
     @property
     def server_order(self) -> tuple[int, int, bytes]:
