@@ -137,7 +137,7 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
         types.parse(row["type"]),
         ColumnKind(row["kind"]),
         row["position"],
-        row["clustering_order"] == "desc",
+        row["clustering_order"].upper() == "DESC",  # Cassandra writes it small
     )
 
 

@@ -36,8 +36,8 @@ def test_a_log_schema_has_every_column_with_its_type(
     )
     scylla.session.execute(
         f'CREATE TABLE {keyspace}."MyT" (p int, c text, "V" list<int>, s map<int, text> static, '
-        'u "Outer", PRIMARY KEY (p, c)) '
-        "WITH cdc = {'enabled': true, 'preimage': 'full', 'ttl': 60}"
+        'u "Outer", PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) '
+        "AND cdc = {'enabled': true, 'preimage': 'full', 'ttl': 60}"
     )
     schema = SchemaSource(connection).log_schema(TableName(keyspace, "MyT"))
     assert schema.base.cdc.enabled
@@ -49,6 +49,7 @@ def test_a_log_schema_has_every_column_with_its_type(
         ("V", ColumnKind.REGULAR),
         ("u", ColumnKind.REGULAR),
     ]
+    assert [column.name for column in schema.base.columns if column.descending] == ["c"]
     inner = UserType(keyspace, "inner", (("x", parse("int")),), frozen=True)
     outer = UserType(keyspace, "Outer", (("i", inner), ("T", parse("frozen<set<text>>"))))
     assert {column.name: column.type for column in schema.base.columns}["u"] == outer
