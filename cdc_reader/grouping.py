@@ -1,0 +1,153 @@
+"""From batches of log rows to changes: rows of one record belong together, across pages too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader.change import Change
+from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.log_page import END_OF_BATCH, OPERATION, STREAM_ID, TIME, LogPage, layout_of
+from cdc_reader.operation import Operation
+from cdc_reader.schema import LogSchema
+
+_ROW_OPERATIONS = frozenset(
+    [
+        Operation.PREIMAGE,
+        Operation.UPDATE,
+        Operation.INSERT,
+        Operation.ROW_DELETE,
+        Operation.SERVER_ROW_DELETE,
+        Operation.POSTIMAGE,
+    ]
+)
+_PARTITION_DELETES = frozenset([Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE])
+_STARTS = frozenset([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE])
+_ENDS = frozenset([Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE])
+
+
+class Grouping:
+    """Makes changes of the batches of one read, given in order.
+
+    A record that a page cuts in two is held back until the rest of it comes; so one grouping
+    is for one task's batches, and `finish` ends it. Extra columns of a batch do no harm.
+    """
+
+    def __init__(self, schema: LogSchema) -> None:
+        self._layout = layout_of(schema)
+        self._ends_marked = END_OF_BATCH in self._layout.converters
+        types = [c.type for c in schema.base.columns if c.name in self._layout.clustering]
+        self._identity: Callable[[Any], Any] = tuple if all(map(_is_told_apart, types)) else repr
+        self._held: list[pa.RecordBatch] = []
+
+    def feed(self, batch: pa.RecordBatch) -> list[Change]:
+        """The changes of all records that are complete with this batch, in its order."""
+        if not batch.num_rows:
+            return []
+        starts = _starts(batch)
+        if self._held and self._is_middle(batch, starts):
+            self._held.append(batch)
+            return []
+        if self._held:
+            batch = pa.concat_batches([*self._held, batch])
+            starts = _starts(batch)
+        self._held = []
+        if not self._ends(batch):
+            self._held = [batch.slice(starts[-1])]
+            batch = batch.slice(0, starts.pop())
+        return self._changes(batch, starts)
+
+    def finish(self) -> list[Change]:
+        """The changes of what is held back; the grouping may be used for another read then.
+
+        They are not `complete`: the read ended before their record did. A log from before
+        ScyllaDB 4.3 does not mark the end of a record, so there they are taken as complete.
+        """
+        if not self._held:
+            return []
+        batch, self._held = pa.concat_batches(self._held), []
+        return self._changes(batch, [0])
+
+    def _is_middle(self, batch: pa.RecordBatch, starts: list[int]) -> bool:
+        """Whether the batch has nothing but more of the record held, and not its end."""
+        goes_on = len(starts) == 1 and _record(batch, 0) == _record(self._held[0], 0)
+        return goes_on and not self._ends(batch)
+
+    def _ends(self, batch: pa.RecordBatch) -> bool:
+        """Whether the batch's last row ends its record, as far as the log says so."""
+        return self._ends_marked and batch[END_OF_BATCH][-1].as_py() is True
+
+    def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> list[Change]:
+        page = LogPage(self._layout, batch)
+        ends = [*starts[1:], batch.num_rows]
+        complete = self._complete(page)
+        if len(starts) == batch.num_rows:
+            rows = zip(range(batch.num_rows))
+            return list(map(Change, repeat(page), rows, repeat(True), complete))
+        return [
+            change
+            for start, end in zip(starts, ends, strict=True)
+            for change in self._of_record(page, start, end, complete[end - 1])
+        ]
+
+    def _complete(self, page: LogPage) -> list[bool]:
+        """For each row: if it is the last of its record, is the record complete."""
+        if not self._ends_marked:
+            return [True] * len(page[TIME])
+        return [mark is True for mark in page[END_OF_BATCH]]
+
+    def _of_record(self, page: LogPage, start: int, end: int, complete: bool) -> Iterator[Change]:
+        if end - start == 1:
+            yield Change(page, (start,), True, complete)
+            return
+        groups = self._groups(page, range(start, end))
+        for number, rows in enumerate(groups, 1):
+            yield Change(page, tuple(rows), number == len(groups), complete)
+
+    def _groups(self, page: LogPage, rows: range) -> list[list[int]]:
+        """The record's rows by what of the base table they speak of, in order of their deltas."""
+        groups: dict[object, list[int]] = {}
+        operations = page[OPERATION]
+        for row in rows:
+            groups.setdefault(self._subject(page, row, operations[row], groups), []).append(row)
+        return sorted(groups.values(), key=lambda group: _first_delta(group, operations))
+
+    def _subject(self, page: LogPage, row: int, operation: int, groups: Any) -> object:
+        if operation in _ROW_OPERATIONS or (
+            operation in _PARTITION_DELETES and not self._layout.clustering
+        ):
+            return self._identity(tuple(page[name][row] for name in self._layout.clustering))
+        if operation in _ENDS and (("range", row - 1)) in groups:
+            return "range", row - 1
+        return ("range" if operation in _STARTS else "other"), row
+
+
+def _first_delta(rows: list[int], operations: list[int]) -> int:
+    deltas = (row for row in rows if operations[row] not in (0, 9))
+    return next(deltas, rows[0])
+
+
+def _starts(batch: pa.RecordBatch) -> list[int]:
+    """Where records start: at 0, and wherever stream or time differ from the row before."""
+    differs = pc.or_(*(_differs(batch[name]) for name in (STREAM_ID, TIME)))
+    places: list[int] = pc.indices_nonzero(differs).to_pylist()
+    return [0, *(place + 1 for place in places)]
+
+
+def _differs(column: pa.Array) -> pa.Array:
+    return pc.not_equal(column[1:], column[:-1])
+
+
+def _record(batch: pa.RecordBatch, row: int) -> tuple[Any, Any]:
+    return batch[STREAM_ID][row].as_py(), batch[TIME][row].as_py()
+
+
+def _is_told_apart(cql_type: CqlType) -> bool:
+    """Whether values that Python takes for equal are equal to the server too: 0.0 and -0.0 are
+    not, and NaN is.
+    """
+    return isinstance(cql_type, Native) and cql_type.name not in {"float", "double"}
