@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, VnodeGenerations
+from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, TableGenerations
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.ids import TableName
 from cdc_reader.kernel import arrow_schema
@@ -69,7 +69,7 @@ class CdcReader:
     @cached_property
     def generations(self) -> GenerationSource:
         """The generations of the table, for planners of their own."""
-        return VnodeGenerations(self._connection)
+        return TableGenerations(self._connection, self.table)
 
     def first_timestamp(self) -> int | None:
         """When, in µs since 1970, the oldest generation began; None if there is none yet.

@@ -8,7 +8,6 @@ first does; it is not filtering, but the server wants to be told that it may be.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -49,18 +48,23 @@ class CqlLogSource:
 
     def __init__(self, queries: Queries, schema: LogSchema) -> None:
         self._queries = queries
-        self._query = cache(lambda kind, remaining: log_query(schema, kind, remaining=remaining))
+        self._made: dict[tuple[type, bool], Query] = {
+            (kind, remaining): log_query(schema, kind, remaining=remaining)
+            for kind in _SHAPES
+            for remaining in (False, True)
+        }
 
     def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
         """The task's rows, a batch a page; pages without rows are passed over."""
         times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
         values = (*_SHAPES[type(task)].values(task), *times)
-        batches = self._queries.batches(evolve(self._query(type(task), remaining), values=values))
+        query = evolve(self._made[type(task), remaining], values=values)
+        batches = self._queries.batches(query)
         return (batch for batch in batches if batch.num_rows)
 
 
-def log_query(schema: LogSchema, kind: type[Task | RangeTask], *, remaining: bool) -> Query:
-    """The query of such tasks, yet without values.
+def log_query(schema: LogSchema, kind: type, *, remaining: bool) -> Query:
+    """The query of tasks of this kind, yet without values.
 
     It names the columns, so that a new one changes nothing.
     """

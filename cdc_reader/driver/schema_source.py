@@ -12,7 +12,6 @@ from cdc_reader.driver.extensions import parse_cdc_options
 from cdc_reader.driver.queries import Queries
 from cdc_reader.errors import (
     CdcNotEnabledError,
-    QueryRefusedError,
     SchemaError,
     TableNotFoundError,
     UnsupportedTableError,
@@ -47,7 +46,6 @@ class SchemaSource:
         two columns of the log have one name.
         """
         options = self._cdc_options(name)
-        self._refuse_tablets(name)
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
         log_columns = self._columns(name.log, types)
         if not any(column.name == "cdc$stream_id" for column in log_columns):
@@ -85,17 +83,6 @@ class SchemaSource:
         close = difflib.get_close_matches(name.name, tables, n=1)
         hint = f"did you mean {close[0]}?" if close else "check its spelling (case-sensitive)"
         return TableNotFoundError(f"table {name} was not found; {hint}")
-
-    def _refuse_tablets(self, name: TableName) -> None:
-        try:
-            rows = self._rows("*", "scylla_keyspaces", name.keyspace)
-        except QueryRefusedError:
-            return  # a server from before this table has no tablets either
-        if any(row.get("initial_tablets") is not None for row in rows):
-            raise UnsupportedTableError(
-                f"keyspace {name.keyspace} of table {name} uses tablets, which this version "
-                "cannot read; create the keyspace WITH tablets = {'enabled': false}"
-            )
 
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
         rows = self._queries.rows(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
-from cdc_reader.driver.queries import Queries, Query
-from cdc_reader.errors import DecodeError, QueryRefusedError, UnsupportedTableError
+from cdc_reader.driver.described import DistributedTables, starts, stream_lists
+from cdc_reader.driver.queries import Queries
+from cdc_reader.errors import QueryRefusedError, UnsupportedTableError
 from cdc_reader.generation import StreamGroup
-from cdc_reader.ids import StreamId
 
 _TIMESTAMPS = (
     "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -17,54 +15,46 @@ _TIMESTAMPS = (
 _STREAMS = (
     "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 )
+_DESCRIBED = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions_v2"
 
 
 class VnodeGenerations:
     """The `GenerationSource` over the tables that ScyllaDB 4.4 and later publish.
 
-    The server writes the streams first, then the timestamp, at QUORUM, or at ONE while it
-    is alone; so a timestamp read at the same level makes its streams visible.
+    The server writes the streams first, then the timestamp; so a timestamp read at the level
+    at which they were written makes its streams visible.
     """
 
     def __init__(self, queries: Queries) -> None:
-        self._queries = queries
+        self._tables = DistributedTables(queries)
 
     def timestamps(self) -> Sequence[int]:
         """The starts, in µs, of all generations visible now."""
         try:
-            batches = list(
-                self._queries.batches(Query(_TIMESTAMPS, consistency=self._consistency()))
-            )
+            return starts(self._tables.batches(_TIMESTAMPS))
         except QueryRefusedError as error:
             raise UnsupportedTableError(
                 f"{error}; expected the generation tables of ScyllaDB 4.4 or later"
             ) from error
-        return [micros for batch in batches for micros in _micros(batch.column("time"))]
 
     def groups(self, start: int) -> Sequence[StreamGroup]:
         """The stream groups of the generation that starts at `start` µs."""
-        query = Query(_STREAMS, (start // 1_000,), consistency=self._consistency())
         return tuple(
-            StreamGroup(row["range_end"], tuple(map(_stream_id, row["streams"] or ())))
-            for batch in self._queries.batches(query)
-            for row in batch.to_pylist()
+            StreamGroup(range_end, streams)
+            for batch in self._tables.batches(_STREAMS, start // 1_000)
+            for range_end, streams in zip(
+                batch.column("range_end").to_pylist(),
+                stream_lists(batch.column("streams")),
+                strict=True,
+            )
         )
 
-    def _consistency(self) -> str:
-        return "ONE" if self._is_single_node else "QUORUM"
+    def unpublished(self) -> Sequence[int]:
+        """The starts, in µs, of generations described in full or in part, but not announced.
 
-    @property
-    def _is_single_node(self) -> bool:
-        """Asked each time: a node may join while we follow."""
-        return not self._queries.rows("SELECT peer FROM system.peers")
-
-
-def _micros(times: pa.Array) -> list[int]:
-    return [int(micros) for micros in times.cast(pa.int64()).to_pylist()]
-
-
-def _stream_id(raw: bytes) -> StreamId:
-    try:
-        return StreamId(raw)
-    except ValueError as error:
-        raise DecodeError(str(error)) from None
+        Costs a scan of a small table's partition keys: one row for each generation that the
+        cluster ever had, as the server removes none. No stream is read. The descriptions are
+        looked at first, so what is announced meanwhile is not taken for unpublished.
+        """
+        described = starts(self._tables.batches(_DESCRIBED))
+        return sorted(set(described) - set(self.timestamps()))

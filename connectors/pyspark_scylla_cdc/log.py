@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, VnodeGenerations
+from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, TableGenerations
 from cdc_reader.errors import SourceError, UnsupportedTableError
 from cdc_reader.kernel import arrow_schema
 from cdc_reader.log_reader import LogReader
@@ -44,7 +44,8 @@ def batch_schema(schema: LogSchema) -> pa.Schema:
 
 def planner_of(options: SourceOptions) -> Planner:
     """What cuts windows of the log into tasks."""
-    generations = VnodeGenerations(_connection(options.connection(), options.read))
+    connection = _connection(options.connection(), options.read)
+    generations = TableGenerations(connection, options.table)
     return Planner(generations, options.read.chunk_size)
 
 
@@ -87,7 +88,7 @@ def _connection(connection: ConnectionConfig, read: ReadConfig) -> Connection:
 def _reader(connection: ConnectionConfig, read: ReadConfig, schema: LogSchema) -> LogReader:
     """One reader for a log, whose statement is prepared once."""
     session = _connection(connection, read)
-    source, generations = CqlLogSource(session, schema), VnodeGenerations(session)
+    source, generations = CqlLogSource(session, schema), TableGenerations(session, schema.base.name)
     return LogReader(source, generations, SystemClock(), read)
 
 

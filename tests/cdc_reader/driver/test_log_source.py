@@ -11,7 +11,8 @@ import pytest
 
 from cdc_reader import timeuuid
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, VnodeGenerations
+from cdc_reader.driver import Connection, CqlLogSource, SchemaSource
+from cdc_reader.driver.vnodes import VnodeGenerations
 from cdc_reader.ids import StreamId, TableName
 from cdc_reader.kernel import arrow_schema
 from cdc_reader.ports import REMAINING

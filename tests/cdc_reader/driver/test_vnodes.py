@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, VnodeGenerations
+from cdc_reader.driver import Connection
+from cdc_reader.driver.vnodes import VnodeGenerations
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import StreamId
 from cdc_reader.testing.recording import published
