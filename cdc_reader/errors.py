@@ -8,6 +8,7 @@
     │   ├── TableNotFoundError
     │   ├── CdcNotEnabledError
     │   └── UnsupportedTableError     a view, a log table itself, a kind this version cannot read
+    ├── DataLossError                 rows were gone before they were read
     ├── SourceError                   the cluster did not do what was asked
     │   ├── ConnectionFailedError
     │   ├── AuthenticationFailedError
@@ -16,7 +17,9 @@
     │   ├── TransientError            worth asking again, nothing changed
     │   │   └── RequestTimeoutError
     │   └── RetriesExhaustedError     a transient error that did not pass within its deadline
-    └── DecodeError                   bytes from the server are not what the schema says
+    ├── DecodeError                   bytes from the server are not what the schema says
+    ├── CheckpointError               a checkpoint cannot be read or kept
+    └── HandlerError                  the handler of a change failed; its own error is the cause
 
 A message is one line: what was found, what was expected, what to do. No message and no
 `repr` holds a password.
@@ -58,6 +61,10 @@ class UnsupportedTableError(SchemaError):
     """The table is of a kind that has no readable CDC log of its own."""
 
 
+class DataLossError(CdcError):
+    """Rows expired, or their streams were removed, before they were read."""
+
+
 class SourceError(CdcError):
     """The cluster did not answer as it was asked to."""
 
@@ -92,3 +99,11 @@ class RetriesExhaustedError(SourceError):
 
 class DecodeError(CdcError):
     """Bytes from the server do not have the shape their CQL type prescribes."""
+
+
+class CheckpointError(CdcError):
+    """A store of checkpoints cannot be read, or cannot keep one."""
+
+
+class HandlerError(CdcError):
+    """A handler failed for good; what it raised is the cause."""
