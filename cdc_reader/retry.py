@@ -29,13 +29,21 @@ def retry(
     """
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
-        stop=tenacity.stop_before_delay(deadline),
+        stop=tenacity.stop_before_delay(deadline) | _pauses_take(deadline),
         wait=tenacity.wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
         before_sleep=_log,
         retry_error_callback=_give_up,
         sleep=sleep,
     )
     return attempts(action)
+
+
+def _pauses_take(deadline: timedelta) -> Callable[[tenacity.RetryCallState], bool]:
+    """Whether the pauses add up to the deadline: with a `sleep` that only moves a clock, the
+    time that passes says nothing.
+    """
+    limit = deadline.total_seconds()
+    return lambda state: state.idle_for + state.upcoming_sleep >= limit
 
 
 def _log(state: tenacity.RetryCallState) -> None:

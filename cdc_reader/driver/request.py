@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import field, frozen
 
+from cdc_reader.kernel.metadata import agreed_columns, check_same, parse_metadata
 from cdc_reader.schema import Column
 
 
@@ -20,6 +21,13 @@ class Page:
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
     promised: tuple[Column, ...] | None
     paging_state: bytes | None
+
+    def check(self, columns: tuple[Column, ...]) -> None:
+        """DecodeError unless the page's columns are these."""
+        if self.promised is None:
+            agreed_columns(parse_metadata(self.body), columns)
+        elif self.promised is not columns:
+            check_same(self.promised, columns)
 
 
 Answer = Callable[[], Page]

@@ -17,7 +17,6 @@ from cdc_reader.driver.protocol import RowsBody
 from cdc_reader.driver.queries import Queries, Query
 from cdc_reader.driver.request import Answer, Page, pages
 from cdc_reader.errors import DecodeError
-from cdc_reader.kernel.metadata import agreed_columns, check_same, parse_metadata
 from cdc_reader.retry import retry
 from cdc_reader.schema import Column
 
@@ -129,13 +128,6 @@ def _page(future: ResponseFuture, query: Query, statement: Any) -> Page:
         case _:
             raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
     if query.columns is not None:
-        _check(page, query.columns)
+        page.check(query.columns)
         statement.prepared_statement.result_metadata = query.columns
     return page
-
-
-def _check(page: Page, columns: Columns) -> None:
-    if page.promised is None:
-        agreed_columns(parse_metadata(page.body), columns)
-    elif page.promised is not columns:
-        check_same(page.promised, columns)

@@ -25,7 +25,7 @@ from cdc_reader.testing.embedded.protocol.compression import compressions
 from cdc_reader.testing.embedded.query.binding import Values
 from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.query.options import QueryOptions
-from cdc_reader.testing.embedded.query.result import Page, Rows
+from cdc_reader.testing.embedded.query.result import Page, Prepared, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.server import Server
@@ -292,6 +292,28 @@ class EmbeddedScylla:
         read without a connection. `parameters` and errors are those of `execute`.
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
+
+    def prepare(self, cql: str) -> Prepared:
+        """A statement's bind variables and result columns; raises the errors of `execute`."""
+        return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
+
+    def page(
+        self,
+        cql: str,
+        parameters: Values = (),
+        *,
+        page_size: int = 5000,
+        paging_state: bytes | None = None,
+        skip_metadata: bool = False,
+    ) -> bytes:
+        """One page of a SELECT, executed now, as the body of a RESULT; see `pages`.
+
+        The paging state that it carries asks for the next one.
+        """
+        options = QueryOptions(page_size=page_size, paging_state=paging_state)
+        style = responses.ResultFormat(skip_metadata=skip_metadata)
+        found = self._server.call(lambda: self._first.engine.query(cql, parameters, options))
+        return responses.result(found, style=style).body
 
     def _execute(self, cql: str, parameters: Values) -> list[tuple[bytes | None, ...]]:
         match self._first.engine.query(cql, parameters, QueryOptions()):

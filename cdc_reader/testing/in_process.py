@@ -1,0 +1,139 @@
+"""The cluster without a driver and without sockets: what a simulation reads from.
+
+`InProcessConnection` asks an `EmbeddedScylla` of the same process, page by page, in the thread
+that calls: nothing happens at a time of its own. So a run repeats, and what fails is decided
+by the test.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from attrs import evolve, frozen
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.driver.queries import Queries, Query
+from cdc_reader.driver.request import Answer, Page, pages
+from cdc_reader.driver.serial import serialise
+from cdc_reader.errors import (
+    PermissionDeniedError,
+    QueryRefusedError,
+    SourceError,
+    TransientError,
+)
+from cdc_reader.kernel import parse_metadata
+from cdc_reader.retry import retry
+from cdc_reader.schema import Column
+from cdc_reader.testing.embedded import EmbeddedScylla, errors
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared
+
+T = TypeVar("T")
+
+_MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
+    errors.Unauthorized: PermissionDeniedError,
+    errors.InvalidRequest: QueryRefusedError,
+    errors.SyntaxError: QueryRefusedError,
+    errors.ConfigurationError: QueryRefusedError,
+}
+"""What the server's errors mean, as `cdc_reader.driver` has it; all others may pass."""
+
+
+@frozen
+class Asked:
+    """A page that is about to be asked for: of a query, its first one or what follows a state."""
+
+    query: Query
+    paging_state: bytes | None = None
+
+
+def _nothing(_asked: Asked) -> None:
+    pass
+
+
+class InProcessConnection(Queries):
+    """What `cdc_reader.driver.Connection` is over sockets, over a server in this process.
+
+    Args:
+        server: the server; it need not be started.
+        read: page size and retry deadline are taken from here.
+        before: called before each page is asked for; what it raises is what becomes of the
+            asking, and is asked again if it is a TransientError.
+        sleep: how pauses between attempts pass, in seconds.
+    """
+
+    def __init__(
+        self,
+        server: EmbeddedScylla,
+        read: ReadConfig | None = None,
+        *,
+        before: Callable[[Asked], None] = _nothing,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._server = server
+        self._read = read or ReadConfig()
+        self._before = before
+        self._sleep = sleep
+        self._agreed: dict[str, tuple[object, object]] = {}
+
+    def pages(self, query: Query) -> Iterator[Page]:
+        """See `Queries.pages`."""
+        return pages(lambda paging_state: self._ask(Asked(query, paging_state)), self.retry)
+
+    def retry(self, action: Callable[[], T]) -> T:
+        """See `Queries.retry`; pauses pass as `sleep` has it."""
+        return retry(action, self._read.retry_deadline, self._sleep)
+
+    def _ask(self, asked: Asked) -> Answer:
+        """The page is made now, as a server would; what came of it shows when it is waited for."""
+        try:
+            page = self._page(asked)
+        except Exception as error:  # noqa: BLE001 - raised where a driver would raise it
+            return _raising(error)
+        return lambda: page
+
+    def _page(self, asked: Asked) -> Page:
+        self._before(asked)
+        query = asked.query
+        try:
+            prepared = self._server.prepare(query.cql)
+            body = self._server.page(
+                query.cql,
+                _serialised(prepared, query),
+                page_size=self._read.fetch_size,
+                paging_state=asked.paging_state,
+                skip_metadata=query.columns is not None,
+            )
+        except errors.CqlError as error:
+            kind = _MEANINGS.get(type(error), TransientError)
+            raise kind(f"{query.purpose}: {error.message}") from error
+        return self._checked(body, prepared, query)
+
+    def _checked(self, body: bytes, prepared: Prepared, query: Query) -> Page:
+        """What the server promises is looked at again when it, or what is wanted, has changed."""
+        paging_state = parse_metadata(body).paging_state
+        if query.columns is None:
+            return Page(body, None, paging_state)
+        page = Page(body, query.columns, paging_state)
+        wanted, promised = self._agreed.get(query.cql, (None, None))
+        if wanted is not query.columns or promised is not prepared.result_columns:
+            evolve(page, promised=_columns(prepared.result_columns)).check(query.columns)
+            self._agreed[query.cql] = query.columns, prepared.result_columns
+        return page
+
+
+def _raising(error: Exception) -> Answer:
+    def answer() -> Page:
+        raise error
+
+    return answer
+
+
+def _serialised(prepared: Prepared, query: Query) -> list[bytes]:
+    variables = zip(prepared.bind_columns, query.values, strict=True)
+    return [serialise(column.type, value) for column, value in variables]
+
+
+def _columns(specs: tuple[ColumnSpec, ...]) -> tuple[Column, ...]:
+    return tuple(Column(spec.name, spec.type) for spec in specs)

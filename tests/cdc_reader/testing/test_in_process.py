@@ -1,0 +1,148 @@
+"""The cluster in this process, asked by the very sources that ask a real one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.driver import CqlLogSource, SchemaSource, TableGenerations
+from cdc_reader.errors import (
+    DecodeError,
+    QueryRefusedError,
+    RetriesExhaustedError,
+    TableNotFoundError,
+    TransientError,
+)
+from cdc_reader.ids import TableName
+from cdc_reader.schema import LogSchema
+from cdc_reader.task import RangeTask, Task
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.in_process import Asked, InProcessConnection
+from cdc_reader.window import BEGINNING, FOREVER, Window
+
+pytestmark = pytest.mark.needs("faults")
+
+ALL = Window(BEGINNING, FOREVER)
+RING = RangeTask(ALL, -(1 << 63), (1 << 63) - 1)
+SMALL_PAGES = ReadConfig(fetch_size=3)
+NAME = TableName("ks", "t")
+COUNT = 20
+
+
+@pytest.fixture
+def server() -> EmbeddedScylla:
+    """A server that never listens, with 20 rows in the log of `ks.t`."""
+    server = EmbeddedScylla()
+    server.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
+        "AND tablets = {'enabled': false}"
+    )
+    server.execute("CREATE TYPE ks.u (x int)")
+    server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, u u) WITH cdc = {'enabled': true}")
+    for key in range(COUNT):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({key})")
+    return server
+
+
+def schema_of(connection: InProcessConnection) -> LogSchema:
+    """The log of `ks.t` as it is now."""
+    return SchemaSource(connection).log_schema(NAME)
+
+
+def keys(source: CqlLogSource, task: Task | RangeTask = RING) -> list[int]:
+    """The keys of all rows, in order of arrival."""
+    return [row["p"] for batch in source.read(task) for row in batch.to_pylist()]
+
+
+def all_streams(connection: InProcessConnection) -> Task:
+    """One task over all streams of the newest generation."""
+    generations = TableGenerations(connection, NAME)
+    groups = generations.groups(max(generations.timestamps()))
+    return Task(ALL, tuple(stream for group in groups for stream in group.streams))
+
+
+def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
+    """Schema, generations, and the log in both ways, page by page."""
+    asked: list[Asked] = []
+    connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
+    source = CqlLogSource(connection, schema_of(connection))
+    task = all_streams(connection)
+    asked.clear()
+    assert sorted(keys(source, task)) == list(range(COUNT))
+    assert len(asked) > COUNT // SMALL_PAGES.fetch_size
+    assert len({each.paging_state for each in asked}) == len(asked)
+    assert sorted(keys(source)) == list(range(COUNT))
+
+
+def test_each_page_holds_what_is_there_when_it_is_asked_for(server: EmbeddedScylla) -> None:
+    """A row written behind a page is on a later one: pages are not made ahead."""
+    connection = InProcessConnection(server, SMALL_PAGES)
+    batches = CqlLogSource(connection, schema_of(connection)).read(RING)
+    next(batches)
+    for key in range(COUNT):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({1000 + key})")
+    rest = [row["p"] for batch in batches for row in batch.to_pylist()]
+    assert any(key >= 1000 for key in rest)
+
+
+def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
+    """From its own paging state, after a pause that passes as the test has it."""
+    failures = {4: 2, 5: 1}
+    states: list[Any] = []
+    pauses: list[float] = []
+
+    def fail(asked: Asked) -> None:
+        if asked.query.columns is None:
+            return
+        states.append(asked.paging_state)
+        page = len(set(states))
+        if failures.get(page, 0):
+            failures[page] -= 1
+            raise TransientError("a node is down, as the test has it")
+
+    connection = InProcessConnection(server, SMALL_PAGES, before=fail, sleep=pauses.append)
+    source = CqlLogSource(connection, schema_of(connection))
+    assert sorted(keys(source)) == list(range(COUNT))
+    assert len(pauses) == 3
+    assert len(states) == len(set(states)) + 3
+
+
+def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla) -> None:
+    """Without any time passing."""
+    pauses: list[float] = []
+
+    def fail(asked: Asked) -> None:
+        raise TransientError(f"{asked.query.purpose}: no node is up")
+
+    patience = ReadConfig(retry_deadline=timedelta(seconds=60))
+    connection = InProcessConnection(server, patience, before=fail, sleep=pauses.append)
+    with pytest.raises(RetriesExhaustedError, match="no node is up"):
+        connection.rows("SELECT key FROM system.local")
+    assert 30 < sum(pauses) < 60
+
+
+def test_what_the_server_refuses_is_refused(server: EmbeddedScylla) -> None:
+    """A dropped column at the query, a dropped table at the schema."""
+    connection = InProcessConnection(server)
+    source = CqlLogSource(connection, schema_of(connection))
+    server.execute("ALTER TABLE ks.t DROP u")
+    with pytest.raises(QueryRefusedError, match=r"reading ks\.t_scylla_cdc_log: "):
+        keys(source)
+    server.execute("DROP TABLE ks.t")
+    with pytest.raises(TableNotFoundError):
+        schema_of(connection)
+
+
+def test_a_type_altered_meanwhile_is_told(server: EmbeddedScylla) -> None:
+    """As a real connection tells it."""
+    connection = InProcessConnection(server)
+    source = CqlLogSource(connection, schema_of(connection))
+    assert len(keys(source)) == COUNT
+    server.execute("ALTER TYPE ks.u ADD y int")
+    with pytest.raises(DecodeError, match="the table was altered"):
+        keys(source)
+    assert len(keys(CqlLogSource(connection, schema_of(connection)))) == COUNT
