@@ -15,18 +15,30 @@ Three things differ everywhere:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 from attrs import frozen
 
 from cdc_reader import timeuuid
+from cdc_reader.cells import Cells
 from cdc_reader.delta import CollectionDelta, Delta, Set, merge
 from cdc_reader.ids import StreamId, TableName
-from cdc_reader.log_page import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL, LogPage, layout_of
+from cdc_reader.log_page import (
+    BATCH_SEQ_NO,
+    IMAGES,
+    OPERATION,
+    RANGE_BOUNDS,
+    RANGE_ENDS,
+    RANGE_STARTS,
+    STREAM_ID,
+    TIME,
+    TTL,
+    LogPage,
+    layout_of,
+)
 from cdc_reader.operation import Operation
 from cdc_reader.schema import LogSchema
 from cdc_reader.value import FrozenDict
@@ -59,11 +71,6 @@ class ChangeOperation(StrEnum):
         return self.endswith("_delete")
 
     @classmethod
-    def of(cls, operation: Operation) -> ChangeOperation:
-        """What a log row's operation makes of its change."""
-        return _MEANINGS.get(operation) or cls(operation.name.lower())
-
-    @classmethod
     def _missing_(cls, value: object) -> ChangeOperation | None:
         if not isinstance(value, str) or not value.startswith("unknown_"):
             return None
@@ -73,16 +80,8 @@ class ChangeOperation(StrEnum):
         return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
 
 
-_MEANINGS = {
-    Operation.PREIMAGE: ChangeOperation.IMAGE,
-    Operation.POSTIMAGE: ChangeOperation.IMAGE,
-    Operation.RANGE_START_INCLUSIVE: ChangeOperation.RANGE_DELETE,
-    Operation.RANGE_START_EXCLUSIVE: ChangeOperation.RANGE_DELETE,
-    Operation.RANGE_END_INCLUSIVE: ChangeOperation.RANGE_DELETE,
-    Operation.RANGE_END_EXCLUSIVE: ChangeOperation.RANGE_DELETE,
-}
-_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
-_ENDS = (Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE)
+_RANGE_DELETES = dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE)
+_MEANINGS = _RANGE_DELETES | dict.fromkeys(IMAGES, ChangeOperation.IMAGE)
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
@@ -178,7 +177,7 @@ class Change:
         """The write timestamp as a point in time, UTC."""
         return _EPOCH + timedelta(microseconds=self.timestamp)
 
-    @cached_property
+    @property
     def seqs(self) -> tuple[int, ...]:
         """`cdc$batch_seq_no` of its log rows, ascending; other changes may have rows between."""
         numbers = self._page[BATCH_SEQ_NO]
@@ -187,49 +186,39 @@ class Change:
     @property
     def operation(self) -> ChangeOperation:
         """What it did, all in all: a delete if any part is one, else an insert if any part is."""
-        found = {part.operation for part in self.parts} or {Operation.PREIMAGE}
-        ranked = sorted(found, key=_rank)
-        return ChangeOperation.of(ranked[0])
+        operations = self._page.operations
+        if len(self._rows) == 1:
+            return _of(operations[self._rows[0]])
+        return _of(min((operations[row] for row in self._rows), key=_rank))
 
-    @cached_property
+    @property
     def key(self) -> FrozenDict[str, Any]:
-        """The partition key, and the clustering columns of the row if it is one of them."""
-        layout, page, row = self._page.layout, self._page, self._rows[0]
-        key = {name: page[name][row] for name in layout.partition_key}
-        if not self._is_range:
-            clustering = {name: page[name][row] for name in layout.clustering}
-            key |= {name: value for name, value in clustering.items() if value is not None}
-        return FrozenDict(key)
+        """The partition key, and the clustering columns of the row if it is of one row."""
+        return self._page.keys_of_rows[self._rows[0]]
 
     @property
     def partition_key(self) -> FrozenDict[str, Any]:
-        """The partition key by column; rows of one have an order among themselves."""
-        row = self._rows[0]
-        return FrozenDict({name: self._page[name][row] for name in self._page.layout.partition_key})
+        """The partition key by column; changes of one have an order among themselves."""
+        return self._page.partition_keys[self._rows[0]]
 
     @property
     def is_static(self) -> bool:
         """Whether it is of a partition's static row."""
-        layout, row = self._page.layout, self._rows[0]
-        if not layout.clustering or self.operation.is_delete:
-            return False
-        return all(self._page[name][row] is None for name in layout.clustering)
+        return self._page.are_static[self._rows[0]] and not self.operation.is_delete
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Part, ...]:
         """What it did, row by row of the log, in order: nothing merged."""
-        return tuple(self._part(row) for row in self._rows if not self._operation(row).is_image)
+        operations = self._page.operations
+        return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
 
-    @cached_property
+    @property
     def deltas(self) -> Mapping[str, Delta]:
         """What was done to the columns, by name, all parts merged; empty for deletes."""
-        if len(self.parts) == 1:
-            return self.parts[0].deltas
-        merged: dict[str, Delta] = {}
-        for part in self.parts:
-            for name, delta in part.deltas.items():
-                merged[name] = merge(merged.get(name), delta)
-        return FrozenDict(merged)
+        deltas = self._page.deltas
+        if len(self._rows) == 1:
+            return deltas[self._rows[0]]
+        return _merged([deltas[row] for row in self._rows if deltas[row]])
 
     @property
     def deltas_shown(self) -> bool:
@@ -249,16 +238,16 @@ class Change:
         """The rows a range delete deleted; None if it is not one."""
         if not self._is_range:
             return None
-        return RowRange(self._bound(_STARTS), self._bound(_ENDS))
+        return RowRange(self._bound(RANGE_STARTS), self._bound(RANGE_ENDS))
 
-    @cached_property
+    @property
     def before(self) -> Mapping[str, Any] | None:
         """The row's columns, keys aside, as they were; None if the log does not show them.
 
         With ``preimage: true`` these are the columns touched. Collections are as `value` has
         them, empty ones None; a list is a dict of its elements by timeuuid, in their order.
         """
-        row = self._image(Operation.PREIMAGE)
+        row = self._row([Operation.PREIMAGE])
         if row is None:
             return None
         shown = {cells.name: (cells.value(row), cells.is_deleted(row)) for cells in self._cells}
@@ -266,13 +255,13 @@ class Change:
             {name: value for name, (value, null) in shown.items() if null or value is not None}
         )
 
-    @cached_property
+    @property
     def after(self) -> Mapping[str, Any] | None:
         """All columns of the row, keys aside, as they became; None if the log does not show them.
 
         None too if the row was deleted. See `before` for the values.
         """
-        row = self._image(Operation.POSTIMAGE)
+        row = self._row([Operation.POSTIMAGE])
         if row is None:
             return None
         return FrozenDict({cells.name: cells.value(row) for cells in self._cells})
@@ -312,39 +301,27 @@ class Change:
 
     @property
     def _is_range(self) -> bool:
-        operation = self._operation(self._rows[0])
-        return operation in _STARTS or operation in _ENDS
+        return self._page.operations[self._rows[0]] in RANGE_BOUNDS
 
     @property
-    def _cells(self) -> Sequence[Any]:
+    def _cells(self) -> Sequence[Cells]:
         page = self._page
-        return page.static_cells if self._has_static_key else page.regular_cells
-
-    @property
-    def _has_static_key(self) -> bool:
-        clustering, row = self._page.layout.clustering, self._rows[0]
-        return bool(clustering) and all(self._page[name][row] is None for name in clustering)
-
-    def _operation(self, row: int) -> Operation:
-        return Operation(self._page[OPERATION][row])
+        return page.static_cells if page.are_static[self._rows[0]] else page.regular_cells
 
     def _part(self, row: int) -> Part:
         page = self._page
-        columns = page.static_deltas if self._has_static_key else page.regular_deltas
-        found = {cells.name: delta for cells in columns if (delta := cells.delta(row)) is not None}
-        operation = self._operation(row)
-        return Part(operation, page[BATCH_SEQ_NO][row], page[TTL][row], FrozenDict(found))
+        return Part(page.operations[row], page[BATCH_SEQ_NO][row], page[TTL][row], page.deltas[row])
 
-    def _image(self, kind: Operation) -> int | None:
-        return next((row for row in self._rows if self._operation(row) is kind), None)
+    def _row(self, operations: Container[Operation]) -> int | None:
+        found = self._page.operations
+        return next((row for row in self._rows if found[row] in operations), None)
 
-    def _bound(self, kinds: tuple[Operation, Operation]) -> Bound | None:
-        row = next((row for row in self._rows if self._operation(row) in kinds), None)
-        if row is None:
+    def _bound(self, kinds: Container[Operation]) -> Bound | None:
+        if (row := self._row(kinds)) is None:
             return None
         cells = {name: self._page[name][row] for name in self._page.layout.clustering}
         prefix = {name: value for name, value in cells.items() if value is not None}
-        return Bound(FrozenDict(prefix), self._operation(row) in _INCLUSIVE)
+        return Bound(FrozenDict(prefix), self._page.operations[row] in _INCLUSIVE)
 
 
 def change_of_rows(
@@ -359,13 +336,30 @@ def change_of_rows(
     return Change(page, tuple(range(count)), is_last, complete)
 
 
-def _rank(operation: Operation) -> tuple[int, int]:
+def _of(operation: Operation) -> ChangeOperation:
+    """What an operation of a log row makes of its change."""
+    meaning = _MEANINGS.get(operation)
+    if meaning is None:
+        meaning = _MEANINGS[operation] = ChangeOperation(operation.name.lower())
+    return meaning
+
+
+def _rank(operation: Operation) -> int:
     """What decides of several operations comes first."""
-    if operation is Operation.UPDATE:
-        return 3, 0
-    if operation is Operation.INSERT:
-        return 2, 0
-    return (1 if operation.is_known else 0), operation
+    return _RANKS.get(operation, 0 if operation.is_known else 1)
+
+
+_RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3, **dict.fromkeys(IMAGES, 4)}
+
+
+def _merged(parts: Sequence[Mapping[str, Delta]]) -> Mapping[str, Delta]:
+    if len(parts) == 1:
+        return parts[0]
+    merged: dict[str, Delta] = {}
+    for part in parts:
+        for name, delta in part.items():
+            merged[name] = merge(merged.get(name), delta)
+    return FrozenDict(merged)
 
 
 def _is_live(delta: Delta) -> bool:

@@ -11,23 +11,27 @@ import pyarrow.compute as pc
 
 from cdc_reader.change import Change
 from cdc_reader.cql_type import CqlType, Native
-from cdc_reader.log_page import END_OF_BATCH, OPERATION, STREAM_ID, TIME, LogPage, layout_of
+from cdc_reader.log_page import (
+    END_OF_BATCH,
+    IMAGES,
+    OPERATION,
+    RANGE_ENDS,
+    RANGE_STARTS,
+    STREAM_ID,
+    TIME,
+    LogPage,
+    layout_of,
+)
 from cdc_reader.operation import Operation
 from cdc_reader.schema import LogSchema
 
-_ROW_OPERATIONS = frozenset(
-    [
-        Operation.PREIMAGE,
-        Operation.UPDATE,
-        Operation.INSERT,
-        Operation.ROW_DELETE,
-        Operation.SERVER_ROW_DELETE,
-        Operation.POSTIMAGE,
-    ]
-)
 _PARTITION_DELETES = frozenset([Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE])
-_STARTS = frozenset([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE])
-_ENDS = frozenset([Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE])
+_ROW_OPERATIONS = IMAGES | {
+    Operation.UPDATE,
+    Operation.INSERT,
+    Operation.ROW_DELETE,
+    Operation.SERVER_ROW_DELETE,
+}
 
 
 class Grouping:
@@ -121,13 +125,13 @@ class Grouping:
             operation in _PARTITION_DELETES and not self._layout.clustering
         ):
             return self._identity(tuple(page[name][row] for name in self._layout.clustering))
-        if operation in _ENDS and (("range", row - 1)) in groups:
+        if operation in RANGE_ENDS and ("range", row - 1) in groups:
             return "range", row - 1
-        return ("range" if operation in _STARTS else "other"), row
+        return ("range" if operation in RANGE_STARTS else "other"), row
 
 
 def _first_delta(rows: list[int], operations: list[int]) -> int:
-    deltas = (row for row in rows if operations[row] not in (0, 9))
+    deltas = (row for row in rows if operations[row] not in IMAGES)
     return next(deltas, rows[0])
 
 

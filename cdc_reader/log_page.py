@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
-from attrs import frozen
 
-from cdc_reader.cql_type import SetType, UserType, is_multi_cell
-from cdc_reader.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.cells import AtomicCells, Cells, MultiCells, Values
+from cdc_reader.cql_type import is_multi_cell
+from cdc_reader.delta import Delta
+from cdc_reader.operation import Operation
 from cdc_reader.schema import Column, ColumnKind, LogSchema
 from cdc_reader.value import Convert, FrozenDict, converter
 
@@ -23,106 +25,10 @@ END_OF_BATCH = "cdc$end_of_batch"
 DELETED_PREFIX = "cdc$deleted_"
 REMOVED_PREFIX = "cdc$deleted_elements_"
 
-Values = list[Any]
-
-
-class Cells(Protocol):
-    """What a page says of one column of the base table."""
-
-    @property
-    def name(self) -> str: ...
-
-    def delta(self, row: int) -> Delta | None:
-        """What a delta row did to the column; None if nothing."""
-        ...
-
-    def value(self, row: int) -> Any:
-        """What an image row shows; None for null, and for what is not shown."""
-        ...
-
-    def is_deleted(self, row: int) -> bool:
-        """Whether the row says that the column is null, or was overwritten."""
-        ...
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether no row of the page says anything of the column."""
-        ...
-
-
-@frozen
-class AtomicCells:
-    """A column of one cell a row; without values where the page has none."""
-
-    name: str
-    values: Values | None
-    deleted: Values | None
-
-    def delta(self, row: int) -> Delta | None:
-        if self.values is not None and (value := self.values[row]) is not None:
-            return Set(value)
-        return DELETED if self.is_deleted(row) else None
-
-    def value(self, row: int) -> Any:
-        return None if self.values is None else self.values[row]
-
-    def is_deleted(self, row: int) -> bool:
-        return self.deleted is not None and self.deleted[row] is True
-
-    @property
-    def is_silent(self) -> bool:
-        return self.values is None and self.deleted is None
-
-
-@frozen
-class MultiCells:
-    """A column of a cell an element: a non-frozen collection or user-defined type."""
-
-    name: str
-    values: Values | None
-    deleted: Values | None
-    removed: Values | None
-    column: Column
-
-    def delta(self, row: int) -> Delta | None:
-        """The logged value of a user-defined type has nulls for fields that were left alone."""
-        value = None if self.values is None else self.values[row]
-        removed = None if self.removed is None else self.removed[row]
-        overwritten = self.is_deleted(row)
-        if value is None and removed is None:
-            return DELETED if overwritten else None
-        added, gone = self._added(value), self._removed(removed)
-        if overwritten and not added and not gone:
-            return DELETED
-        return CollectionDelta(overwritten, added, gone)
-
-    def value(self, row: int) -> Any:
-        """Null has several spellings in images: an empty collection, a type of null fields."""
-        value = None if self.values is None else self.values[row]
-        is_udt = isinstance(self.column.type, UserType)
-        return value if value and (not is_udt or self._added(value)) else None
-
-    def is_deleted(self, row: int) -> bool:
-        return self.deleted is not None and self.deleted[row] is True
-
-    @property
-    def is_silent(self) -> bool:
-        return self.values is None and self.deleted is None and self.removed is None
-
-    def _added(self, value: Any) -> Any:
-        if isinstance(self.column.type, UserType):
-            fields = (value or {}).items()
-            return FrozenDict({name: cell for name, cell in fields if cell is not None})
-        if value is None:
-            return frozenset() if isinstance(self.column.type, SetType) else FrozenDict()
-        return value
-
-    def _removed(self, removed: frozenset[Any] | None) -> frozenset[Any]:
-        """A user-defined type's fields are removed by their places in it."""
-        if removed and isinstance(self.column.type, UserType):
-            fields = self.column.type.fields
-            return frozenset(fields[i][0] if i < len(fields) else f"[{i}]" for i in removed)
-        return removed or frozenset()
+IMAGES = frozenset([Operation.PREIMAGE, Operation.POSTIMAGE])
+RANGE_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
+RANGE_ENDS = (Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE)
+RANGE_BOUNDS = frozenset(RANGE_STARTS + RANGE_ENDS)
 
 
 class Layout:
@@ -192,14 +98,60 @@ class LogPage(dict[str, Values]):
         return self._cells(static=False)
 
     @cached_property
-    def static_deltas(self) -> list[Cells]:
-        """The static columns that any row of the page speaks of."""
-        return [cells for cells in self.static_cells if not cells.is_silent]
+    def operations(self) -> list[Operation]:
+        """What each row says happened."""
+        codes = self[OPERATION]
+        named = {code: Operation(code) for code in set(codes)}
+        return [named[code] for code in codes]
 
     @cached_property
-    def regular_deltas(self) -> list[Cells]:
-        """The columns of other rows that any row of the page speaks of."""
-        return [cells for cells in self.regular_cells if not cells.is_silent]
+    def are_static(self) -> list[bool]:
+        """For each row: whether no clustering column is known, as of a static row."""
+        if not self.layout.clustering:
+            return [False] * self._batch.num_rows
+        return [value is None for value in self[self.layout.clustering[0]]]
+
+    @cached_property
+    def partition_keys(self) -> list[FrozenDict[str, Any]]:
+        """Each row's partition key, by column."""
+        return self._mappings(self.layout.partition_key)
+
+    @cached_property
+    def keys_of_rows(self) -> list[FrozenDict[str, Any]]:
+        """Each row's partition key and, if it is of one base row, its clustering columns."""
+        if not self.layout.clustering:
+            return self.partition_keys
+        keys = self._mappings(self.layout.partition_key + self.layout.clustering)
+        for row, (code, is_static) in self._facts():
+            if is_static or code in RANGE_BOUNDS:
+                names = self.layout.partition_key
+                keys[row] = FrozenDict({name: keys[row][name] for name in names})
+        return keys
+
+    @cached_property
+    def deltas(self) -> list[FrozenDict[str, Delta]]:
+        """What each row did to the columns; nothing if it is an image."""
+        found: list[FrozenDict[str, Delta]] = [FrozenDict() for _ in self.operations]
+        for cells, are_static in self._all_cells():
+            for row, delta in cells.deltas(self._delta_rows(are_static)):
+                dict.__setitem__(found[row], cells.name, delta)  # frozen from here on
+        return found
+
+    def _all_cells(self) -> Iterator[tuple[Cells, bool]]:
+        yield from ((cells, True) for cells in self.static_cells)
+        yield from ((cells, False) for cells in self.regular_cells)
+
+    def _delta_rows(self, are_static: bool) -> list[int]:
+        facts = self._facts()
+        return [row for row, (c, static) in facts if static is are_static and c not in IMAGES]
+
+    def _facts(self) -> Iterator[tuple[int, tuple[int, bool]]]:
+        """Each row's operation code, and whether it is like a static row."""
+        return enumerate(zip(self[OPERATION], self.are_static, strict=True))
+
+    def _mappings(self, names: tuple[str, ...]) -> list[FrozenDict[str, Any]]:
+        rows = zip(*(self[name] for name in names), strict=True)
+        return list(map(FrozenDict, map(zip, repeat(names), rows)))
 
     def _cells(self, *, static: bool) -> list[Cells]:
         return [self._column(column) for column in self.layout.columns(static=static)]

@@ -1,0 +1,98 @@
+"""What some log rows say of one column of the base table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.cql_type import SetType, UserType
+from cdc_reader.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.schema import Column
+from cdc_reader.value import FrozenDict
+
+Values = list[Any]
+"""A log column's values by row, null as None. Where all of them are null there is no list."""
+
+
+@frozen
+class AtomicCells:
+    """A column of one cell a row."""
+
+    name: str
+    values: Values | None
+    deleted: Values | None
+
+    def deltas(self, rows: Iterable[int]) -> Iterator[tuple[int, Delta]]:
+        """What delta rows did to the column, those left out that left it alone."""
+        if (values := self.values) is not None:
+            yield from ((row, Set(values[row])) for row in rows if values[row] is not None)
+        if (deleted := self.deleted) is not None:
+            yield from ((row, DELETED) for row in rows if deleted[row])
+
+    def value(self, row: int) -> Any:
+        """What an image row shows; None for null, and for what is not shown."""
+        return None if self.values is None else self.values[row]
+
+    def is_deleted(self, row: int) -> bool:
+        """Whether the row says that the column is null, or was overwritten."""
+        return self.deleted is not None and self.deleted[row] is True
+
+
+@frozen
+class MultiCells:
+    """A column of a cell an element: a non-frozen collection or user-defined type."""
+
+    name: str
+    values: Values | None
+    deleted: Values | None
+    removed: Values | None
+    column: Column
+
+    def deltas(self, rows: Iterable[int]) -> Iterator[tuple[int, Delta]]:
+        """What delta rows did to the column, those left out that left it alone."""
+        if self.values is None and self.deleted is None and self.removed is None:
+            return
+        found = ((row, self._delta(row)) for row in rows)
+        yield from ((row, delta) for row, delta in found if delta is not None)
+
+    def _delta(self, row: int) -> Delta | None:
+        """The logged value of a user-defined type has nulls for fields that were left alone."""
+        value = None if self.values is None else self.values[row]
+        removed = None if self.removed is None else self.removed[row]
+        overwritten = self.is_deleted(row)
+        if value is None and removed is None:
+            return DELETED if overwritten else None
+        added, gone = self._added(value), self._removed(removed)
+        if overwritten and not added and not gone:
+            return DELETED
+        return CollectionDelta(overwritten, added, gone)
+
+    def value(self, row: int) -> Any:
+        """Null has several spellings in images: an empty collection, a type of null fields."""
+        value = None if self.values is None else self.values[row]
+        is_udt = isinstance(self.column.type, UserType)
+        return value if value and (not is_udt or self._added(value)) else None
+
+    def is_deleted(self, row: int) -> bool:
+        """Whether the row says that the column is null, or was overwritten."""
+        return self.deleted is not None and self.deleted[row] is True
+
+    def _added(self, value: Any) -> Any:
+        if isinstance(self.column.type, UserType):
+            fields = (value or {}).items()
+            return FrozenDict({name: cell for name, cell in fields if cell is not None})
+        if value is None:
+            return frozenset() if isinstance(self.column.type, SetType) else FrozenDict()
+        return value
+
+    def _removed(self, removed: frozenset[Any] | None) -> frozenset[Any]:
+        """A user-defined type's fields are removed by their places in it."""
+        if removed and isinstance(self.column.type, UserType):
+            fields = self.column.type.fields
+            return frozenset(fields[i][0] if i < len(fields) else f"[{i}]" for i in removed)
+        return removed or frozenset()
+
+
+Cells = AtomicCells | MultiCells
