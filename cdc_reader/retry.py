@@ -29,7 +29,7 @@ def retry(
     """
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
-        stop=tenacity.stop_before_delay(deadline) | _pauses_take(deadline),
+        stop=_before(deadline),
         wait=tenacity.wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
         before_sleep=_log,
         retry_error_callback=_give_up,
@@ -38,12 +38,18 @@ def retry(
     return attempts(action)
 
 
-def _pauses_take(deadline: timedelta) -> Callable[[tenacity.RetryCallState], bool]:
-    """Whether the pauses add up to the deadline: with a `sleep` that only moves a clock, the
-    time that passes says nothing.
+def _before(deadline: timedelta) -> Callable[[tenacity.RetryCallState], bool]:
+    """Whether the next attempt would start past the deadline.
+
+    By the clock, or by the pauses alone: a `sleep` that moves a test's clock takes no time.
     """
     limit = deadline.total_seconds()
-    return lambda state: state.idle_for + state.upcoming_sleep >= limit
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        passed = max(state.seconds_since_start or 0.0, state.idle_for)
+        return passed + state.upcoming_sleep >= limit
+
+    return stop
 
 
 def _log(state: tenacity.RetryCallState) -> None:
