@@ -15,7 +15,7 @@ from cdc_reader.schema import LogSchema
 _VERSION = "SELECT schema_version FROM system.local"
 
 
-class CqlLogTable:
+class CdcTable:
     """The `LogTable` over CQL, on vnodes or tablets.
 
     A read of a table that was dropped, or of a column that was, is refused (QueryRefusedError);

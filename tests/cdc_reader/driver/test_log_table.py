@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, CqlLogTable
+from cdc_reader.driver import CdcTable, Connection
 from cdc_reader.errors import (
     CdcNotEnabledError,
     PermissionDeniedError,
@@ -43,7 +43,7 @@ def table(run: Callable[[str], None], way: ConnectionConfig, keyspace: str) -> I
     run("CREATE TABLE {ks}.t (p int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}")
     run("INSERT INTO {ks}.t (p, v) VALUES (1, 2)")
     connection = Connection(way, PATIENT)
-    yield CqlLogTable(connection, TableName(keyspace, "t"))
+    yield CdcTable(connection, TableName(keyspace, "t"))
     connection.close()
 
 

@@ -10,6 +10,8 @@ from cdc_reader.driver import Connection
 from cdc_reader.driver.vnodes import VnodeGenerations
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import StreamId
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.in_process import InProcessConnection
 from cdc_reader.testing.recording import published
 
 if TYPE_CHECKING:
@@ -52,3 +54,19 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
     newest = max(generations.timestamps())
     streams = [stream for group in generations.groups(newest) for stream in group.streams]
     assert len(streams) == len(set(streams)) > 0
+
+
+@pytest.mark.needs("topology")
+@pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
+def test_a_generation_described_but_not_announced_is_unpublished(rows: int | None) -> None:
+    """In part or in full, until its timestamp is there."""
+    server = EmbeddedScylla()
+    generations = VnodeGenerations(InProcessConnection(server))
+    assert list(generations.unpublished()) == []
+    server.hold_publication(rows)
+    joined = server.join()
+    assert list(generations.unpublished()) == [joined.start_us] * (rows != 0)
+    assert joined.start_us not in generations.timestamps()
+    server.complete_publication()
+    assert list(generations.unpublished()) == []
+    assert joined.start_us in generations.timestamps()

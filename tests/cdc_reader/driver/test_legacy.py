@@ -1,0 +1,104 @@
+"""The generations of ScyllaDB 4.3, and the upgrade from it while a reader looks on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.driver import CdcTable, Connection, TableGenerations
+from cdc_reader.driver.legacy import LegacyGenerations, UpgradedGenerations
+from cdc_reader.driver.vnodes import VnodeGenerations
+from cdc_reader.generation import StreamGroup
+from cdc_reader.ids import StreamId, TableName
+from cdc_reader.task import Task
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.in_process import Asked, InProcessConnection
+from cdc_reader.window import BEGINNING, FOREVER, Window
+
+pytestmark = pytest.mark.needs("topology")
+
+NAME = TableName("ks", "t")
+
+
+def streams_of(groups: Sequence[StreamGroup]) -> set[StreamId]:
+    """All streams of the groups."""
+    return {stream for group in groups for stream in group.streams}
+
+
+@pytest.fixture
+def server() -> EmbeddedScylla:
+    """A server of 4.3 with two generations, which never listens."""
+    server = EmbeddedScylla(version="4.3", ring_delay_ms=0)
+    server.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+    server.join(vnodes=3)
+    return server
+
+
+def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None:
+    """Each stream a group of its own, as it does not say where ranges end."""
+    generations = LegacyGenerations(InProcessConnection(server))
+    first, second = server.cluster.generations
+    assert sorted(generations.timestamps()) == [first.start_us, second.start_us]
+    for generation in (first, second):
+        groups = generations.groups(generation.start_us)
+        assert streams_of(groups) == {s for span in generation.ranges for s in span.streams}
+        assert all(group.range_end == group.streams[0].token for group in groups)
+    assert list(generations.unpublished()) == []
+
+
+def test_a_newer_cluster_that_never_was_4_3_is_told_apart() -> None:
+    """By the table of 4.3, which it has not."""
+    server = EmbeddedScylla(version="5.2")
+    assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
+
+
+def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
+    """Old generations keep their starts; those to come are read from the newer tables."""
+    asked: Counter[str] = Counter()
+
+    def count(page: Asked) -> None:
+        asked[page.query.cql.partition("FROM ")[2].partition(" ")[0]] += 1
+
+    generations = TableGenerations(InProcessConnection(server, before=count), NAME)
+    assert isinstance(generations.source, UpgradedGenerations)
+    before = set(generations.timestamps())
+    known = {start: streams_of(generations.groups(start)) for start in before}
+    server.upgrade_streams()
+    assert set(generations.timestamps()) == before
+    server.join()
+    [added] = set(generations.timestamps()) - before
+    assert len(generations.groups(added)) == len(server.cluster.generations[-1].ranges)
+    for start, streams in known.items():
+        assert streams_of(generations.groups(start)) == streams
+    told = asked["system.cdc_local"]
+    generations.timestamps()
+    assert asked["system.cdc_local"] == told, "asked on, though the upgrade is done"
+
+
+def test_a_log_of_4_3_is_read() -> None:
+    """By the driver, over a real socket."""
+    with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
+        session = open_session(server.host, server.port)
+        session.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        session.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        for key in range(20):
+            session.execute(f"INSERT INTO ks.t (p) VALUES ({key})")
+        session.cluster.shutdown()
+        connection = Connection(ConnectionConfig(server.contact_point), ReadConfig())
+        table = CdcTable(connection, NAME)
+        source = table.source(table.schema())
+        streams = streams_of(table.generations.groups(max(table.generations.timestamps())))
+        batches = source.read(Task(Window(BEGINNING, FOREVER), tuple(streams)))
+        keys = [row["p"] for batch in batches for row in batch.to_pylist()]
+        connection.close()
+    assert sorted(keys) == list(range(20))
