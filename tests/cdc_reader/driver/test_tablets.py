@@ -141,11 +141,12 @@ def test_a_log_on_tablets_is_read_across_resizes(
     session.execute(TABLE)
     insert = session.prepare("INSERT INTO tk.t (p, v) VALUES (?, ?) USING TIMESTAMP ?")
     for number in range(90):
+        at = clock.advance(1_000)
         if number == 30:
             listening.split_tablets("tk", "t")
         if number == 60:
             listening.merge_tablets("tk", "t")
-        session.execute(insert, (number % 10, number, clock.advance(1_000)))
+        session.execute(insert, (number % 10, number, at))
     session.cluster.shutdown()
     connection = Connection(ConnectionConfig(listening.contact_point), ReadConfig())
     table = CdcTable(connection, NAME)
