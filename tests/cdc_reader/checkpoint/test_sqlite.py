@@ -1,0 +1,138 @@
+"""The file itself: who may use it, and what a process killed at any moment leaves."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from cdc_reader.checkpoint import SqliteCheckpoints
+from cdc_reader.errors import CheckpointError
+from cdc_reader.ids import StreamId, TableName
+from cdc_reader.progress import Checkpoint, CheckpointName, Mark, RowKey
+
+NAME = CheckpointName("app", TableName("ks", "t"))
+STREAM = StreamId(bytes(16))
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change the file behind the store's back."""
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_another_applications_database_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    path = tmp_path / "theirs.db"
+    execute(path, "CREATE TABLE t (x)")
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"theirs\.db is another application's database"):
+        SqliteCheckpoints(path).load(NAME)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    path = tmp_path / "notes.txt"
+    path.write_text("no database at all, " * 100)
+    with pytest.raises(CheckpointError, match=r"not a database; expected a file of checkpoints"):
+        SqliteCheckpoints(path).save(NAME, Checkpoint(1))
+    assert path.read_text() == "no database at all, " * 100
+
+
+def test_a_later_layout_is_refused(tmp_path: Path) -> None:
+    """A file written by a version to come says so."""
+    path = tmp_path / "c.db"
+    SqliteCheckpoints(path).save(NAME, Checkpoint(1))
+    execute(path, "PRAGMA user_version = 7")
+    with pytest.raises(CheckpointError, match=r"have layout 7, expected 1"):
+        SqliteCheckpoints(path).load(NAME)
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Nothing is made up to it."""
+    with pytest.raises(CheckpointError, match=r"unable to open database file; expected a file"):
+        SqliteCheckpoints(tmp_path / "nowhere" / "c.db").load(NAME)
+
+
+def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
+    """Loading goes on meanwhile; saving works again once the lock is gone."""
+    path = tmp_path / "c.db"
+    store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
+    store.save(NAME, Checkpoint(1))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CheckpointError, match=r"locked by another process for more than 0.05"):
+            store.save(NAME, Checkpoint(2))
+        assert store.load(NAME) == Checkpoint(1)
+        other.execute("ROLLBACK")
+    store.save(NAME, Checkpoint(3))
+    assert store.load(NAME) == Checkpoint(3)
+
+
+def test_processes_may_share_a_file_from_its_making_on(tmp_path: Path) -> None:
+    """Each with a name of its own."""
+    context = multiprocessing.get_context("spawn")
+    path = tmp_path / "c.db"
+    workers = [context.Process(target=_save_some, args=(path, f"app {n}")) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = SqliteCheckpoints(path)
+    for number in range(3):
+        name = CheckpointName(f"app {number}", NAME.table)
+        assert store.load(name) == Checkpoint(19)
+
+
+def _save_some(path: Path, application: str) -> None:
+    store = SqliteCheckpoints(path)
+    for position in range(20):
+        store.save(CheckpointName(application, NAME.table), Checkpoint(position))
+
+
+def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
+    """At least what the process said it had saved is there, and no half of anything."""
+    path = tmp_path / "c.db"
+    context = multiprocessing.get_context("spawn")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=_save_for_ever, args=(path, its))
+    process.start()
+    its.close()
+    said = 0
+    while said < 50:
+        said = mine.recv()
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    while mine.poll():
+        try:
+            said = mine.recv()
+        except EOFError:
+            break
+    found = SqliteCheckpoints(path).load(NAME)
+    assert found is not None
+    assert found.generation is not None
+    assert found.generation >= said
+    assert found.marks[STREAM].upto == _key(found.generation)
+
+
+def _key(number: int) -> RowKey:
+    return RowKey(bytes.fromhex("ffffffffffff1fff8080808080808080"), number)
+
+
+def _save_for_ever(path: Path, said: Connection) -> None:
+    store = SqliteCheckpoints(path)
+    number = 0
+    while True:
+        number += 1
+        store.save(NAME, Checkpoint(0, number, {STREAM: Mark(_key(number))}))
+        said.send(number)
