@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 import uuid
 from collections.abc import Callable
@@ -47,6 +48,48 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
         return _FROM_NUMBER[cql_type.name](int(constant.text))
     return _FROM_TEXT[cql_type.name](constant.text)
+
+
+def from_text(text: str, cql_type: Native) -> bytes:
+    """The value of a text that no grammar has looked at, as JSON brings it; MarshalError if it is
+    none of the type.
+    """
+    try:
+        return _from_written(_written(text, cql_type), cql_type)
+    except MarshalError:
+        raise
+    except (ArithmeticError, ValueError):
+        raise MarshalError(_NO_VALUE.get(cql_type.name, _NO_NUMBER).format(text)) from None
+
+
+def _from_written(text: str, cql_type: Native) -> bytes:
+    if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
+        return _integer(text, size, cql_type)
+    return _FROM_TEXT[cql_type.name](text)
+
+
+def _written(text: str, cql_type: Native) -> str:
+    pattern = _WRITTEN.get(cql_type.name)
+    if pattern is not None and not re.fullmatch(pattern, text):
+        raise ValueError(text)
+    return text
+
+
+# Python would also take spaces, underscores and digits of any script.
+_WHOLE, _UUID = r"[+-]?[0-9]+", r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_WRITTEN = {
+    **dict.fromkeys((*_INTEGER_SIZES, "varint"), _WHOLE),
+    **dict.fromkeys(("decimal", "double", "float"), "[0-9A-Za-z.+-]+"),
+    **dict.fromkeys(("timeuuid", "uuid"), _UUID),
+}
+_NO_NUMBER = "Invalid number format '{}'"
+_NO_VALUE = {
+    "decimal": "unable to make BigDecimal from '{}'",
+    "text": "Validation failed - invalid UTF-8 string",
+    "timeuuid": "Invalid UUID format ({})",
+    "uuid": "Cannot parse uuid from '{}'",
+    "varint": "unable to make int from '{}'",
+}
 
 
 def _integer(text: str, size: int, cql_type: CqlType) -> bytes:

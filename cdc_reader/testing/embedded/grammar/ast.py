@@ -109,6 +109,17 @@ class Insert:
     using: Using = Using()
 
 
+@frozen
+class InsertJson:
+    """INSERT INTO ... JSON; `default_unset`: columns that the text leaves out stay as they are."""
+
+    table: TableName
+    text: Term
+    default_unset: bool = False
+    if_not_exists: bool = False
+    using: Using = Using()
+
+
 class Change(enum.Enum):
     """How an assignment changes its column."""
 
@@ -163,7 +174,7 @@ class Delete:
     if_exists: bool = False
 
 
-Modification = Insert | Update | Delete
+Modification = Insert | InsertJson | Update | Delete
 
 
 class BatchKind(enum.Enum):

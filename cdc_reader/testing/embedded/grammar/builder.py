@@ -194,8 +194,24 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     ) -> ast.Insert:
         return ast.Insert(table, columns, values, bool(if_not_exists), using or ast.Using())
 
-    def insert_json(self, *_parts: object) -> ast.Unsupported:
-        return ast.Unsupported("INSERT ... JSON")
+    def insert_json(
+        self,
+        table: ast.TableName,
+        _word: Token,
+        text: Term,
+        default_unset: bool | None,
+        if_not_exists: bool | None,
+        using: ast.Using | None,
+    ) -> ast.InsertJson:
+        return ast.InsertJson(
+            table, text, bool(default_unset), bool(if_not_exists), using or ast.Using()
+        )
+
+    def default_null(self) -> bool:
+        return False
+
+    def default_unset(self) -> bool:
+        return True
 
     def update(self, table: ast.TableName, using: ast.Using | None, *rest: Any) -> ast.Update:
         _word, *assignments, where, clause = rest
@@ -268,11 +284,8 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return (), True
 
     def batch(
-        self, kind: ast.BatchKind | None, using: ast.Using | None, *statements: Any
-    ) -> ast.Batch | ast.Unsupported:
-        for statement in statements:
-            if isinstance(statement, ast.Unsupported):
-                return statement
+        self, kind: ast.BatchKind | None, using: ast.Using | None, *statements: ast.Modification
+    ) -> ast.Batch:
         return ast.Batch(kind or ast.BatchKind.LOGGED, statements, using or ast.Using())
 
     def batch_kind(self, word: Token) -> ast.BatchKind:

@@ -176,18 +176,23 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """The bind variables, all of one table; from version 4 on also which of them are the key."""
+    """The bind variables, their table once if it is one; from version 4 on also which of them are
+    the key.
+    """
     columns = prepared.bind_columns
-    flags = MetadataFlag.GLOBAL_TABLE if columns else MetadataFlag(0)
+    is_global = len({(column.keyspace, column.table) for column in columns}) == 1
+    flags = MetadataFlag.GLOBAL_TABLE if is_global else MetadataFlag(0)
     if lwt_mark and prepared.is_lwt:
         flags |= MetadataFlag.LWT
     parts = [_flags(flags), body.int32(len(columns))]
     if version >= 4:
         parts.append(body.int32(len(prepared.partition_key_indexes)))
         parts.extend(map(body.short, prepared.partition_key_indexes))
-    if columns:
+    if is_global:
         parts += (body.string(columns[0].keyspace), body.string(columns[0].table))
-    parts.extend(body.string(column.name) + encode_type(column.type) for column in columns)
+        parts.extend(body.string(column.name) + encode_type(column.type) for column in columns)
+    else:
+        parts.extend(map(_column, columns))
     return b"".join(parts)
 
 

@@ -37,8 +37,14 @@ def set_value(column: Column, term: Term, scope: Scope) -> Operation:
             f"Cannot set the value of counter column {column.name} "
             "(counters can only be incremented/decremented, not set)"
         )
-    value = compile_term(term, scope.column_spec(column), scope)
-    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
+    return _set(column, compile_term(term, scope.column_spec(column), scope))
+
+
+def json_value(column: Column, value: Evaluate) -> Operation:
+    """A column of INSERT JSON."""
+    if str(column.type) == "counter":
+        return _refuse_json_counter(column)
+    return _set(column, value)
 
 
 def assignment(change: Assignment, scope: Scope) -> Operation:
@@ -74,6 +80,17 @@ def deletion(removed: Deletion, scope: Scope) -> Operation:
 
 
 # Whole columns
+
+
+def _set(column: Column, value: Evaluate) -> Operation:
+    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
+
+
+def _refuse_json_counter(column: Column) -> Operation:
+    def operation(_row: Row, _write: Write, _: ReadRow) -> None:
+        raise InvalidRequest(f"Cannot set the value of counter column {column.name} in JSON")
+
+    return operation
 
 
 def _write_cell(column: Column, value: Evaluate) -> Operation:

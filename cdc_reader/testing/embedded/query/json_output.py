@@ -70,7 +70,7 @@ def _writer(cql_type: CqlType) -> _ToJson:
         case MapType(key, element):
             return _map(_writer(key), _writer(element))
         case UserType(fields=fields):
-            names = [_text(_label(name)) for name, _ in fields]
+            names = [_text(name) for name, _ in fields]
             return _fields(names, [_writer(field) for _, field in fields])
         case TupleType(elements):
             return _tuple([_writer(element) for element in elements])

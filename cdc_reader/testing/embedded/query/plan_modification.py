@@ -8,12 +8,20 @@ from cdc_reader.cql_type import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Marker, Term
-from cdc_reader.testing.embedded.query.assignment import assignment, deletion, set_value
+from cdc_reader.testing.embedded.query.assignment import (
+    assignment,
+    deletion,
+    json_value,
+    set_value,
+)
 from cdc_reader.testing.embedded.query.clustering import ClusteringRestriction
 from cdc_reader.testing.embedded.query.conditions import conditions
 from cdc_reader.testing.embedded.query.execution import Evaluate
+from cdc_reader.testing.embedded.query.json_row import JsonRow
 from cdc_reader.testing.embedded.query.keys import ExactKeys
 from cdc_reader.testing.embedded.query.modification import Modification
+from cdc_reader.testing.embedded.query.options import UNSET
+from cdc_reader.testing.embedded.query.result import ColumnSpec
 from cdc_reader.testing.embedded.query.scope import Scope
 from cdc_reader.testing.embedded.query.source import TableSource
 from cdc_reader.testing.embedded.query.terms import compile_term
@@ -31,6 +39,8 @@ def plan_modification(
     match statement:
         case ast.Insert():
             return _plan_insert(statement, scope, source)
+        case ast.InsertJson():
+            return _plan_insert_json(statement, scope, source)
         case ast.Update():
             return _plan_update(statement, scope, source)
         case ast.Delete():
@@ -38,7 +48,7 @@ def plan_modification(
 
 
 def _is_conditional(statement: ast.Modification) -> bool:
-    if isinstance(statement, ast.Insert):
+    if isinstance(statement, ast.Insert | ast.InsertJson):
         return statement.if_not_exists
     return statement.if_exists or bool(statement.conditions)
 
@@ -77,6 +87,30 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
         timestamp=timestamp,
         conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
         partition_key_indexes=_bound_key(values, scope),
+    )
+
+
+def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource) -> Modification:
+    """Every regular column is written; the server leaves static ones alone."""
+    table = scope.table
+    text = compile_term(insert.text, ColumnSpec("", "", "", Native("text")), scope)
+    row = JsonRow(table, text, UNSET if insert.default_unset else None)
+    ttl, timestamp = _using(insert.using, scope)
+    prefix = tuple(row.key(column) for column in table.clustering)
+    return Modification(
+        table,
+        source,
+        ExactKeys(table, tuple(row.key(column) for column in table.partition_key)),
+        ClusteringRestriction(table, prefix, width=len(prefix)),
+        row_operations=tuple(
+            json_value(column, row.value(column))
+            for column in table.columns
+            if column.kind is Kind.REGULAR
+        ),
+        inserts=True,
+        ttl=ttl,
+        timestamp=timestamp,
+        conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
     )
 
 

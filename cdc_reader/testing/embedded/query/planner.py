@@ -44,7 +44,7 @@ class Planner:
             case ast.Select(table=name):
                 table = self._table(name, keyspace)
                 return plan_select(statement, Scope(table, self.catalog), self._source(table))
-            case ast.Insert() | ast.Update() | ast.Delete():
+            case ast.Insert() | ast.InsertJson() | ast.Update() | ast.Delete():
                 return self._write((statement,), keyspace)
             case ast.Batch():
                 return self._batch(statement, keyspace)

@@ -175,7 +175,6 @@ def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
         ("CREATE INDEX ON t (a)", "CREATE INDEX"),
         ("create custom  index i on t (a)", "CREATE CUSTOM INDEX"),
         ("LIST ROLES", "LIST"),
-        ("INSERT INTO t JSON '{}'", "INSERT ... JSON"),
         ("SELECT a FROM t GROUP BY a", "SELECT ... GROUP BY"),
     ],
 )
