@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc_reader.config import ConnectionConfig, ReadConfig
+    from cdc_reader.delivery import Delivery
     from cdc_reader.errors import CdcError
     from cdc_reader.ids import StreamId, TableName
-    from cdc_reader.log_reader import Delivery
     from cdc_reader.operation import Operation
     from cdc_reader.reader import CdcReader
     from cdc_reader.schema import LogSchema, TableSchema
@@ -39,7 +39,7 @@ _HOMES = {
     "CdcError": "errors",
     "CdcReader": "reader",
     "ConnectionConfig": "config",
-    "Delivery": "log_reader",
+    "Delivery": "delivery",
     "LogSchema": "schema",
     "Operation": "operation",
     "ReadConfig": "config",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from attrs import Attribute, field, frozen
 
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.strategy import Strategy
 
 CONSISTENCIES = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE")
 DEFAULT_PORT = 9042
@@ -116,6 +118,32 @@ class ConnectionConfig:
         return host, int(port or self.port)
 
 
+class DeliveryMode(StrEnum):
+    """When rows are handed on: once they have settled, in order; or as soon as they are seen."""
+
+    SETTLED = "settled"
+    EAGER = "eager"
+
+
+class LateRowsMode(StrEnum):
+    """What is done about rows that arrive behind the position."""
+
+    IGNORE = "ignore"
+    REPORT = "report"
+    DELIVER = "deliver"
+
+
+class DataLossMode(StrEnum):
+    """What is done about rows that expired before they were read."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+def _named(kind: type[StrEnum]) -> _Validator:
+    return _require(lambda value: value in list(kind), f"give one of {', '.join(kind)}")
+
+
 @frozen
 class ReadConfig:
     """How the log is read.
@@ -124,7 +152,15 @@ class ReadConfig:
     none); following never passes now - `confidence_window`, as writes take time to arrive
     and clocks differ; `poll_interval` is the pause once it has caught up. `fetch_size` is in
     rows a page, `chunk_size` in streams a query, `in_flight` in queries at a time.
-    `retry_deadline` bounds how long one page is asked for again.
+    `retry_deadline` bounds how long one page is asked for again. `strategy` is the way a window
+    is read, see `cdc_reader.strategy`.
+
+    With `delivery` eager, rows are handed on as soon as they are seen, and the confidence
+    window is read again every `eager_interval`. `late_rows` says what is done about rows that
+    arrive behind the position: a look back over `late_horizon` every `late_interval` finds
+    them. `data_loss` says what to do when rows expired before they were read.
+    `publication_wait` is how long the position waits for a generation whose streams are
+    written down, but which is not announced yet.
     Raises ConfigurationError for values that cannot be used.
     """
 
@@ -136,3 +172,11 @@ class ReadConfig:
     chunk_size: int = field(default=64, validator=_between(1, 100))
     in_flight: int = field(default=8, validator=_between(1, 1_024))
     retry_deadline: timedelta = field(default=timedelta(minutes=2), validator=_NOT_NEGATIVE)
+    strategy: str = field(default=Strategy.STREAMS, validator=_named(Strategy))
+    delivery: str = field(default=DeliveryMode.SETTLED, validator=_named(DeliveryMode))
+    eager_interval: timedelta = field(default=timedelta(milliseconds=100), validator=_POSITIVE)
+    late_rows: str = field(default=LateRowsMode.IGNORE, validator=_named(LateRowsMode))
+    late_horizon: timedelta = field(default=timedelta(hours=1), validator=_POSITIVE)
+    late_interval: timedelta = field(default=timedelta(minutes=1), validator=_POSITIVE)
+    data_loss: str = field(default=DataLossMode.WARN, validator=_named(DataLossMode))
+    publication_wait: timedelta = field(default=timedelta(minutes=10), validator=_NOT_NEGATIVE)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from attrs import frozen
+
+from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
 
@@ -12,6 +15,13 @@ LOG_SUFFIX = "_scylla_cdc_log"
 def quoted(identifier: str) -> str:
     """The identifier as CQL text, always in double quotes."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+_TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 class StreamId(bytes):
@@ -71,6 +81,17 @@ class TableName:
 
     keyspace: str
     name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The table that ``keyspace.table`` names, as stored; either part may be in quotes.
+
+        Raises ConfigurationError if the text names none.
+        """
+        if not (parts := _TABLE_NAME.fullmatch(text.strip())):
+            remedy = "give it as keyspace.table, parts with a dot in double quotes"
+            raise ConfigurationError("table", text, remedy)
+        return cls(*(_unquoted(part) for part in parts.groups()))
 
     @property
     def log(self) -> TableName:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from cdc_reader.generation import Generation, StreamGroup, Timeline
+from cdc_reader.chunking import Chunking
+from cdc_reader.generation import Generation, Timeline
+from cdc_reader.ids import StreamId
 from cdc_reader.logs import get_logger
 from cdc_reader.ports import GenerationSource
-from cdc_reader.task import Task, plan
+from cdc_reader.shard import Shard
+from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import Window
 
 log = get_logger(__name__)
@@ -20,11 +24,16 @@ class Planner:
     then is every generation that begins before Q sure to be in it.
     """
 
-    def __init__(self, source: GenerationSource, chunk_size: int) -> None:
+    def __init__(
+        self, source: GenerationSource, chunk_size: int, shard: Shard | None = None
+    ) -> None:
         self._source = source
         self._chunk_size = chunk_size
+        self._shard = shard or Shard()
         self._timeline = Timeline(())
-        self._groups: dict[int, Sequence[StreamGroup]] = {}
+        self._streams: dict[int, Chunking[StreamId]] = {}
+        self._ranges: dict[int, Chunking[int]] = {}
+        self._planned: list[Chunking[StreamId]] | list[Chunking[int]] = []
 
     @property
     def timeline(self) -> Timeline:
@@ -40,16 +49,63 @@ class Planner:
         return seen
 
     def plan(self, window: Window) -> list[Task]:
-        """The tasks of `window`, by the last timeline; generations it left behind are forgotten."""
-        touched = self._timeline.touched(window)
-        generations = [Generation(span, self._groups_of(span.start)) for span in touched]
-        self._groups = {span.start: self._groups[span.start] for span in touched}
-        return plan(generations, window, self._chunk_size)
+        """The tasks of `window` by the last timeline, older generations first, in ring order.
 
-    def _groups_of(self, start: int) -> Sequence[StreamGroup]:
-        if start not in self._groups:
-            groups = self._source.groups(start)
-            if not groups:
-                log.warning("generation_without_streams", start=start)
-            self._groups[start] = groups
-        return self._groups[start]
+        Generations that the window leaves behind are forgotten.
+        """
+        parts = self._parts(window)
+        self._planned = cuts = [self._streams[start] for start, _ in parts]
+        return [
+            Task(part, chunk) for (_, part), cut in zip(parts, cuts, strict=True) for chunk in cut
+        ]
+
+    def plan_ranges(self, window: Window) -> list[RangeTask]:
+        """The same, by spans of the ring: the whole of it first, smaller ones where rows are."""
+        parts = self._parts(window)
+        for start, _ in parts:
+            if start not in self._ranges:
+                self._ranges[start] = self._spans(start)
+        self._ranges = {start: self._ranges[start] for start, _ in parts}
+        self._planned = cuts = [self._ranges[start] for start, _ in parts]
+        return [
+            RangeTask(part, *span)
+            for (_, part), cut in zip(parts, cuts, strict=True)
+            for span in pairwise((self._shard.start, *(ends[-1] for ends in cut)))
+        ]
+
+    def adapt(self, pages: Sequence[float]) -> None:
+        """Cut the next windows by how many pages each task of the last plan held, in its order."""
+        at = 0
+        for cut in self._planned:
+            held = pages[at : at + len(cut)]
+            at += len(cut)
+            cut.adapt(held)
+
+    def count_streams(self) -> int:
+        """How many streams the windows planned last were on."""
+        return sum(len(chunk) for cut in self._streams.values() for chunk in cut)
+
+    def _parts(self, window: Window) -> list[tuple[int, Window]]:
+        """What of `window` each generation has, by its start; oldest first."""
+        touched = self._timeline.touched(window)
+        self._streams = {span.start: self._cut(span) for span in touched}
+        return [(span.start, span.intersect(window)) for span in touched]
+
+    def _cut(self, span: Window) -> Chunking[StreamId]:
+        if span.start in self._streams:
+            return self._streams[span.start]
+        groups = self._source.groups(span.start)
+        if not groups:
+            log.warning("generation_without_streams", start=span.start)
+        return Chunking(tuple(self._own(Generation(span, groups))), self._chunk_size)
+
+    def _own(self, generation: Generation) -> Iterator[StreamId]:
+        streams = generation.streams()
+        return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
+
+    def _spans(self, start: int) -> Chunking[int]:
+        """Ends of spans of the ring, between which its streams lie: one span to begin with."""
+        shard = self._shard
+        tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
+        ends = (*sorted(token for token in tokens if token < shard.end), shard.end)
+        return Chunking(ends if tokens else (), len(ends))

@@ -41,6 +41,10 @@ class RowKey:
         return self.order <= other.order
 
 
+LAST_KEY = RowKey(bytes.fromhex("ffffffffffff1fff7f7f7f7f7f7f7f7f"), (1 << 31) - 1)
+"""Behind every row."""
+
+
 @frozen
 class Mark:
     """What is acknowledged of one stream's rows from the position on.
@@ -54,6 +58,11 @@ class Mark:
 
     def __contains__(self, key: RowKey) -> bool:
         return key in self.rows or (self.upto is not None and key <= self.upto)
+
+    def reaches(self, position: int) -> bool:
+        """Whether it names rows written at `position` (µs) or later; else it is void."""
+        keys = self.rows if self.upto is None else (*self.rows, self.upto)
+        return any(key.micros >= position for key in keys)
 
 
 @frozen

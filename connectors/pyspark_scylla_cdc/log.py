@@ -7,7 +7,6 @@ from functools import cache
 
 import pyarrow as pa
 
-from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import Connection, CqlLogSource, SchemaSource, TableGenerations
 from cdc_reader.errors import SourceError, UnsupportedTableError
@@ -89,7 +88,7 @@ def _reader(connection: ConnectionConfig, read: ReadConfig, schema: LogSchema) -
     """One reader for a log, whose statement is prepared once."""
     session = _connection(connection, read)
     source, generations = CqlLogSource(session, schema), TableGenerations(session, schema.base.name)
-    return LogReader(source, generations, SystemClock(), read)
+    return LogReader(source, generations, read)
 
 
 def _commit_timestamps(times: pa.Array) -> pa.Array:

@@ -1,0 +1,123 @@
+"""Rows that arrive behind the position: written with a timestamp of long ago.
+
+No confidence window can wait for them. But a row of the log lives for the log's TTL from its
+arrival on, so what it still has to live tells when it arrived: by the reader's clock,
+``now - (ttl - remaining)``, too late by a second of rounding and the time the answer took.
+A row that arrived after its window was read is late; a sweep finds it.
+
+Where the two moments are too close to tell, keys decide: those of delivered rows that came a
+confidence window after they were written, and within `DOUBT` before the read, are kept. They
+are few, for most rows arrive at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
+
+from cdc_reader.ids import StreamId
+from cdc_reader.ports import REMAINING
+from cdc_reader.progress import RowKey
+from cdc_reader.row_keys import keys
+from cdc_reader.window import Window
+
+_SECOND = 1_000_000
+DOUBT = 11 * _SECOND
+"""µs: a second of rounding, and as long as an answer is taken to need."""
+
+RowName = tuple[StreamId, RowKey]
+
+
+class LateRows:
+    """Knows when each part of the log before the position was read, and so which rows are late.
+
+    Times in µs, by the reader's clock: `swept` is when the last sweep began, or the last
+    before a restart; `confidence` is the confidence window.
+    """
+
+    def __init__(self, start: int, swept: int, confidence: int) -> None:
+        self.swept = swept
+        self._start = start
+        self._confidence = confidence
+        self._ends = [start]
+        self._reads = [swept]
+        self._doubtful: set[RowName] = set()
+
+    def window_read(self, end: int, began: int) -> None:
+        """The log from the last end to `end` is being read since `began`."""
+        self._ends.append(end)
+        self._reads.append(began)
+
+    def delivered(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
+        """The rows of the window at hand, without `REMAINING`; doubtful ones are noted."""
+        delayed = _delayed(batch, ttl, now, self._reads[-1] - DOUBT, self._confidence)
+        self._doubtful.update(name for _, name, _ in delayed)
+        return batch.drop_columns([REMAINING])
+
+    def sweep(self, position: int, horizon: int, began: int) -> Sweep:
+        """Look back from `position` over `horizon` µs, in a read that begins at `began`."""
+        window = Window(max(self._start, position - horizon), position)
+        sweep = Sweep(
+            window, began, self._confidence, tuple(self._ends), tuple(self._reads), self._doubtful
+        )
+        self._ends, self._reads = [window.start, position], [began, began]
+        self._doubtful, self.swept = sweep.doubtful, began
+        return sweep
+
+
+@frozen
+class Sweep:
+    """One look back over `window`, which began at `began`; what is `doubtful` fills as it goes."""
+
+    window: Window
+    began: int
+    _confidence: int
+    _ends: tuple[int, ...]
+    _reads: tuple[int, ...]
+    _known: set[RowName]
+    doubtful: set[RowName] = field(factory=set)
+
+    def late(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
+        """Of the rows that were read back, those that were not delivered before."""
+        since = min(self._reads) - DOUBT
+        delayed = _delayed(batch, ttl, now, since, self._confidence)
+        late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
+        return batch.drop_columns([REMAINING]).take(pa.array(late, pa.int64()))
+
+    def _is_late(self, name: RowName, arrival: int) -> bool:
+        if arrival >= self.began - DOUBT:
+            self.doubtful.add(name)
+        part = min(bisect_right(self._ends, name[1].micros), len(self._reads) - 1)
+        return arrival > self._reads[part] and name not in self._known
+
+
+def _delayed(
+    batch: pa.RecordBatch, ttl: int, now: int, since: int, confidence: int
+) -> Iterator[tuple[int, RowName, int]]:
+    """Rows that arrived after `since`, and a confidence window after they were written.
+
+    For each its number, its name and its arrival. A row that is not delayed was there
+    whenever its window was read.
+    """
+    arrivals = _arrivals(batch, ttl, now)
+    recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))
+    names = keys(batch.take(recent))
+    for at, arrival, name in zip(
+        recent.to_pylist(), arrivals.take(recent).to_pylist(), names, strict=True
+    ):
+        if arrival > name[1].micros + confidence:
+            yield at, name, arrival
+
+
+def _arrivals(batch: pa.RecordBatch, ttl: int, now: int) -> pa.Array:
+    """When each row arrived, in µs by our clock: at most a second and an answer too late.
+
+    A row without a TTL was written while the log had none: it counts as just arrived.
+    """
+    lived = pc.subtract(pa.scalar(ttl, pa.int64()), batch.column(REMAINING).cast(pa.int64()))
+    arrived = pc.subtract(pa.scalar(now, pa.int64()), pc.multiply(lived, _SECOND))
+    return pc.fill_null(arrived, now)

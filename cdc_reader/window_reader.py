@@ -1,0 +1,53 @@
+"""Reading one window: by streams or by ranges, its chunks cut by what the last one held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.current_log import CurrentLog
+from cdc_reader.planner import Planner
+from cdc_reader.ports import Clock
+from cdc_reader.row_keys import STREAM
+from cdc_reader.strategy import Strategy, StrategyChoice
+from cdc_reader.task import RangeTask, Task
+from cdc_reader.window import Window
+
+
+class WindowReader:
+    """Reads windows of a `CurrentLog`; `queries` and `rows` speak of the last one read."""
+
+    def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
+        self.queries = self.rows = 0
+        self._log = log
+        self._planner = planner
+        self._clock = clock
+        self._fetch_size = config.fetch_size
+        self._choice = StrategyChoice(Strategy(config.strategy))
+
+    def read(self, window: Window, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows of the window, older generations first, each stream's in order."""
+        began, strategy = self._clock.now(), self._choice.next()
+        tasks = self._plan(window, strategy)
+        held = [0] * len(tasks)
+        streams: set[bytes] = set()
+        for number, batch in self._log.read(tasks, remaining=remaining):
+            held[number] += batch.num_rows
+            streams.update(batch.column(STREAM).unique().to_pylist())
+            yield batch
+        self.queries, self.rows = len(tasks), sum(held)
+        self._planner.adapt([rows / self._fetch_size for rows in held])
+        share = len(streams) / max(1, self._planner.count_streams())
+        self._choice.measured(strategy, self._clock.now() - began, len(tasks), share)
+
+    def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """The rows of a window that was read before, each with what it has to live."""
+        for _, batch in self._log.read(self._planner.plan(window), remaining=True):
+            yield batch
+
+    def _plan(self, window: Window, strategy: Strategy) -> list[Task] | list[RangeTask]:
+        if strategy is Strategy.RANGES:
+            return self._planner.plan_ranges(window)
+        return self._planner.plan(window)
