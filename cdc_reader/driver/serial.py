@@ -20,13 +20,28 @@ from cdc_reader.cql_type import (
 
 PROTOCOL_VERSION = 4
 _NATIVE = {
-    "ascii": "AsciiType", "bigint": "LongType", "blob": "BytesType", "boolean": "BooleanType",
-    "counter": "CounterColumnType", "date": "SimpleDateType", "decimal": "DecimalType",
-    "double": "DoubleType", "duration": "DurationType", "float": "FloatType",
-    "inet": "InetAddressType", "int": "Int32Type", "smallint": "ShortType", "text": "UTF8Type",
-    "time": "TimeType", "timestamp": "DateType", "timeuuid": "TimeUUIDType",
-    "tinyint": "ByteType", "uuid": "UUIDType", "varint": "IntegerType",
-}  # fmt: skip
+    "ascii": cqltypes.AsciiType,
+    "bigint": cqltypes.LongType,
+    "blob": cqltypes.BytesType,
+    "boolean": cqltypes.BooleanType,
+    "counter": cqltypes.CounterColumnType,
+    "date": cqltypes.SimpleDateType,
+    "decimal": cqltypes.DecimalType,
+    "double": cqltypes.DoubleType,
+    "duration": cqltypes.DurationType,
+    "float": cqltypes.FloatType,
+    "inet": cqltypes.InetAddressType,
+    "int": cqltypes.Int32Type,
+    "smallint": cqltypes.ShortType,
+    "text": cqltypes.UTF8Type,
+    "time": cqltypes.TimeType,
+    "timestamp": cqltypes.DateType,
+    "timeuuid": cqltypes.TimeUUIDType,
+    "tinyint": cqltypes.ByteType,
+    "uuid": cqltypes.UUIDType,
+    "varint": cqltypes.IntegerType,
+}
+_ONE_PARAMETER = {ListType: cqltypes.ListType, SetType: cqltypes.SetType}
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:
@@ -43,29 +58,23 @@ def driver_type(cql_type: CqlType) -> Any:
     """The driver's class for a type."""
     match cql_type:
         case Native(name):
-            return cqltypes.lookup_casstype(_NATIVE[name])
-        case UserType(keyspace, name, fields):
-            names = tuple(field for field, _ in fields)
-            types = tuple(driver_type(part) for _, part in fields)
-            return cqltypes.UserType.make_udt_class(keyspace, name, names, types)
+            return _NATIVE[name]
+        case ListType(element) | SetType(element):
+            return _applied(_ONE_PARAMETER[type(cql_type)], element)
+        case MapType(key, value):
+            return _applied(cqltypes.MapType, key, value)
+        case TupleType(elements):
+            return _applied(cqltypes.TupleType, *elements)
         case VectorType(element, dimension):
             return cqltypes.VectorType.apply_parameters([driver_type(element), dimension], None)
-        case _:
-            made, parts = _collection(cql_type)
-            return made.apply_parameters(list(map(driver_type, parts)))
+        case UserType(keyspace, name, fields):
+            names = tuple(field for field, _ in fields)
+            parts = tuple(driver_type(part) for _, part in fields)
+            return cqltypes.UserType.make_udt_class(keyspace, name, names, parts)
 
 
-def _collection(cql_type: ListType | SetType | MapType | TupleType) -> tuple[Any, Any]:
-    """The driver's class, yet without its parts, and the parts."""
-    match cql_type:
-        case TupleType(elements):
-            return cqltypes.TupleType, elements
-        case MapType(key, value):
-            return cqltypes.MapType, (key, value)
-        case ListType(element):
-            return cqltypes.ListType, (element,)
-        case SetType(element):
-            return cqltypes.SetType, (element,)
+def _applied(kind: Any, *parameters: CqlType) -> Any:
+    return kind.apply_parameters([driver_type(parameter) for parameter in parameters])
 
 
 def _one_line(error: Exception) -> str:
