@@ -123,10 +123,7 @@ def recorded_generations(recorded: Any) -> list[Generation]:
     place = [name for name, _ in rows["columns"]].index("streams")
     for row, raw in zip(decoded(Result.from_recording(rows)), rows["rows"], strict=True):
         start = round(row["time"].timestamp() * 1_000_000)
-        [cell] = [
-            raw[place] for place, (name, _) in enumerate(rows["columns"]) if name == "streams"
-        ]
-        described[start].append(StreamGroup(row["range_end"], in_shard_order(cell)))
+        described[start].append(StreamGroup(row["range_end"], in_shard_order(raw[place])))
     spans = Timeline(tuple(described)).operating()
     return [Generation(span, tuple(described[span.start])) for span in spans]
 
