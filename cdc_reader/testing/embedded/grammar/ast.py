@@ -133,13 +133,15 @@ class Change(enum.Enum):
 class Assignment:
     """``column = value``, ``column = column + value``, or of one element or field.
 
-    `key` is the term in brackets, or a field's name as a str.
+    `key` is the term in brackets, or a field's name as a str; `by_id` if the term is the timeuuid
+    of a list's element, not its index.
     """
 
     column: str
     change: Change
     value: Term
     key: Term | str | None = None
+    by_id: bool = False
 
 
 @frozen

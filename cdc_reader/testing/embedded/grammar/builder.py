@@ -245,6 +245,9 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def assign_element(self, column: str, key: Element, value: Term) -> ast.Assignment:
         return ast.Assignment(column, ast.Change.SET, value, key)
 
+    def assign_list_id(self, column: str, key: Term, value: Term) -> ast.Assignment:
+        return ast.Assignment(column, ast.Change.SET, value, key, by_id=True)
+
     def add(self, column: str, again: str, value: Term) -> ast.Assignment:
         return ast.Assignment(_same(column, again), ast.Change.ADD, value)
 

@@ -54,6 +54,8 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
         raise InvalidRequest(f"PRIMARY KEY part {column.name} found in SET part")
     if isinstance(change.key, str):
         return _field(column, change.key, change.value, scope)
+    if change.key is not None and change.by_id and isinstance(column.type, ListType):
+        return _list_cell(column, change.key, change.value, scope)
     if change.key is not None:
         return _element(column, change.key, change.value, scope)
     if change.change is Change.SET:
@@ -253,6 +255,25 @@ def _element(column: Column, key_term: Term, term: Term, scope: Scope) -> Operat
         place = _key(key, write, column)
         cell_key = _list_key(read(), column, place) if is_list else place
         _put(row, column, cell_key, write.cell(found))
+
+    return operation
+
+
+def _list_cell(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
+    """``list[SCYLLA_TIMEUUID_LIST_INDEX(id)] = term``: a cell by its key, there before or not."""
+    if not (column.is_multi_cell and isinstance(column.type, ListType)):
+        raise InvalidRequest(
+            f"Invalid operation ({column.name}[...] = ...) for frozen collection column "
+            f"{column.name}"
+        )
+    key = compile_term(key_term, scope.spec(f"uuid_idx({column.name})", Native("uuid")), scope)
+    spec = scope.spec(f"value({column.name})", freeze(column.type.element))
+    value = compile_term(term, spec, scope)
+
+    def operation(row: Row, write: Write, _: ReadRow) -> None:
+        found = value(write.execution)
+        if not isinstance(found, Unset):
+            _put(row, column, _key(key, write, column), write.cell(found))
 
     return operation
 

@@ -56,6 +56,19 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
     assert json_of(table, column) == [f'{{"{column}": {value}}}']
 
 
+def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
+    """Where it belongs among the others, whatever order they come in; null removes it."""
+    ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
+    for at in (2, 0, 3, 1):
+        table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
+    table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[1]})] = null {WHERE}")
+    assert json_of(table, "l") == ['{"l": [0, 2, 3]}']
+    with pytest.raises(CqlError, match="null value for list index"):
+        table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX(null)] = 1 {WHERE}")
+    with pytest.raises(CqlError, match="frozen collection column f"):
+        table.run(f"UPDATE t SET f[SCYLLA_TIMEUUID_LIST_INDEX({ids[0]})] = 1 {WHERE}")
+
+
 @pytest.mark.parametrize(
     ("deleted", "column", "value"),
     [
