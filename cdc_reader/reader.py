@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -70,15 +71,13 @@ class CdcReader:
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of all tables, table after table; see `TableReader.batches`."""
-        for table in self.tables:
-            yield from table.batches(start, end)
+        return chain.from_iterable([table.batches(start, end) for table in self.tables])
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """The changes of all tables, table after table; see `TableReader.changes`."""
-        for table in self.tables:
-            yield from table.changes(start, end)
+        return chain.from_iterable([table.changes(start, end) for table in self.tables])
 
-    def follow(self, start: Moment, end: Moment | None = None) -> Iterator[Delivery]:
+    def follow(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Delivery]:
         """Follow all tables, each in its own thread; see `TableReader.follow`.
 
         A delivery names its table. Between tables there is no order.
@@ -88,7 +87,9 @@ class CdcReader:
         follows = [partial(table.follow, start, end) for table in self.tables]
         return iter(Merging(follows, self.config.in_flight, self.stop))
 
-    def follow_changes(self, start: Moment, end: Moment | None = None) -> Iterator[Change]:
+    def follow_changes(
+        self, start: Moment | None = None, end: Moment | None = None
+    ) -> Iterator[Change]:
         """The same as changes; those of a window come when its rows have been read."""
         changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
         for delivery in self.follow(start, end):

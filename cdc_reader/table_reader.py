@@ -25,7 +25,7 @@ from cdc_reader.schema import LogSchema
 from cdc_reader.shard import Shard
 from cdc_reader.task import RangeTask, Task
 from cdc_reader.timestamp import format_timestamp, to_micros
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.window import BEGINNING, FOREVER, Window
 
 Moment = int | datetime
 """A point in time: µs since 1970 (UTC), or a datetime (UTC if it has no zone)."""
@@ -110,21 +110,20 @@ class TableReader:
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """The same rows as changes, each stream's in order."""
-        grouping = Grouping(self.schema)
-        for batch in self.batches(start, end):
-            yield from grouping.feed(batch)
-        yield from grouping.finish()
+        return self._changes(self.batches(start, end))
 
-    def follow(self, start: Moment | Checkpoint, end: Moment | None = None) -> Iterator[Delivery]:
+    def follow(
+        self, start: Moment | Checkpoint | None = None, end: Moment | None = None
+    ) -> Iterator[Delivery]:
         """Follow the log from `start`, window after window, to `end`, or for good until `stop`.
 
         Windows adjoin; each ends at most at now - confidence window. A window's batches
         come in any number, then one delivery without a batch: its rows are complete, and
-        its end is the position to start from after a restart. A start of `BEGINNING` (of
-        `cdc_reader.window`) is all that the log still holds.
+        its end is the position to start from after a restart. Without a start, all that the
+        log still holds is delivered.
         """
         if not isinstance(start, Checkpoint):
-            start = Checkpoint(as_micros(start))
+            start = Checkpoint(BEGINNING if start is None else as_micros(start))
         follower = Follower(self._table, self._clock, self._config, start, self._shard)
         self._followers.append(follower)
         return follower.follow(FOREVER if end is None else as_micros(end))
@@ -133,6 +132,12 @@ class TableReader:
         """End every `follow` soon, from any thread. A window cut short is not declared complete."""
         for follower in self._followers:
             follower.stop()
+
+    def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
+        grouping = Grouping(self.schema)
+        for batch in batches:
+            yield from grouping.feed(batch)
+        yield from grouping.finish()
 
     @cached_property
     def _log(self) -> LogReader:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Window
+from cdc_reader.driver import Connection
 from cdc_reader.errors import (
     AuthenticationFailedError,
     ConfigurationError,
     DecodeError,
     RetriesExhaustedError,
 )
+from cdc_reader.ids import TableName
+from cdc_reader.table_reader import TableReader
 from cdc_reader.task import split
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.timestamp import to_micros
@@ -47,9 +50,11 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 
 def test_a_bounded_read_has_every_row_once_in_order(way: ConnectionConfig, table: str) -> None:
     """Across pages, chunks and reads in flight; values are what was written."""
-    with CdcReader(way, table, "t", config=SMALL_PAGES) as reader:
+    with CdcReader(way, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
-        assert reader.arrow_schema.names == [column.name for column in reader.schema.columns]
+        assert reader.table.arrow_schema.names == [
+            column.name for column in reader.table.schema.columns
+        ]
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
     assert all(row["v"] == f"v{row['c']}" and row["m"] == [(row["c"], "x")] for row in rows)
     for p in range(20):
@@ -59,14 +64,16 @@ def test_a_bounded_read_has_every_row_once_in_order(way: ConnectionConfig, table
 
 def test_tasks_are_read_by_other_readers_from_pickles(way: ConnectionConfig, table: str) -> None:
     """As worker processes do: with the schema and tasks of the one that planned."""
-    with CdcReader(way, table, "t", config=SMALL_PAGES) as planner:
-        tasks = planner.plan(Window(BEGINNING, FOREVER))
-        luggage = pickle.dumps((way, planner.schema, split(tasks, 3)))
+    with CdcReader(way, f"{table}.t", config=SMALL_PAGES) as planner:
+        tasks = planner.table.plan(Window(BEGINNING, FOREVER))
+        luggage = pickle.dumps((way, planner.table.schema, split(tasks, 3)))
     connection, schema, runs = pickle.loads(luggage)
     found: Counter[int] = Counter()
     for run in runs:
-        with CdcReader(connection, table, "t", schema=schema) as worker:
-            found.update(row["c"] for row in rows_of(worker.read(run)))
+        session = Connection(connection, SMALL_PAGES)
+        worker = TableReader(session, TableName(table, "t"), schema=schema)
+        found.update(row["c"] for row in rows_of(worker.read(run)))
+        session.close()
     assert found == Counter(range(COUNT))
 
 
@@ -81,7 +88,7 @@ def test_bounds_cut_at_the_microsecond(
         scylla.session.execute(
             f"INSERT INTO {keyspace}.t (p, c) VALUES (1, {c}) USING TIMESTAMP {micros + c}"
         )
-    with CdcReader(way, keyspace, "t") as reader:
+    with CdcReader(way, f"{keyspace}.t") as reader:
         found = [row["c"] for row in rows_of(reader.batches(micros + 1, micros + 3))]
         until = [row["c"] for row in rows_of(reader.batches(None, now + timedelta(microseconds=2)))]
         assert (found, until) == ([1, 2], [0, 1])
@@ -93,8 +100,8 @@ def test_bounds_cut_at_the_microsecond(
 def test_following_reads_what_has_settled_and_no_more(way: ConnectionConfig, table: str) -> None:
     """With a clock moved by hand, windows adjoin and end at now - confidence window."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
-    with CdcReader(way, table, "t", clock=clock) as reader:
-        start = reader.first_timestamp()
+    with CdcReader(way, f"{table}.t", clock=clock) as reader:
+        start = reader.table.first_timestamp()
         assert start is not None
         rows, position = [], start
         for delivery in reader.follow(start):
@@ -113,15 +120,15 @@ def test_a_column_added_meanwhile_changes_nothing(
     scylla: Scylla, way: ConnectionConfig, table: str
 ) -> None:
     """A reader keeps the columns it began with; a new one has the new column."""
-    with CdcReader(way, table, "t") as reader:
-        names = reader.arrow_schema.names
+    with CdcReader(way, f"{table}.t") as reader:
+        names = reader.table.arrow_schema.names
         assert len(rows_of(reader.batches())) == COUNT
         scylla.session.execute(f"ALTER TABLE {table}.t ADD added int")
         scylla.session.execute(f"INSERT INTO {table}.t (p, c, added) VALUES (0, 1000, 7)")
         rows = rows_of(reader.batches())
         assert len(rows) == COUNT + 1
         assert list(rows[0]) == names
-    with CdcReader(way, table, "t") as reader:
+    with CdcReader(way, f"{table}.t") as reader:
         assert [row["added"] for row in rows_of(reader.batches()) if row["c"] == 1000] == [7]
 
 
@@ -133,7 +140,7 @@ def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
     )
-    with CdcReader(way, keyspace, "t") as reader:
+    with CdcReader(way, f"{keyspace}.t") as reader:
         assert rows_of(reader.batches()) == []
         scylla.session.execute(f"ALTER TYPE {keyspace}.u ADD y int")
         scylla.session.execute(f"INSERT INTO {keyspace}.t (p, u) VALUES (1, {{x: 1, y: 2}})")
@@ -143,7 +150,7 @@ def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
 
 def test_a_closed_reader_opens_again(way: ConnectionConfig, table: str) -> None:
     """Closing gives up the connection, not the reader."""
-    reader = CdcReader(way, table, "t")
+    reader = CdcReader(way, f"{table}.t")
     first = rows_of(reader.batches())
     reader.close()
     assert rows_of(reader.batches()) == first
@@ -158,9 +165,9 @@ def test_a_wrong_password_is_told_as_such() -> None:
     with EmbeddedScylla(credentials=("reader", "right")) as server:
         for username, password in ((None, None), ("reader", "wr0ng")):
             config = ConnectionConfig(server.contact_point, username=username, password=password)
-            with CdcReader(config, "ks", "t") as reader:
+            with CdcReader(config, "ks.t") as reader:
                 with pytest.raises(AuthenticationFailedError, match="refused the login") as caught:
-                    _ = reader.schema
+                    _ = reader.table.schema
                 assert "wr0ng" not in str(caught.value)
 
 
@@ -172,10 +179,10 @@ def test_an_unknown_datacenter_is_told_with_those_there_are() -> None:
     with EmbeddedScylla() as server:
         config = ConnectionConfig(server.contact_point, local_dc="nonesuch")
         with (
-            CdcReader(config, "ks", "t") as reader,
+            CdcReader(config, "ks.t") as reader,
             pytest.raises(ConfigurationError, match=r"^local_dc is 'nonesuch': the cluster has"),
         ):
-            _ = reader.schema
+            _ = reader.table.schema
 
 
 @pytest.mark.needs("faults")
@@ -186,8 +193,8 @@ def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))
     with EmbeddedScylla() as server:
         config = ConnectionConfig(server.contact_point, request_timeout=timedelta(seconds=1))
-        with CdcReader(config, "ks", "t", config=impatient) as reader:
-            assert reader.generations.timestamps()
+        with CdcReader(config, "ks.t", config=impatient) as reader:
+            assert reader.table.generations.timestamps()
             server.stop()
             with pytest.raises(RetriesExhaustedError, match=r"gave up after .* attempts: SELECT"):
-                reader.generations.timestamps()
+                reader.table.generations.timestamps()

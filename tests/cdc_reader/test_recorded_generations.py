@@ -62,7 +62,7 @@ def test_following_across_switches_loses_and_repeats_nothing(
     clock = ManualClock(TIMES[-1] + 60_000_000)
     config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)
     rows: list[dict[str, Any]] = []
-    with CdcReader(way, table, "t", config=config, clock=clock) as reader:
+    with CdcReader(way, f"{table}.t", config=config, clock=clock) as reader:
         for delivery in reader.follow(TIMES[0]):
             if delivery.batch is not None:
                 rows += delivery.batch.to_pylist()
@@ -81,7 +81,7 @@ def test_a_bounded_read_of_all_generations_has_each_row_once(
     way: ConnectionConfig, table: str
 ) -> None:
     """In one window over all of them."""
-    with CdcReader(way, table, "t") as reader:
+    with CdcReader(way, f"{table}.t") as reader:
         batches = reader.batches(TIMES[0], TIMES[-1] + 1)
         rows = [row for batch in batches for row in batch.to_pylist()]
     assert sorted(map(place, rows)) == sorted(PLACES)

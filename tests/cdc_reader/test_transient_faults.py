@@ -39,7 +39,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
     """(p, c) of all rows of the log, in the order in which they come."""
-    with CdcReader(ConnectionConfig(server.contact_point), "ks", "t", config=CONFIG) as reader:
+    with CdcReader(ConnectionConfig(server.contact_point), "ks.t", config=CONFIG) as reader:
         return [(row["p"], row["c"]) for batch in reader.batches() for row in batch.to_pylist()]
 
 

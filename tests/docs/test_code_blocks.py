@@ -73,7 +73,7 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
     code = blocks(page)
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
-        code = code.replace('"shop"', f'"{orders}"').replace("/data/", f"{tmp_path}/")
+        code = re.sub(r'"shop(?=[".])', f'"{orders}', code).replace("/data/", f"{tmp_path}/")
     exec(compile(code, str(page), "exec"), {"__name__": page.stem})
 
 
