@@ -196,9 +196,11 @@ class Follower:
                 "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if self._late is None:
-            swept = self._start.swept
-            start = self._position if swept is None else BEGINNING
-            self._late = LateRows(start, now if swept is None else swept, self._confidence)
+            position, swept = self._position, self._start.swept
+            if swept is None:
+                self._late = LateRows(position, position, now, self._confidence)
+            else:
+                self._late = LateRows(BEGINNING, position, swept, self._confidence)
 
     def _note_read(self, end: int) -> None:
         if self._late is not None:

@@ -35,15 +35,16 @@ RowName = tuple[StreamId, RowKey]
 class LateRows:
     """Knows when each part of the log before the position was read, and so which rows are late.
 
-    Times in µs, by the reader's clock: `swept` is when the last sweep began, or the last
-    before a restart; `confidence` is the confidence window.
+    Times in µs, by the reader's clock: reading begins at `position`; before it, back to
+    `start`, all that had arrived by `swept` was delivered, the begin of the last sweep before
+    a restart. `confidence` is the confidence window.
     """
 
-    def __init__(self, start: int, swept: int, confidence: int) -> None:
+    def __init__(self, start: int, position: int, swept: int, confidence: int) -> None:
         self.swept = swept
         self._start = start
         self._confidence = confidence
-        self._ends = [start]
+        self._ends = [position]
         self._reads = [swept]
         self._doubtful: set[RowName] = set()
 

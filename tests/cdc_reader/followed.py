@@ -1,0 +1,90 @@
+"""A table of an embedded server in this process, and a reader that follows it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, evolve, field
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.delivery import Delivery
+from cdc_reader.driver.log_table import CdcTable
+from cdc_reader.follower import Follower
+from cdc_reader.ids import TableName
+from cdc_reader.progress import Checkpoint
+from cdc_reader.shard import Shard
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.in_process import Asked, InProcessConnection
+from cdc_reader.window import FOREVER
+
+SECOND = 1_000_000
+EPOCH = 1_700_000_000 * SECOND
+
+
+@define(slots=False)
+class Followed:
+    """A server with the table ks.t, and what was asked of it."""
+
+    clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
+    config: ReadConfig = ReadConfig()
+    options: str = "'enabled': true"
+    asked: list[Asked] = field(factory=list)
+    before: Callable[[Asked], None] = lambda _asked: None
+
+    def __attrs_post_init__(self) -> None:
+        self.server = EmbeddedScylla(clock=self.clock, vnodes=3, shards=2, ring_delay_ms=10_000)
+        self.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        self.execute(
+            "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
+            f"WITH cdc = {{{self.options}}}"
+        )
+
+    def execute(self, cql: str) -> Any:
+        return self.server.execute(cql)
+
+    def insert(self, p: int, c: int, at: int | None = None) -> None:
+        """A row written at `at` µs, or now."""
+        at = self.clock.now() if at is None else at
+        self.execute(f"INSERT INTO ks.t (p, c, v) VALUES ({p}, {c}, {c}) USING TIMESTAMP {at}")
+
+    def follower(
+        self, start: Checkpoint | int, shard: Shard | None = None, **changed: Any
+    ) -> Follower:
+        """A reader from `start` on; settings that are named here differ from `config`."""
+        if not isinstance(start, Checkpoint):
+            start = Checkpoint(start)
+        table = CdcTable(self.connection(), TableName("ks", "t"))
+        return Follower(table, self.clock, evolve(self.config, **changed), start, shard)
+
+    def connection(self) -> InProcessConnection:
+        return InProcessConnection(
+            self.server,
+            self.config,
+            before=self._note,
+            sleep=self._pass_time,
+        )
+
+    def follow(self, start: Checkpoint | int, end: int = FOREVER, **changed: Any) -> list[Delivery]:
+        """All that is delivered from `start` to `end`."""
+        return list(self.follower(start, **changed).follow(end))
+
+    def _pass_time(self, seconds: float) -> None:
+        self.clock.advance(int(seconds * SECOND))
+
+    def _note(self, asked: Asked) -> None:
+        self.asked.append(asked)
+        self.before(asked)
+
+
+def cells(deliveries: list[Delivery], *names: str) -> list[tuple[Any, ...]]:
+    """The named columns of all rows delivered."""
+    return [
+        tuple(row[name] for name in names)
+        for delivery in deliveries
+        if delivery.batch is not None
+        for row in delivery.batch.to_pylist()
+    ]
