@@ -152,7 +152,12 @@ class Change:
     @property
     def table(self) -> TableName:
         """The base table."""
-        return self._page.layout.schema.base.name
+        return self.schema.base.name
+
+    @property
+    def schema(self) -> LogSchema:
+        """The table and its log as they were when it was read."""
+        return self._page.layout.schema
 
     @property
     def stream(self) -> StreamId:
@@ -223,7 +228,7 @@ class Change:
     @property
     def deltas_shown(self) -> bool:
         """Whether `deltas` tells what was written: False of a log that tells keys only."""
-        if self.deltas or not self._page.layout.schema.base.cdc.delta_keys_only:
+        if self.deltas or not self.schema.base.cdc.delta_keys_only:
             return True
         return self.operation not in (ChangeOperation.INSERT, ChangeOperation.UPDATE)
 
@@ -289,7 +294,7 @@ class Change:
 
     def __reduce__(self) -> tuple[Any, ...]:
         page = self._page
-        facts = page.layout.schema, page.rows(self._rows), self.is_last, self.complete
+        facts = self.schema, page.rows(self._rows), self.is_last, self.complete
         return change_of_rows, facts
 
     @property

@@ -1,0 +1,103 @@
+"""`Replicator`: applies changes to another table, so that it becomes what the first one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from cdc_reader.change import Change, ChangeOperation
+from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.ids import TableName
+from cdc_reader.operation import Operation
+from cdc_reader.schema import TableSchema
+from cdc_reader.statement import Statement
+from cdc_reader.table_writes import TableWrites
+
+_WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
+_DELETES = frozenset(
+    [
+        ChangeOperation.ROW_DELETE,
+        ChangeOperation.PARTITION_DELETE,
+        ChangeOperation.SERVER_ROW_DELETE,
+        ChangeOperation.SERVER_PARTITION_DELETE,
+    ]
+)
+
+
+class Writer(Protocol):
+    """Executes statements; `cdc_reader.driver.CqlWriter` does on a cluster."""
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        """Execute them all, which are of one partition; on return they are there.
+
+        Raises errors of `cdc_reader.errors`. Executing them again changes nothing.
+        """
+        ...
+
+
+class Replicator:
+    """Applies changes of any number of tables to tables with the same columns.
+
+    Every cell gets the timestamp it was written with, so the order of changes does not matter,
+    and applying one again changes nothing. A cell with a TTL lives as long as it was given from
+    when it is applied. `targets` names the table for each source table, the one of the same name
+    by default. A target should have CDC turned off: it refuses timestamps from before the
+    current generation of streams.
+
+    `apply` is a handler of a consumer; several threads may call it.
+    """
+
+    def __init__(
+        self, writer: Writer, targets: Mapping[TableName, TableName] | None = None
+    ) -> None:
+        self._writer = writer
+        self._targets = dict(targets or {})
+
+    def apply(self, change: Change) -> None:
+        """Write what the change says, as one write; see `statements` for the errors."""
+        if found := self.statements(change):
+            self._writer.write(found)
+
+    def statements(self, change: Change) -> list[Statement]:
+        """What to execute, in any order; nothing for images alone.
+
+        Raises UnsupportedTableError if the log does not say what was written, or says it in a
+        way that this version does not know.
+        """
+        try:
+            return list(self._statements(change))
+        except ValueError as error:
+            raise UnsupportedTableError(
+                f"{change.table}: a change cannot be applied: {error}; read it anew"
+            ) from error
+
+    def _statements(self, change: Change) -> Iterator[Statement]:
+        schema = change.schema.base
+        writes = _writes(schema, self._targets.get(schema.name, schema.name))
+        _check(change)
+        for part in change.parts:
+            if part.operation in _WRITES:
+                yield from writes.of_part(change, part)
+        if change.operation in _DELETES:
+            yield writes.row_delete(change)
+        elif change.operation is ChangeOperation.RANGE_DELETE:
+            yield from writes.range_delete(change)
+
+
+@lru_cache(maxsize=256)
+def _writes(schema: TableSchema, target: TableName) -> TableWrites:
+    return TableWrites(schema, target)
+
+
+def _check(change: Change) -> None:
+    if not change.deltas_shown:
+        raise UnsupportedTableError(
+            f"{change.table}: its log tells keys only, not what was written to them; "
+            "set the option delta of its cdc to full"
+        )
+    if not change.operation.is_known:
+        raise UnsupportedTableError(
+            f"{change.table}: operation {change.operation} is not known to this version, so it "
+            "cannot be applied; use a newer one"
+        )
