@@ -1,6 +1,7 @@
 """The shell around the protocol: sockets and an event loop, in a thread of its own.
 
-Everything of the server happens in that thread, so nothing inside needs a lock. A
+Everything of the server happens in that thread, but for the parsing of long texts, so nothing
+inside needs a lock. A
 connection's requests are answered in the order in which they arrive.
 """
 
@@ -18,8 +19,9 @@ from functools import partial
 from typing import TypeVar
 
 from cdc_reader.logs import get_logger
+from cdc_reader.testing.embedded.grammar.parser import parse_ahead
 from cdc_reader.testing.embedded.protocol.responses import Answer
-from cdc_reader.testing.embedded.session import Host, Session
+from cdc_reader.testing.embedded.session import Host, LongText, Session
 
 log = get_logger(__name__)
 
@@ -182,6 +184,9 @@ class Server:
         loop = asyncio.get_running_loop()
         while not session.is_closed and (data := await reader.read(_READ_SIZE)):
             for reply in session.receive(data):
+                if isinstance(reply, LongText):
+                    await asyncio.to_thread(parse_ahead, reply.text)
+                    continue
                 if reply.delay:
                     loop.call_later(reply.delay, _write_late, writer, reply.data)
                     continue

@@ -39,6 +39,7 @@ from cdc_reader.testing.embedded.query.result import Result, SetKeyspace
 log = get_logger(__name__)
 
 PASSWORD_AUTHENTICATOR = "org.apache.cassandra.auth.PasswordAuthenticator"  # noqa: S105 - a name
+_LONG = 1 << 14
 LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 
@@ -65,6 +66,13 @@ class Reply:
     breaks: bool = False
 
 
+@frozen
+class LongText:
+    """A statement whose parsing takes longer than others may wait."""
+
+    text: str
+
+
 @define(eq=False)
 class Session:
     """Answers the calls of one connection.
@@ -81,13 +89,35 @@ class Session:
     keyspace: str | None = None
     shard: int = field(default=Factory(lambda self: next(self.host.shards), takes_self=True))
 
-    def receive(self, data: bytes) -> Iterator[Reply]:
-        """The frames that answer what `data` completes, one by one as they are made."""
+    def receive(self, data: bytes) -> Iterator[Reply | LongText]:
+        """The frames that answer what `data` completes, one by one as they are made.
+
+        Long texts come first, for the caller to have them parsed without keeping others waiting.
+        """
         for call in self.connection.receive(data):
+            yield from self._long_texts(call.request)
             strike = self._strike(call.request) if self.host.faults else None
             answer = self._answer(call, strike)
             frame = answer.frame(call.version, call.stream, self.connection.compression)
             yield Reply(frame) if strike is None else self._struck(frame, strike)
+
+    def _long_texts(self, request: Request | CqlError) -> Iterator[LongText]:
+        for text in self._texts(request):
+            if len(text) > _LONG:
+                yield LongText(text)
+
+    def _texts(self, request: Request | CqlError) -> Iterator[str]:
+        engine = self.host.engine
+        match request:
+            case Query(cql) | Prepare(cql):
+                yield cql
+            case Execute(statement_id):
+                yield engine.text(statement_id)
+            case Batch(_, statements):
+                for statement, _ in statements:
+                    yield statement if isinstance(statement, str) else engine.text(statement)
+            case _:
+                pass
 
     def _struck(self, frame: bytes, strike: Strike) -> Reply:
         if strike.kind is not FaultKind.DROP:
@@ -114,11 +144,9 @@ class Session:
         """What befalls a request: a statement to execute, by text, by id or in a batch."""
         engine, faults = self.host.engine, self.host.faults
         match request:
-            case Query(cql, _, options):
-                return faults.strike(Statement(cql, options.consistency))
-            case Batch(_, statements, options):
-                texts = (s if isinstance(s, str) else engine.text(s) for s, _ in statements)
-                return faults.strike(Statement("; ".join(texts), options.consistency))
+            case Query(_, _, options) | Batch(_, _, options):
+                text = "; ".join(self._texts(request))
+                return faults.strike(Statement(text, options.consistency))
             case Execute(statement_id, _, options):
                 text = engine.text(statement_id)
                 strike = faults.strike(Statement(text, options.consistency, is_prepared=True))

@@ -43,36 +43,34 @@ def accepts(constant: Constant, cql_type: CqlType) -> bool:
 
 def encode(constant: Constant, cql_type: Native) -> bytes:
     """The value of an accepted constant; MarshalError where its text is no such value."""
-    if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
-        return _integer(constant.text, size, cql_type)
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
-        return _FROM_NUMBER[cql_type.name](int(constant.text))
-    return _FROM_TEXT[cql_type.name](constant.text)
+        return _FROM_NUMBER[cql_type.name](_whole(constant.text))
+    return _converted(constant.text, cql_type)
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
     """The value of a text that no grammar has looked at, as JSON brings it; MarshalError if it is
     none of the type.
     """
+    pattern = _WRITTEN.get(cql_type.name)
+    if pattern is not None and not re.fullmatch(pattern, text):
+        raise _no_value(text, cql_type)
+    return _converted(text, cql_type)
+
+
+def _converted(text: str, cql_type: Native) -> bytes:
     try:
-        return _from_written(_written(text, cql_type), cql_type)
+        if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
+            return _integer(text, size, cql_type)
+        return _FROM_TEXT[cql_type.name](text)
     except MarshalError:
         raise
     except (ArithmeticError, ValueError):
-        raise MarshalError(_NO_VALUE.get(cql_type.name, _NO_NUMBER).format(text)) from None
+        raise _no_value(text, cql_type) from None
 
 
-def _from_written(text: str, cql_type: Native) -> bytes:
-    if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
-        return _integer(text, size, cql_type)
-    return _FROM_TEXT[cql_type.name](text)
-
-
-def _written(text: str, cql_type: Native) -> str:
-    pattern = _WRITTEN.get(cql_type.name)
-    if pattern is not None and not re.fullmatch(pattern, text):
-        raise ValueError(text)
-    return text
+def _no_value(text: str, cql_type: Native) -> MarshalError:
+    return MarshalError(_NO_VALUE.get(cql_type.name, _NO_NUMBER).format(text))
 
 
 # Python would also take spaces, underscores and digits of any script.
@@ -94,11 +92,18 @@ _NO_VALUE = {
 
 def _integer(text: str, size: int, cql_type: CqlType) -> bytes:
     try:
-        return int(text).to_bytes(size, "big", signed=True)
+        return _whole(text).to_bytes(size, "big", signed=True)
     except OverflowError:
         raise MarshalError(
             f"Value out of range for type {class_name(cql_type)}: '{text}'"
         ) from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python stops at thousands of digits, too
+        raise MarshalError(_NO_NUMBER.format(text)) from None
 
 
 def _unsigned_days(number: int) -> bytes:

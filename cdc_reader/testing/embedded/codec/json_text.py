@@ -10,8 +10,9 @@ from typing import Any
 _MAX_NESTING = 78
 _INTEGERS = range(-(1 << 63), 1 << 64)
 _LONGEST_INTEGER = 20
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
-_WORDS = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|-?Infinity', re.DOTALL)
+_MAX_VALUES = 200_000
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{},]', re.DOTALL)
+_WORDS = re.compile(r'"(?:[^"\\]++|\\.)*+"|NaN|-?Infinity', re.DOTALL)
 _MESSAGES = (
     ("Expecting value", "Invalid value."),
     ("Expecting property name", "Missing a name for object member."),
@@ -34,7 +35,7 @@ def read_json(text: str) -> Any:
 
     Numbers that no 64 bits hold are floats, as in the server. Raises JsonError.
     """
-    _check_nesting(text)
+    _check_extent(text)
     try:
         value = json.loads(
             text,
@@ -56,11 +57,14 @@ def write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _check_nesting(text: str) -> None:
-    depth = 0
+def _check_extent(text: str) -> None:
+    depth = values = 0
     for token in _STRUCTURE.finditer(text):
         character = token.group()
         depth += (character in "[{") - (character in "]}")
+        values += character == ","
+        if values > _MAX_VALUES:
+            raise JsonError(f"This server reads JSON of up to {_MAX_VALUES} values")
         if depth > _MAX_NESTING:
             raise JsonError(f"Max nested level reached: {_MAX_NESTING}")
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from importlib.resources import files
 
 from lark import Lark, UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 
-from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
+from cdc_reader.testing.embedded.errors import (
+    CqlError,
+    SyntaxError,  # noqa: A004 - the protocol's own word
+)
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.builder import AstBuilder
+from cdc_reader.testing.embedded.text_cache import TextCache
 
 _UNSUPPORTED = re.compile(
-    r"\s*((?:create|alter|drop)\s+(?:custom\s+index|index|materialized\s+view|role|user|aggregate"
+    r"\s*+((?:create|alter|drop)\s+(?:custom\s+index|index|materialized\s+view|role|user|aggregate"
     r"|function|or\s+replace\s+\w+|service\s+level|service_level|trigger)"
     r"|grant|revoke|list|describe|desc|prune|attach|detach)\b",
     re.IGNORECASE,
@@ -22,15 +27,53 @@ _UNSUPPORTED = re.compile(
 
 _NAME = r'(?:"(?:[^"]|"")+"|\w+)'
 _VIEW = re.compile(
-    rf"""create .*? \bas\s+select\b .*? \bfrom\s+ (?:({_NAME})\s*\.\s*)? ({_NAME})""",
+    rf"""\s*+ create .*? \bas\s+select\b .*? \bfrom\s+ (?:({_NAME})\s*\.\s*)? ({_NAME})""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _WITH_CDC = re.compile(r"\bwith\b.*\bcdc\s*=", re.IGNORECASE | re.DOTALL)
 
 
-@functools.lru_cache(maxsize=1024)
+_MAX_WORDS = 200_000
+_WORD = re.compile(
+    r"""'(?:[^']++|'')*+'? | "[^"]*+"? | \$\$.*?(?:\$\$|$(?!\n)) | (?:--|//)[^\n]*+"""
+    r"""| /\*.*?(?:\*/|$(?!\n)) | \w++ | [^\s\w]""",
+    re.DOTALL | re.VERBOSE,
+)
+_VIEW_LENGTH = 8192
+_CACHED_CHARACTERS = 1 << 23
+
+_parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
+
+
 def parse(cql: str) -> ast.Statement:
-    """The statement that `cql` says; SyntaxError with line and column where it says none."""
+    """The statement that `cql` says; SyntaxError with line and column where it says none.
+
+    Statements of more than 200,000 words and signs are refused: they would take many seconds.
+    """
+    outcome = _parsed.get(cql)
+    if outcome is None:
+        outcome = _outcome(cql)
+        _parsed.put(cql, outcome, len(cql))
+    if isinstance(outcome, CqlError):
+        raise type(outcome)(outcome.message)
+    return outcome
+
+
+def parse_ahead(cql: str) -> None:
+    """Parse in another thread, so that `parse` has it ready."""
+    if _parsed.get(cql) is None:
+        _parsed.put(cql, _outcome(cql), len(cql))
+
+
+def _outcome(cql: str) -> ast.Statement | CqlError:
+    try:
+        return _parse(cql)
+    except CqlError as error:
+        return error.with_traceback(None)
+
+
+def _parse(cql: str) -> ast.Statement:
+    _check_extent(cql)
     if unsupported := _UNSUPPORTED.match(cql):
         return _unsupported(" ".join(unsupported.group(1).upper().split()), cql)
     try:
@@ -44,8 +87,23 @@ def parse(cql: str) -> ast.Statement:
     return statement
 
 
+def _check_extent(cql: str) -> None:
+    """Long strings are read at once, many words are not."""
+    if len(cql) <= _MAX_WORDS:
+        return
+    beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)
+    if beyond is not None:
+        line = cql.count("\n", 0, beyond.start()) + 1
+        column = beyond.start() - (cql.rfind("\n", 0, beyond.start()) + 1)
+        raise SyntaxError(
+            f"line {line}:{column} the statement is too long for this server, which reads up to "
+            f"{_MAX_WORDS} words and signs: bind values, or split it"
+        )
+
+
 def _unsupported(what: str, cql: str) -> ast.Unsupported:
-    if what != "CREATE MATERIALIZED VIEW" or not (view := _VIEW.search(cql)):
+    cql = cql[:_VIEW_LENGTH]
+    if what != "CREATE MATERIALIZED VIEW" or not (view := _VIEW.match(cql)):
         return ast.Unsupported(what)
     keyspace, name = (_unquoted(part) if part else None for part in view.groups())
     base = ast.TableName(keyspace, name or "")

@@ -32,6 +32,7 @@ from cdc_reader.testing.embedded.query.result import (
 from cdc_reader.testing.embedded.schema.catalog import SchemaChange
 
 EVENT_STREAM = -1
+_MAX_STRING = 0xFFFF
 
 
 class ResultKind(enum.IntEnum):
@@ -101,8 +102,13 @@ def auth_success() -> Answer:
 
 def error(refusal: CqlError) -> Answer:
     """An ERROR with the fields that its code carries."""
-    head = body.int32(refusal.code) + body.string(refusal.message)
+    head = body.int32(refusal.code) + body.string(_shortened(refusal.message))
     return Answer(Opcode.ERROR, head + _error_fields(refusal))
+
+
+def _shortened(message: str) -> str:
+    """At most as long as a [string] may be: a message may quote a long text."""
+    return message.encode()[:_MAX_STRING].decode(errors="ignore")
 
 
 def _error_fields(refusal: CqlError) -> bytes:

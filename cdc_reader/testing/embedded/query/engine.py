@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import md5
-from uuid import UUID
 
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
@@ -22,8 +20,10 @@ from cdc_reader.testing.embedded.query.select import SelectPlan
 from cdc_reader.testing.embedded.query.source import MutationSink, Replays, TableSource
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.storage.database import Database
+from cdc_reader.testing.embedded.text_cache import TextCache
 
-_CACHED_PLANS = 1024
+_CACHED_CHARACTERS = 1 << 23
+_PREPARED_CHARACTERS = 1 << 26
 
 
 class Engine:
@@ -48,9 +48,9 @@ class Engine:
         self._clock = clock
         self._replays = replays
         self._planner = Planner(catalog, database, write_path, clock, virtual or {})
-        self._prepared: dict[bytes, tuple[str, str | None]] = {}
+        self._prepared: TextCache[tuple[str, str | None]] = TextCache(_PREPARED_CHARACTERS)
+        self._plans: TextCache[Plan] = TextCache(_CACHED_CHARACTERS)
         self._last_timestamp = 0
-        self._planned = functools.lru_cache(_CACHED_PLANS)(self._make_plan)
 
     def query(self, cql: str, values: Values, options: QueryOptions) -> Result:
         """Execute a statement given as text."""
@@ -62,7 +62,7 @@ class Engine:
         plan = self._plan(cql, keyspace)
         text = (keyspace or "") + cql
         statement_id = md5(text.encode(), usedforsecurity=False).digest()
-        self._prepared[statement_id] = (cql, keyspace)
+        self._prepared.put(statement_id, (cql, keyspace), len(cql))
         return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
@@ -71,14 +71,14 @@ class Engine:
 
     def text(self, statement_id: bytes) -> str:
         """The text of a prepared statement; empty if the id is not known."""
-        return self._prepared.get(statement_id, ("", None))[0]
+        return (self._prepared.get(statement_id) or ("", None))[0]
 
     def forget(self, statement_id: bytes | None = None) -> None:
         """Forget a prepared statement, or all of them, as a node does that restarts."""
         if statement_id is None:
             self._prepared.clear()
         else:
-            self._prepared.pop(statement_id, None)
+            self._prepared.pop(statement_id)
 
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
         """Execute a prepared statement; raises Unprepared if the id is not known."""
@@ -127,20 +127,21 @@ class Engine:
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:
-        try:
-            cql, keyspace = self._prepared[statement_id]
-        except KeyError:
+        prepared = self._prepared.get(statement_id)
+        if prepared is None:
             raise Unprepared(
                 f"No prepared statement with ID {statement_id.hex()} found.", statement_id
-            ) from None
-        return self._plan(cql, keyspace)
+            )
+        return self._plan(*prepared)
 
     def _plan(self, cql: str, keyspace: str | None) -> Plan:
         """The plan, made anew when the schema has changed."""
-        return self._planned(cql, keyspace, self._catalog.version)
-
-    def _make_plan(self, cql: str, keyspace: str | None, _version: UUID) -> Plan:
-        return self._planner.plan(parse(cql), keyspace)
+        key = cql, keyspace, self._catalog.version
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._planner.plan(parse(cql), keyspace)
+            self._plans.put(key, plan, len(cql))
+        return plan
 
 
 def _description(statement_id: bytes, plan: Plan) -> Prepared:

@@ -15,7 +15,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.protocol.body import string_multimap
 from cdc_reader.testing.embedded.protocol.connection import Connection, State
 from cdc_reader.testing.embedded.protocol.frame import HEADER, Opcode
-from cdc_reader.testing.embedded.session import Session
+from cdc_reader.testing.embedded.session import Reply, Session
 
 SOME_SYSTEM_COLUMNS = (
     "SELECT * FROM system_schema.columns WHERE keyspace_name='system' AND table_name IN "
@@ -45,6 +45,7 @@ def body_of(session: Session, cql: str) -> bytes:
     size = len(request.getvalue())
     data = HEADER.pack(4, 0, 0, Opcode.QUERY, size) + request.getvalue()
     (answer,) = session.receive(data)
+    assert isinstance(answer, Reply)
     return answer.data[HEADER.size :]
 
 
@@ -106,6 +107,7 @@ def test_options_are_those_recorded(session: Session) -> None:
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         expected = json.load(file)["supported"]
     (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
+    assert isinstance(answer, Reply)
     assert answer.data[4] == Opcode.SUPPORTED
     assert answer.data[HEADER.size :] == string_multimap(expected)
 

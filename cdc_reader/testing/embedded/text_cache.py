@@ -1,0 +1,61 @@
+"""What was made of statements' texts, kept for when they come again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class TextCache(Generic[T]):
+    """Keeps what was last used, as long as their texts are not larger than `limit` in all.
+
+    The one put last stays, however large. Threads may share a cache.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._kept: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """The size of the texts, in characters."""
+        return self._size
+
+    def get(self, key: Hashable) -> T | None:
+        """What was kept under this key; None if it is not there, or no longer."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Hashable, value: T, size: int) -> None:
+        """Keep a value whose text has so many characters."""
+        with self._lock:
+            self._drop(key)
+            self._kept[key] = value, size
+            self._size += size
+            while self._size > self._limit and len(self._kept) > 1:
+                self._drop(next(iter(self._kept)))
+
+    def pop(self, key: Hashable) -> None:
+        """Forget what is kept under this key, if anything is."""
+        with self._lock:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+    def _drop(self, key: Hashable) -> None:
+        _, size = self._kept.pop(key, (None, 0))
+        self._size -= size
