@@ -1,4 +1,4 @@
-"""Tasks: what one query reads, and the pure plan that cuts a window into them.
+"""Tasks: what one query reads.
 
 The law: over all tasks of a window, each pair (stream, µs of the window in which the
 stream's generation operates) occurs exactly once. Nothing is left out, nothing is read twice.
@@ -6,12 +6,11 @@ stream's generation operates) occurs exactly once. Nothing is left out, nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from attrs import field, frozen
 
-from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.ids import StreamId
 from cdc_reader.window import Window
 
@@ -35,38 +34,6 @@ class RangeTask:
     window: Window
     start: int
     end: int
-
-
-def plan(generations: Iterable[Generation], window: Window, chunk_size: int) -> list[Task]:
-    """The tasks that read `window`: older generations first, then in ring order.
-
-    `chunk_size` bounds the streams of a task. The generations' operating windows must not
-    overlap, and must cover what of `window` is to be read.
-    """
-    return [
-        Task(part, chunk)
-        for generation in sorted(generations, key=lambda generation: generation.operates.start)
-        if not (part := window.intersect(generation.operates)).is_empty
-        for chunk in chunks(generation.groups, chunk_size)
-    ]
-
-
-def chunks(groups: Iterable[StreamGroup], size: int) -> Iterator[tuple[StreamId, ...]]:
-    """Runs of at most `size` neighbouring streams; a group is cut only if it exceeds `size`."""
-    if size < 1:
-        raise ValueError(f"chunk size {size}: expected at least 1")
-    chunk: list[StreamId] = []
-    for group in groups:
-        if len(chunk) + len(group.streams) > size:
-            yield from _cut(chunk, size)
-            chunk = []
-        chunk.extend(group.streams)
-    yield from _cut(chunk, size)
-
-
-def _cut(streams: Sequence[StreamId], size: int) -> Iterator[tuple[StreamId, ...]]:
-    for start in range(0, len(streams), size):
-        yield tuple(streams[start : start + size])
 
 
 def split(tasks: Sequence[Task], count: int) -> list[list[Task]]:

@@ -1,0 +1,55 @@
+"""Several iterators as one, each read in a thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from cdc_reader.merging import Merging
+
+
+def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
+    """A source's items, in order."""
+    return ((source, at) for at in range(count))
+
+
+def test_every_item_comes_once_and_each_source_in_order() -> None:
+    """Between sources there is no order."""
+    sources = [partial(numbers, source, 100) for source in range(4)]
+    found = list(Merging(sources, 3, lambda: None))
+    assert sorted(found) == [(source, at) for source in range(4) for at in range(100)]
+    for source in range(4):
+        assert [at for owner, at in found if owner == source] == list(range(100))
+
+
+def test_an_error_of_one_source_ends_all() -> None:
+    """And leaves no thread behind."""
+    stopped = threading.Event()
+
+    def endless() -> Iterator[int]:
+        return itertools.takewhile(lambda _: not stopped.is_set(), itertools.count())
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise OSError("gone")
+
+    threads = threading.active_count()
+    with pytest.raises(OSError, match="gone"):
+        list(Merging([endless, failing], 2, stopped.set))
+    assert threading.active_count() == threads
+
+
+def test_leaving_early_stops_the_sources() -> None:
+    """As soon as the iterator is closed."""
+    stopped = threading.Event()
+    source = partial(itertools.takewhile, lambda _: not stopped.is_set(), itertools.count())
+    threads = threading.active_count()
+    items = iter(Merging([source, source], 2, stopped.set))
+    next(items)
+    items.close()  # type: ignore[attr-defined]  # it is a generator
+    assert stopped.is_set()
+    assert threading.active_count() == threads
