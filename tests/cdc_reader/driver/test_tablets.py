@@ -11,9 +11,9 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.tablets import TabletGenerations
 from cdc_reader.errors import RetriesExhaustedError, TableNotFoundError
-from cdc_reader.generation import Generation, StreamGroup, Timeline
+from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import TableName
-from cdc_reader.task import plan
+from cdc_reader.log_reader import LogReader
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.cql_session import open_session
@@ -126,12 +126,6 @@ def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
         yield server
 
 
-def generations_of(table: CdcTable) -> list[Generation]:
-    """All generations of a table, with their streams."""
-    spans = Timeline(tuple(table.generations.timestamps())).operating()
-    return [Generation(span, tuple(table.generations.groups(span.start))) for span in spans]
-
-
 def test_a_log_on_tablets_is_read_across_resizes(
     listening: EmbeddedScylla, clock: ManualClock
 ) -> None:
@@ -150,9 +144,9 @@ def test_a_log_on_tablets_is_read_across_resizes(
     session.cluster.shutdown()
     connection = Connection(ConnectionConfig(listening.contact_point), ReadConfig())
     table = CdcTable(connection, NAME)
-    source = table.source(table.schema())
-    tasks = plan(generations_of(table), Window(BEGINNING, FOREVER), 64)
-    rows = [row for task in tasks for batch in source.read(task) for row in batch.to_pylist()]
+    reader = LogReader(table.source(table.schema()), table.generations, ReadConfig())
+    tasks = reader.plan(Window(BEGINNING, FOREVER))
+    rows = [row for batch in reader.read(tasks) for row in batch.to_pylist()]
     connection.close()
     assert len(tasks) == 3
     assert sorted(row["v"] for row in rows) == list(range(90))
