@@ -2,52 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
 
-from attrs import evolve
 from pyspark.sql.datasource import InputPartition
 
-from cdc_reader.ids import StreamId
-from cdc_reader.task import Task, split
+from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import Window
+from pyspark_scylla_cdc.option_table import ReadStrategy
+from pyspark_scylla_cdc.plan import Span
+from pyspark_scylla_cdc.streams import Streams
 
-_ID_SIZE = 16
+INLINE = 16_384
+"""Streams of a plan that travel with it, 16 bytes each. Of more, an executor reads the
+generation itself, once, and keeps it: that would be 26 MB a micro-batch for a large cluster.
+"""
 
 
 class LogPartition(InputPartition):
-    """A run of read tasks. Streams travel as bytes: a large cluster has millions of them."""
+    """A run of spans, each with the ids of its streams if they are few."""
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
+    def __init__(self, spans: Sequence[Span], ids: Sequence[bytes | None]) -> None:
         self._packed = tuple(
-            (task.window.start, task.window.end, b"".join(task.streams)) for task in tasks
+            (span.window.start, span.window.end, span.generation, span.first, span.last, raw)
+            for span, raw in zip(spans, ids, strict=True)
         )
 
-    def tasks(self) -> Iterator[Task]:
-        """The tasks in the order to read them."""
-        for start, end, ids in self._packed:
-            streams = (StreamId(ids[at : at + _ID_SIZE]) for at in range(0, len(ids), _ID_SIZE))
-            yield Task(Window(start, end), tuple(streams))
+    def tasks(
+        self, load: Callable[[int], Streams], strategy: ReadStrategy, chunk: int
+    ) -> Iterator[Task | RangeTask]:
+        """The tasks in the order to read them; `load` reads the streams of a generation."""
+        for start, end, generation, first, last, raw in self._packed:
+            window = Window(start, end)
+            if strategy is ReadStrategy.RANGES:
+                yield from load(generation).range_tasks(window, first, last)
+            else:
+                streams = load(generation).part(first, last) if raw is None else Streams(raw)
+                yield from streams.tasks(window, chunk)
 
     def __repr__(self) -> str:
-        streams = sum(len(ids) // _ID_SIZE for _, _, ids in self._packed)
-        return f"LogPartition(tasks={len(self._packed)}, streams={streams})"
+        streams = sum(last - first for _, _, _, first, last, _ in self._packed)
+        return f"LogPartition(spans={len(self._packed)}, streams={streams})"
 
 
-def partitions(tasks: Sequence[Task], limit: int) -> list[LogPartition]:
-    """The tasks in at most `limit` partitions: as many as that, given as many streams.
+def partitions(
+    runs: Sequence[Sequence[Span]], load: Callable[[int], Streams]
+) -> list[LogPartition]:
+    """A partition for each run of spans."""
+    few = sum(span.streams for run in runs for span in run) <= INLINE
 
-    Tasks are cut where whole ones would make too few partitions, or uneven ones: a query
-    that is less full costs less than an executor that is idle.
-    """
-    size = max(1, sum(len(task.streams) for task in tasks) // limit)
-    cut = [part for task in tasks for part in _cut(task, size)]
-    return [LogPartition(run) for run in split(cut, limit)]
+    def ids(span: Span) -> bytes | None:
+        return load(span.generation).part(span.first, span.last).raw if few else None
 
-
-def _cut(task: Task, size: int) -> Iterator[Task]:
-    """The task in parts of at most `size` streams, as even as can be."""
-    count = -(-len(task.streams) // size)
-    edges = [len(task.streams) * index // count for index in range(count + 1)]
-    for start, end in pairwise(edges):
-        yield evolve(task, streams=task.streams[start:end])
+    return [LogPartition(run, [ids(span) for span in run]) for run in runs]

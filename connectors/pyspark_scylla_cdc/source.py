@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from cdc_reader.errors import CdcError, SchemaError
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class ScyllaCdcDataSource(DataSource):
-    """The CDC log of a ScyllaDB table: the log table's columns, then ``_commit_timestamp``.
+    """The CDC log of a ScyllaDB table, in one of several formats.
 
-    Options: see `pyspark_scylla_cdc.options`. Whatever is wrong with them, with the table or
+    Options: see `pyspark_scylla_cdc.option_table`. Whatever is wrong with them, with the table or
     with the way to the cluster is said at ``load()``, in one line.
     """
 
@@ -41,27 +42,49 @@ class ScyllaCdcDataSource(DataSource):
 
         return StreamReader(*self._as_loaded(schema))
 
-    def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema]:
-        """The log's schema, provided that it still is the one of the DataFrame."""
+    def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
+        """What to read for a DataFrame with this schema, a part of the one there is now."""
+        from pyspark_scylla_cdc.option_table import SchemaMode
+
         options, log_schema, current = self._load()
-        if current != schema:
+        known = {field.name: field.dataType for field in current}
+        for field in schema:
+            if known.get(field.name) != field.dataType:
+                raise _no_such_column(options, field, known)
+        if options.schema_mode is SchemaMode.FAIL and len(known) > len(schema):
+            new = ", ".join(name for name in known if name not in schema.names)
             raise SchemaError(
-                f"{options.table}: its log has the columns {', '.join(current.names)}, and the "
-                f"DataFrame was loaded with {', '.join(schema.names)}, or with other types: "
-                "load it again, and without .schema(...)"
+                f"{options.table} has columns that the DataFrame lacks ({new}), and schemaMode is "
+                "'fail': load it again"
             )
-        return options, log_schema
+        return options, log_schema, tuple(schema.names)
 
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:
-        from pyspark_scylla_cdc.log import batch_schema, schema_of
+        from pyspark_scylla_cdc.log import form_of, schema_of
         from pyspark_scylla_cdc.options import SourceOptions
         from pyspark_scylla_cdc.types import spark_schema
 
         try:
             options = SourceOptions.parse(self.options)
             log_schema = schema_of(options)
-            batches = batch_schema(log_schema)
+            form = form_of(options, log_schema)
         except CdcError as error:
             # Spark shows the whole traceback: of an error that says it all, one frame is enough.
             raise error.with_traceback(None) from None
-        return options, log_schema, spark_schema(batches)
+        return options, log_schema, spark_schema(form.schema, log_schema.base)
+
+
+def _no_such_column(
+    options: SourceOptions, field: StructField, known: Mapping[str, DataType]
+) -> SchemaError:
+    if field.name in known:
+        there, wanted = known[field.name].simpleString(), field.dataType.simpleString()
+        return SchemaError(
+            f"{options.table}: column {field.name} is of type {there}, and the DataFrame has it as "
+            f"{wanted}: load it again, without .schema(...) or with that type"
+        )
+    return SchemaError(
+        f"{options.table}: the DataFrame has a column {field.name}, and format "
+        f"'{options.asked.format}' of this table has the columns {', '.join(known)}: load it "
+        "again, without .schema(...) or with some of these columns"
+    )

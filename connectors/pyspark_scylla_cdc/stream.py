@@ -15,7 +15,7 @@ What Spark does, and what follows from it:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -30,14 +30,11 @@ from cdc_reader.clock import SystemClock
 from cdc_reader.ports import Clock
 from cdc_reader.schema import LogSchema
 from cdc_reader.window import Window
-from pyspark_scylla_cdc.log import oldest_alive, planner_of, read_log
+from pyspark_scylla_cdc.log import oldest_alive, plan, read_log, timeline_of
 from pyspark_scylla_cdc.offset import Offset
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.pace import Pace
-from pyspark_scylla_cdc.partition import LogPartition, partitions
-
-if TYPE_CHECKING:
-    from cdc_reader.planner import Planner
+from pyspark_scylla_cdc.partition import LogPartition
 
 _ONE_WINDOW = ReadMaxFiles(1)
 """Spark knows no limit by time and carries no limit of our own making: the one it carries
@@ -48,15 +45,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the log; the position it keeps is a write time."""
 
     def __init__(
-        self, options: SourceOptions, schema: LogSchema, clock: Clock | None = None
+        self,
+        options: SourceOptions,
+        schema: LogSchema,
+        names: tuple[str, ...],
+        clock: Clock | None = None,
     ) -> None:
         self._options = options
         self._schema = schema
+        self._names = names
         self._clock = clock or SystemClock()
         self._pace = Pace.of(options)
         self._initial: Offset | None = None
         self._planned = False
-        self._planner: Planner | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._pace = self._pace.until(self._clock.now())
@@ -87,23 +88,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         window = Window(Offset.from_json(start).position, Offset.from_json(end).position)
         if window.is_empty:
             return []
-        planner = self._plans()
-        planner.refresh()
-        return partitions(planner.plan(window), self._options.max_partitions)
+        return plan(self._options, timeline_of(self._options), window)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        tasks = partition.tasks() if isinstance(partition, LogPartition) else iter(())
-        return read_log(self._options, self._schema, tasks)
+        if not isinstance(partition, LogPartition):
+            return iter(())
+        return read_log(self._options, self._schema, self._names, partition)
 
     def _start(self) -> int:
         """Where a new query begins: at what the log may still hold, or later."""
         now, ttl = self._clock.now(), self._schema.base.cdc.ttl
-        oldest = oldest_alive(self._plans(), ttl, now)
+        oldest = oldest_alive(timeline_of(self._options), ttl, now)
         kept_since = now - ttl * 1_000_000 if ttl else oldest
         return max(self._options.window(now).start, oldest, kept_since)
-
-    def _plans(self) -> Planner:
-        """The planner of this process; made when first wanted, for the reader is pickled."""
-        if self._planner is None:
-            self._planner = planner_of(self._options)
-        return self._planner

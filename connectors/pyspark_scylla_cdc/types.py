@@ -28,6 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cdc_reader.schema import Column, ColumnKind, TableSchema
+
 _SCALARS: dict[pa.DataType, DataType] = {
     pa.binary(): BinaryType(),
     pa.bool_(): BooleanType(),
@@ -43,9 +45,25 @@ _SCALARS: dict[pa.DataType, DataType] = {
 }
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of batches with this Arrow schema."""
-    return _struct(schema)
+def spark_schema(schema: pa.Schema, base: TableSchema) -> StructType:
+    """The Spark schema of batches with this Arrow schema.
+
+    Columns of the base table tell in their metadata what they are there: `cql.type`,
+    `cql.kind`, and for clustering columns `cql.order`, ``asc`` or ``desc``.
+    """
+    known = {column.name: column for column in base.columns}
+    struct = _struct(schema)
+    for field in struct:
+        if (column := known.get(field.name)) is not None:
+            field.metadata = _metadata(column)
+    return struct
+
+
+def _metadata(column: Column) -> dict[str, str]:
+    told = {"cql.type": str(column.type), "cql.kind": column.kind.value}
+    if column.kind is ColumnKind.CLUSTERING:
+        told["cql.order"] = "desc" if column.descending else "asc"
+    return told
 
 
 def spark_type(arrow_type: pa.DataType) -> DataType:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.local_session import local_session
+from pyspark_scylla_cdc.log import form_of, schema_of
+from pyspark_scylla_cdc.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_reader.testing import Scylla
 
+Rows = Callable[..., list[dict[str, Any]]]
 Load = Callable[..., "DataFrame"]
 
 
@@ -53,3 +57,17 @@ def load(spark: SparkSession, options: dict[str, str]) -> Load:
         return reader.format("scylla_cdc").options(**{**options, **more}).load()
 
     return load
+
+
+@pytest.fixture
+def rows(options: dict[str, str]) -> Rows:
+    """Reads table `t` of the test's keyspace as an executor does, without Spark around it."""
+
+    def rows(**more: str) -> list[dict[str, Any]]:
+        parsed = SourceOptions.parse({**options, **more})
+        schema = schema_of(parsed)
+        reader = BatchReader(parsed, schema, tuple(form_of(parsed, schema).schema.names))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        return [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
+
+    return rows

@@ -142,8 +142,17 @@ def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
 
 
 @pytest.mark.usefixtures("tables")
-def test_schema_of_ones_own(spark: SparkSession, options: dict[str, str]) -> None:
-    """A schema given by hand that is not the log's is refused, and the remedy named."""
-    reader = spark.read.format("scylla_cdc").options(**options).schema("pk long")
-    with pytest.raises(AnalysisException, match=r"without \.schema\(\.\.\.\)"):
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ("pk long", "column pk is of type int, and the DataFrame has it as bigint: load it again"),
+        ("key int", "the DataFrame has a column key, and format 'log' of this table has the"),
+    ],
+)
+def test_schema_of_ones_own(
+    spark: SparkSession, options: dict[str, str], schema: str, expected: str
+) -> None:
+    """A schema given by hand that is no part of the table's is refused, and the remedy named."""
+    reader = spark.read.format("scylla_cdc").options(**options).schema(schema)
+    with pytest.raises(AnalysisException, match=expected):
         reader.load().count()

@@ -1,41 +1,19 @@
-"""What the log may still hold, and the write time of its rows."""
+"""What the log may still hold."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-
-import pyarrow as pa
 import pytest
-from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cdc_reader.errors import SourceError
-from cdc_reader.generation import StreamGroup
-from cdc_reader.planner import Planner
-from cdc_reader.timeuuid import MAX_MICROS, make
-from pyspark_scylla_cdc.log import _commit_timestamps, oldest_alive
+from cdc_reader.generation import Timeline
+from pyspark_scylla_cdc.log import oldest_alive
 
 HOUR = 3_600_000_000
 
 
-@frozen
-class Starts:
-    """A generation source that knows these starts only."""
-
-    starts: tuple[int, ...]
-
-    def timestamps(self) -> Sequence[int]:
-        return self.starts
-
-    def groups(self, start: int) -> Sequence[StreamGroup]:
-        raise AssertionError(f"asked for the streams of {start}")
-
-
 def oldest(starts: tuple[int, ...], *, ttl: int, now: int) -> int:
     """The oldest generation of these that may hold rows."""
-    return oldest_alive(Planner(Starts(starts), 64), ttl, now)
+    return oldest_alive(Timeline(starts), ttl, now)
 
 
 def test_without_ttl_the_first_generation_counts() -> None:
@@ -61,11 +39,3 @@ def test_no_generation() -> None:
     """A cluster that has published none yet is still starting; that is said."""
     with pytest.raises(SourceError, match="no CDC generation yet"):
         oldest((), ttl=1, now=0)
-
-
-@given(st.lists(st.tuples(st.integers(0, MAX_MICROS // 2), st.binary(min_size=8, max_size=8))))
-def test_commit_timestamps(times: list[tuple[int, bytes]]) -> None:
-    """The write timestamp is recovered to the microsecond from ``cdc$time``."""
-    texts = [str(uuid.UUID(bytes=make(micros, low).bytes)) for micros, low in times]
-    found = _commit_timestamps(pa.array(texts, pa.string()))
-    assert found.cast(pa.int64()).to_pylist() == [micros for micros, _ in times]

@@ -10,7 +10,7 @@ from cassandra.cluster import Session
 from cdc_reader.clock import SystemClock
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
-from pyspark_scylla_cdc.log import _connection, schema_of
+from pyspark_scylla_cdc.log import _connection, form_of, schema_of
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.stream import StreamReader
 
@@ -53,7 +53,8 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
     options = SourceOptions.parse(
         {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t", "consistencyLevel": "ONE"}
     )
-    yield StreamReader(options, schema_of(options), clock)
+    schema = schema_of(options)
+    yield StreamReader(options, schema, tuple(form_of(options, schema).schema.names), clock)
     _connection(options.connection(), options.read).close()
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.window import BEGINNING, FOREVER, Window
-from pyspark_scylla_cdc.options import OPTIONS, SourceOptions, markdown
+from pyspark_scylla_cdc.option_table import OPTIONS, aliases_markdown, markdown
+from pyspark_scylla_cdc.options import SourceOptions
 
 REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
 REFERENCE = Path(__file__).parents[3] / "docs/reference/spark-options.md"
@@ -94,7 +95,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
     [
         ({"hots": "db1"}, "did you mean hosts?"),
         ({"startingTimestmap": "earliest"}, "did you mean startingTimestamp?"),
-        ({"colour": "red"}, "the options are hosts, port, keyspace"),
+        ({"xyzzy": "red"}, "the options are hosts, port, keyspace"),
         ({"hosts": " "}, "hosts is"),
         ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
         ({"port": "cql"}, "port is 'cql': give a whole number"),
@@ -156,7 +157,9 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 def test_reference_page_is_current() -> None:
     """The reference page holds the table of options as it is."""
-    assert markdown() in REFERENCE.read_text(encoding="utf-8")
+    page = REFERENCE.read_text(encoding="utf-8")
+    assert markdown() in page
+    assert aliases_markdown() in page
 
 
 def test_every_option_is_documented() -> None:

@@ -1,87 +1,83 @@
-"""Spark partitions: nothing lost, nothing twice, balanced, and small on the wire."""
+"""Spark partitions: the tasks of a plan, small on the wire."""
 
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.generation import Generation, StreamGroup
+from cdc_reader.generation import StreamGroup, Timeline
 from cdc_reader.ids import StreamId
-from cdc_reader.task import Task, plan
+from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import Window
-from pyspark_scylla_cdc.partition import partitions
+from pyspark_scylla_cdc.option_table import ReadStrategy
+from pyspark_scylla_cdc.partition import INLINE, LogPartition, partitions
+from pyspark_scylla_cdc.plan import divide, spans
+from pyspark_scylla_cdc.streams import Streams
+
+WINDOW = Window(0, 9)
 
 
-def generation(window: Window, vnodes: int, shards: int) -> Generation:
-    """A generation of `vnodes` times `shards` streams, distinct from those of other windows."""
-    groups = [
-        StreamGroup(
-            vnode,
-            tuple(
-                StreamId.from_parts(vnode, window.start * shards + shard, vnode)
-                for shard in range(shards)
-            ),
-        )
-        for vnode in range(vnodes)
+def streams_of(tokens: list[int]) -> Streams:
+    """A generation with a stream for each token, two to a group."""
+    ids = [StreamId.from_parts(token, number, 0) for number, token in enumerate(tokens)]
+    groups = [StreamGroup(at, tuple(ids[at : at + 2])) for at in range(0, len(ids), 2)]
+    return Streams.of(groups)
+
+
+def planned(streams: Streams, count: int) -> list[LogPartition]:
+    """The partitions of one window, as executors get them."""
+    parts = spans(Timeline((0,)), WINDOW, lambda _: len(streams))
+    made = partitions(divide(parts, 1, count), lambda _: streams)
+    return list(pickle.loads(pickle.dumps(made)))
+
+
+def not_loaded(generation: int) -> Streams:
+    """Reading a generation, where that must not be needed."""
+    raise AssertionError(f"generation {generation} was read")
+
+
+@pytest.mark.parametrize("size", [50, INLINE + 1])
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_stream_in_order(size: int, count: int) -> None:
+    """Few streams travel with the partition, many are read where they are wanted."""
+    streams = streams_of(list(range(size)))
+    load = not_loaded if size <= INLINE else (lambda _: streams)
+    found = [
+        stream
+        for partition in planned(streams, count)
+        for task in partition.tasks(load, ReadStrategy.STREAMS, 64)
+        if isinstance(task, Task) and task.window == WINDOW and len(task.streams) <= 64
+        for stream in task.streams
     ]
-    return Generation(window, groups)
-
-
-def tasks(vnodes: int, shards: int) -> list[Task]:
-    """The tasks of one generation, in chunks of up to 64 streams."""
-    return plan([generation(Window(0, 9), vnodes, shards)], Window(0, 9), 64)
+    assert b"".join(found) == streams.raw
 
 
 @given(
-    vnodes=st.integers(1, 40),
-    shards=st.integers(1, 5),
-    cuts=st.lists(st.integers(1, 99), unique=True, max_size=3),
-    limit=st.integers(1, 50),
+    tokens=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),
+    count=st.integers(1, 8),
 )
-def test_each_stream_once(vnodes: int, shards: int, cuts: list[int], limit: int) -> None:
-    """Over all partitions each stream of each generation is read once, for its own time."""
-    edges = [0, *sorted(cuts), 100]
-    generations = [generation(Window(start, end), vnodes, shards) for start, end in pairwise(edges)]
-    planned = partitions(plan(generations, Window(10, 90), 64), limit)
-    read = Counter(
-        (stream, task.window)
-        for partition in pickle.loads(pickle.dumps(planned))
-        for task in partition.tasks()
-        for stream in task.streams
-    )
-    expected = Counter(
-        (stream, part)
-        for each in generations
-        if not (part := each.operates.intersect(Window(10, 90))).is_empty
-        for stream in each.streams()
-    )
-    assert read == expected
-    assert len(planned) <= limit
-
-
-@pytest.mark.parametrize("limit", [1, 2, 7, 32])
-def test_as_many_as_asked_for(limit: int) -> None:
-    """With enough streams there are exactly as many partitions as the limit allows."""
-    assert len(partitions(tasks(16, 2), limit)) == limit
-
-
-def test_no_more_than_streams() -> None:
-    """Three streams make three partitions, however many were allowed."""
-    assert len(partitions(tasks(3, 1), 8)) == 3
-
-
-def test_no_tasks() -> None:
-    """Nothing to read makes no partition."""
-    assert partitions([], 8) == []
+def test_ranges_are_the_ring(tokens: list[int], count: int) -> None:
+    """By ranges, the partitions cover the ring once, tokens that repeat or are last too."""
+    streams = streams_of(tokens)
+    tasks = [
+        task
+        for partition in planned(streams, count)
+        for task in partition.tasks(lambda _: streams, ReadStrategy.RANGES, 64)
+    ]
+    edges = [(task.start, task.end) for task in tasks if isinstance(task, RangeTask)]
+    assert edges[0][0] == -(2**63)
+    assert edges[-1][1] == 2**63 - 1
+    assert all(one[1] == next_one[0] for one, next_one in pairwise(edges))
 
 
 def test_size_on_the_wire() -> None:
-    """A partition costs little more than the 16 bytes of each of its streams."""
-    (planned,) = partitions(tasks(1_000, 4), 1)
-    assert len(pickle.dumps(planned)) < 4_000 * 17 + 1_000
-    assert repr(planned) == "LogPartition(tasks=63, streams=4000)"
+    """A partition costs the 16 bytes of each of its streams; of many streams, next to nothing."""
+    few, many = streams_of(list(range(4_000))), streams_of(list(range(INLINE + 1)))
+    (small,), (large,) = planned(few, 1), planned(many, 1)
+    assert len(pickle.dumps(small)) < 4_000 * 16 + 500
+    assert len(pickle.dumps(large)) < 500
+    assert repr(small) == "LogPartition(spans=1, streams=4000)"

@@ -212,9 +212,52 @@ def test_password_stays_secret(
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A DataFrame whose table has changed says so; loaded again, it has the new columns."""
-    frame = load()
+    """A DataFrame keeps its columns, or says that there are more, and fails without one."""
+    keeping, failing, losing = load(), load(schemaMode="fail"), load()
     scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
-    with pytest.raises(AnalysisException, match="load it again"):
-        frame.count()
+    assert keeping.count() == 100
+    assert "w" not in keeping.columns
+    with pytest.raises(AnalysisException, match=r"columns that the DataFrame lacks .*w.*load it"):
+        failing.count()
     assert "w" in load().columns
+    scylla.session.execute(f"ALTER TABLE {keyspace}.t DROP v")
+    with pytest.raises(AnalysisException, match=r"has a column cdc\$deleted_v"):
+        losing.count()
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) -> None:
+    """A schema given by hand chooses columns, in its order; one read in SQL works as well."""
+    reader = spark.read.format("scylla_cdc").options(**options)
+    frame = reader.schema("v int, _commit_timestamp timestamp, pk int").load()
+    assert frame.columns == ["v", "_commit_timestamp", "pk"]
+    assert sorted(row["v"] for row in frame.where("pk < 3").collect()) == [0, 1, 2]
+    given = ", ".join(f"`{name}` '{text}'" for name, text in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING scylla_cdc OPTIONS ({given})")
+    assert spark.sql("SELECT count(DISTINCT pk) FROM log WHERE v >= 90").first() == (10,)
+
+
+@pytest.mark.usefixtures("numbers")
+def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, str]) -> None:
+    """The names of the Spark Cassandra connector lead to the same table."""
+    host, _, port = options["hosts"].rpartition(":")
+    reader = spark.read.format("scylla_cdc").options(
+        **{
+            "spark.cassandra.connection.host": host,
+            "spark.cassandra.connection.port": port,
+            "spark.cassandra.connection.timeoutMS": "5000",
+            "spark.cassandra.input.consistency.level": "LOCAL_ONE",
+            "keyspace": options["keyspace"],
+            "table": "t",
+        }
+    )
+    assert reader.load().count() == 100
+
+
+@pytest.mark.usefixtures("numbers")
+def test_columns_tell_what_they_are(load: Callable[..., DataFrame]) -> None:
+    """The schema's metadata has the CQL type and the part in the key."""
+    schema = load(format="changes", includeDelta="true").schema
+    assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
+    assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}
+    assert schema["_change_type"].metadata == {}

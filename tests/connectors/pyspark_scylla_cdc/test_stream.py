@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import CdcError, ConfigurationError
 from cdc_reader.testing.clock import ManualClock
-from pyspark_scylla_cdc.log import schema_of
+from pyspark_scylla_cdc.log import form_of, schema_of
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.stream import StreamReader
 
@@ -52,7 +52,8 @@ def reader(
 
     def make(**more: str) -> StreamReader:
         parsed = SourceOptions.parse({**options, **more})
-        return StreamReader(parsed, schema_of(parsed), clock)
+        schema = schema_of(parsed)
+        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
 
     return make
 
@@ -104,7 +105,7 @@ def test_polling_costs_no_query(
 ) -> None:
     """Asked any number of times, the position moves with the clock, in steps, and by it alone."""
     stream = reader(confidenceWindow="10s", minAdvance="2s")
-    monkeypatch.delattr("pyspark_scylla_cdc.stream.planner_of")
+    monkeypatch.delattr("pyspark_scylla_cdc.stream.timeline_of")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()
     for _ in range(40):
@@ -165,7 +166,7 @@ def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
     stream = reader()
     options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
     assert "x7" not in repr(options)
-    travelled = pickle.loads(pickle.dumps(StreamReader(stream._options, stream._schema)))
+    travelled = pickle.loads(pickle.dumps(StreamReader(stream._options, stream._schema, ())))
     assert travelled.initialOffset() == stream.initialOffset()
 
 

@@ -20,10 +20,12 @@ from cdc_reader.cql_type import (
     UserType,
     VectorType,
 )
+from cdc_reader.ids import TableName
 from cdc_reader.kernel import arrow_schema
-from cdc_reader.schema import Column
+from cdc_reader.schema import Column, TableSchema
 from pyspark_scylla_cdc.types import spark_schema, spark_type
 
+BASE = TableSchema(TableName("ks", "t"), (Column("x", Native("int")),))
 NATIVES = st.sampled_from(sorted(NATIVE_TYPES)).map(Native)
 
 
@@ -44,13 +46,13 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 def test_there_and_back(cql_type: CqlType) -> None:
     """What Spark expects of a batch is exactly what the kernel makes."""
     schema = arrow_schema([Column("x", cql_type)])
-    assert to_arrow_schema(spark_schema(schema), timezone="UTC").equals(schema)
+    assert to_arrow_schema(spark_schema(schema, BASE), timezone="UTC").equals(schema)
 
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_schema_travels_as_json(cql_type: CqlType) -> None:
     """Spark sends schemas between its processes as JSON; nothing is lost on that way."""
-    schema = spark_schema(arrow_schema([Column("x", cql_type)]))
+    schema = spark_schema(arrow_schema([Column("x", cql_type)]), BASE)
     assert StructType.fromJson(schema.jsonValue()) == schema
 
 

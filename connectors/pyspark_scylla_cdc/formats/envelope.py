@@ -1,0 +1,183 @@
+"""Format ``envelope``: changes as the Debezium connector for ScyllaDB writes them.
+
+A column outside of the key is a struct with one field, ``value``: a null struct says that the
+column is not shown, a null ``value`` that it is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.schema import Column, ColumnKind, ImageMode, LogSchema, TableSchema
+from pyspark_scylla_cdc.commit_time import commit_timestamps, commit_versions
+from pyspark_scylla_cdc.formats import images
+from pyspark_scylla_cdc.formats.arrays import NONE, Mask, pick
+from pyspark_scylla_cdc.formats.asked import Asked, Preimages, RangeDelete
+from pyspark_scylla_cdc.formats.columns import is_key, log_columns
+from pyspark_scylla_cdc.formats.net_changes import DELETE, NetChanges, net_changes
+from pyspark_scylla_cdc.formats.range_deletes import permitted
+from pyspark_scylla_cdc.formats.records import TIME, whole_records
+from pyspark_scylla_cdc.formats.row_changes import SEQUENCE, read_changes
+from pyspark_scylla_cdc.formats.value_types import ValueTypes
+
+SOURCE = pa.struct(
+    [
+        ("connector", pa.string()),
+        ("keyspace_name", pa.string()),
+        ("table_name", pa.string()),
+        ("ts_ms", pa.int64()),
+        ("ts_us", pa.int64()),
+        ("commit_version", pa.string()),
+        ("sequence", pa.int32()),
+        ("snapshot", pa.string()),
+    ]
+)
+_OPS = pa.array(["c", "u", "d"])
+"""By kind of net change."""
+
+
+class EnvelopeFormat:
+    """Each change of a row as one row: `op`, `before`, `after`, `source`, `ts_ms`.
+
+    Raises UnsupportedTableError if the table's log does not tell what its changes set.
+    """
+
+    def __init__(self, schema: LogSchema, asked: Asked, types: ValueTypes) -> None:
+        self._log = schema
+        self._base = schema.base
+        self._asked = asked
+        self._values = [column for column in schema.base.columns if not is_key(column)]
+        _check(schema.base, asked, self._values)
+        row = pa.struct([_field(column, types) for column in schema.base.columns])
+        self.schema = pa.schema(
+            [
+                ("op", pa.string()),
+                ("before", row),
+                ("after", row),
+                ("source", SOURCE),
+                ("ts_ms", pa.int64()),
+            ]
+        )
+
+    def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
+        """All columns if rows are wanted, else those of the time."""
+        rows = "before" in wanted or "after" in wanted
+        values = [column.name for column in self._values] if rows else []
+        return log_columns(self._log, values, deltas=rows)
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The changes in these rows of the log, with the columns of `schema`."""
+        for batch in whole_records(batches):
+            changes, ranges = read_changes(batch, self._base)
+            permitted(batch, ranges, self._base, self._asked.range_deletes)
+            net = net_changes(batch, changes, self._base)
+            if len(net.at):
+                columns = [self._column(name, net) for name in schema.names]
+                order = pa.array(np.argsort(net.at, kind="stable"))
+                yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
+
+    def _column(self, name: str, net: NetChanges) -> pa.Array:
+        match name:
+            case "op":
+                return _OPS.take(pa.array(net.kind))
+            case "before":
+                return self._before(net)
+            case "after":
+                return self._after(net)
+            case "source":
+                return self._source(net)
+            case _:
+                return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
+
+    def _before(self, net: NetChanges) -> pa.Array:
+        """Of a delete there always is one, for that is where its key is told."""
+        has_image = (net.before != NONE) & images.gives_preimages(self._base.cdc, self._cells)
+        cells = [
+            pick(net.batch.column(column.name), net.at)
+            if is_key(column)
+            else _cells(net.values_before(column), has_image & self._shown_before(column, net))
+            for column in self._base.columns
+        ]
+        return self._rows(cells, has_image | (net.kind == DELETE))
+
+    def _after(self, net: NetChanges) -> pa.Array:
+        whole = self._base.cdc.postimage
+        cells = [
+            pick(net.batch.column(column.name), net.at)
+            if is_key(column)
+            else _cells(
+                net.values_after(column, postimages=whole),
+                _in_image(column, net) if whole else net.modified(column),
+            )
+            for column in self._base.columns
+        ]
+        return self._rows(cells, net.kind != DELETE)
+
+    def _rows(self, cells: list[pa.Array], shown: Mask) -> pa.Array:
+        fields = list(self.schema.field("after").type)
+        return pa.StructArray.from_arrays(cells, fields=fields, mask=pa.array(~shown))
+
+    def _shown_before(self, column: Column, net: NetChanges) -> Mask:
+        """A preimage of touched columns shows those; of a row that was deleted, all."""
+        if self._base.cdc.preimage is ImageMode.FULL:
+            return _in_image(column, net)
+        return net.shown_before(column)
+
+    def _source(self, net: NetChanges) -> pa.Array:
+        times = pick(net.batch.column(TIME), net.at)
+        micros = commit_timestamps(times).cast(pa.int64())
+        count = len(times)
+        name = self._base.name
+        parts = [
+            pa.repeat("scylla", count),
+            pa.repeat(name.keyspace, count),
+            pa.repeat(name.name, count),
+            pc.divide(micros, 1_000),
+            micros,
+            commit_versions(times),
+            pick(net.batch.column(SEQUENCE), net.at),
+            pa.repeat("false", count),
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(SOURCE))
+
+    @property
+    def _cells(self) -> Asked:
+        """What is asked, with cells that say what is shown: partial preimages are welcome."""
+        return Asked(include_delta=True, preimages=self._asked.preimages)
+
+
+def _cells(values: pa.Array, shown: Mask) -> pa.Array:
+    fields = [pa.field("value", values.type)]
+    return pa.StructArray.from_arrays([values], fields=fields, mask=pa.array(~shown))
+
+
+def _in_image(column: Column, net: NetChanges) -> Mask:
+    """An image of a static row has the static columns, every other image the rest."""
+    is_static = net.rows.is_static[net.group]
+    return is_static if column.kind is ColumnKind.STATIC else ~is_static
+
+
+def _field(column: Column, types: ValueTypes) -> pa.Field:
+    kind = types.of(column.type)
+    return pa.field(column.name, kind if is_key(column) else pa.struct([("value", kind)]))
+
+
+def _check(base: TableSchema, asked: Asked, values: list[Column]) -> None:
+    if asked.range_deletes is RangeDelete.EMIT:
+        remedy = "an envelope has no place for bounds: give 'fail' or 'skip', or format 'changes'"
+        raise ConfigurationError("rangeDeletes", asked.range_deletes.value, remedy)
+    if asked.include_delta:
+        remedy = "an envelope tells what is not shown from null by itself: leave it out"
+        raise ConfigurationError("includeDelta", "true", remedy)
+    if asked.preimages is Preimages.REQUIRE:
+        images.require_full_preimages(base)
+    if not base.cdc.postimage:
+        images.require_readable_deltas(base, values)

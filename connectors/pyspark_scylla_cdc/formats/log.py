@@ -1,0 +1,42 @@
+"""Format ``log``: the rows of the log table as they are, and the time of each write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import pyarrow as pa
+
+from cdc_reader.schema import Column, LogSchema
+from pyspark_scylla_cdc.commit_time import TIMESTAMP, commit_timestamps
+from pyspark_scylla_cdc.formats.columns import with_own_columns
+from pyspark_scylla_cdc.formats.names import COMMIT_TIMESTAMP
+from pyspark_scylla_cdc.formats.records import TIME
+from pyspark_scylla_cdc.formats.value_types import ValueTypes
+
+
+class LogFormat:
+    """The columns of the log table, in the server's order, then `_commit_timestamp`."""
+
+    def __init__(self, schema: LogSchema, types: ValueTypes) -> None:
+        self._columns = schema.columns
+        own = [(COMMIT_TIMESTAMP, TIMESTAMP)]
+        self.schema = with_own_columns(schema.base, types.fields(schema.columns), own)
+
+    def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
+        """Those that are wanted, and the time that the time of the write is made of."""
+        return tuple(
+            column for column in self._columns if column.name in wanted or column.name == TIME
+        )
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """These rows, with the columns of `schema`."""
+        for batch in batches:
+            columns = [
+                commit_timestamps(batch.column(TIME))
+                if name == COMMIT_TIMESTAMP
+                else batch.column(name)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

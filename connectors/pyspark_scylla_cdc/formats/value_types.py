@@ -1,0 +1,120 @@
+"""Arrow types of values, where a query may choose: those of decimal and varint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.kernel import arrow_type
+from cdc_reader.schema import Column
+
+_UNBOUNDED = ("decimal", "varint")
+
+
+@frozen
+class ValueTypes:
+    """What values are in a DataFrame: as the kernel makes them, but for these two types."""
+
+    decimal: pa.DataType = pa.string()
+
+    def of(self, cql_type: CqlType) -> pa.DataType:
+        """The Arrow type of a column of `cql_type`."""
+        return _with_decimals(cql_type, arrow_type(cql_type), self.decimal)
+
+    def fields(self, columns: Iterable[Column]) -> list[pa.Field]:
+        """The fields of a batch of `columns`."""
+        return [pa.field(column.name, self.of(column.type)) for column in columns]
+
+    def convert(self, batch: pa.RecordBatch, columns: Iterable[Column]) -> pa.RecordBatch:
+        """A batch of the kernel's with values of these types.
+
+        Raises ConfigurationError if one does not fit.
+        """
+        for place, column in enumerate(columns):
+            if self.of(column.type) != batch.schema.field(place).type:
+                values = self._converted(batch.column(place), column.type, column.name)
+                batch = batch.set_column(place, column.name, values)
+        return batch
+
+    def _converted(self, array: pa.Array, cql_type: CqlType, name: str) -> pa.Array:
+        """The array itself if its type stays, else a new one, made from the inside out."""
+        if (kind := self.of(cql_type)) == array.type:
+            return array
+        if isinstance(cql_type, Native):
+            return self._decimals(array, name)
+        nulls = array.is_null()
+        if isinstance(cql_type, TupleType | UserType):
+            types = [part for _, part in _parts(cql_type)]
+            cells = [
+                self._converted(cell, part, name)
+                for cell, part in zip(_children(array), types, strict=True)
+            ]
+            return pa.StructArray.from_arrays(cells, fields=list(kind), mask=nulls)
+        offsets = pc.add(array.offsets, 0)  # a copy: Arrow takes no mask beside a slice
+        if isinstance(cql_type, MapType):
+            keys = self._converted(array.keys, cql_type.key, name)
+            items = self._converted(array.items, cql_type.value, name)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+        values = self._converted(array.values, cql_type.element, name)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
+
+    def _decimals(self, texts: pa.Array, name: str) -> pa.Array:
+        try:
+            return texts.cast(self.decimal)
+        except pa.ArrowInvalid:
+            text = next(text for text in texts.to_pylist() if not self._fits(text))
+            given = f"decimal({self.decimal.precision}, {self.decimal.scale})"
+            remedy = f"column {name} holds {text}, which it cannot: give 'string' or more digits"
+            raise ConfigurationError("decimalType", given, remedy) from None
+
+    def _fits(self, text: str | None) -> bool:
+        try:
+            pa.array([text], pa.string()).cast(self.decimal)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+
+def _with_decimals(cql_type: CqlType, kind: pa.DataType, decimal: pa.DataType) -> pa.DataType:
+    match cql_type:
+        case Native(name):
+            return decimal if name in _UNBOUNDED else kind
+        case ListType(element) | SetType(element) | VectorType(element):
+            return pa.list_(pa.field("element", _with_decimals(element, kind.value_type, decimal)))
+        case MapType(key, value):
+            return pa.map_(
+                pa.field("key", _with_decimals(key, kind.key_type, decimal), nullable=False),
+                pa.field("value", _with_decimals(value, kind.item_type, decimal)),
+            )
+        case TupleType() | UserType():
+            return pa.struct(
+                [
+                    (field.name, _with_decimals(part, field.type, decimal))
+                    for field, (_, part) in zip(kind, _parts(cql_type), strict=True)
+                ]
+            )
+
+
+def _parts(cql_type: TupleType | UserType) -> list[tuple[str, CqlType]]:
+    if isinstance(cql_type, UserType):
+        return list(cql_type.fields)
+    return [("", part) for part in cql_type.elements]
+
+
+def _children(struct: pa.StructArray) -> list[pa.Array]:
+    """The fields' cells, where the struct is null too."""
+    return [struct.field(place) for place in range(struct.type.num_fields)]

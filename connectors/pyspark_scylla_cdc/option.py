@@ -1,0 +1,165 @@
+"""What an option is: its name, its meaning, and how text becomes its value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader.duration import parse_duration
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.timestamp import parse_timestamp
+from cdc_reader.window import BEGINNING, FOREVER
+from pyspark_scylla_cdc.offset import Offset
+
+EARLIEST = "earliest"
+LATEST = "latest"
+MAX_DIGITS = 38
+
+
+@frozen
+class Kind:
+    """A type of value: its name in the docs, and how text becomes it (text, option) -> value."""
+
+    name: str
+    parse: Callable[[str, str], Any]
+
+
+@frozen
+class Option:
+    """One option. Without a default it is unset until given; `secret` values show nowhere.
+
+    `aliases` are names that other connectors have for it; an alias may be in milliseconds.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    default: str | None = None
+    required: bool = False
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+
+    def value(self, given: str | None) -> Any:
+        """The value of the text given, or of the default; raises ConfigurationError."""
+        text = self.default if given is None else given if self.secret else given.strip()
+        if text is None and not self.required:
+            return None
+        if not text:
+            remedy = f"give {self.name}, {self.doc[0].lower()}{self.doc[1:]}"
+            raise ConfigurationError(self.name, given, remedy)
+        return self.kind.parse(text, self.name)
+
+
+def choice(values: type[StrEnum]) -> Kind:
+    """One of a few words, in capitals or not."""
+
+    def parse(text: str, option: str) -> StrEnum:
+        if text.lower() not in list(values):
+            raise ConfigurationError(option, text, f"give {_any_of(list(values))}")
+        return values(text.lower())
+
+    return Kind(_any_of([f"`{value}`" for value in values]), parse)
+
+
+def _any_of(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _text(text: str, _option: str) -> str:
+    return text
+
+
+def _count(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0):
+        raise ConfigurationError(option, text, "give a whole number above zero, of 64 bits")
+    return int(text)
+
+
+def _flag(text: str, option: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(option, text, "give true or false")
+    return text.lower() == "true"
+
+
+def _start(text: str, option: str) -> int:
+    words = {EARLIEST: BEGINNING, LATEST: FOREVER}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return parse_timestamp(text, option)
+    except ConfigurationError as error:
+        remedy = f"{error.remedy}, or '{EARLIEST}' or '{LATEST}'"
+        raise ConfigurationError(option, text, remedy) from None
+
+
+def _offset(text: str, option: str) -> int:
+    if text.lower() in (EARLIEST, LATEST):
+        return _start(text, option)
+    example = json.dumps(Offset(1_795_239_000_000_000).to_json())
+    remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint has it, like {example}"
+    try:
+        return Offset.from_json(json.loads(text)).position
+    except (ValueError, AttributeError, ConfigurationError):
+        raise ConfigurationError(option, text, remedy) from None
+
+
+def _positive_duration(text: str, option: str) -> timedelta:
+    duration = parse_duration(text, option)
+    if not duration:
+        raise ConfigurationError(option, text, "give a duration above zero")
+    return duration
+
+
+def _names(text: str, option: str) -> tuple[str, ...]:
+    remedy = "give names separated by commas, or a JSON array of names"
+    if not text.startswith("["):
+        names: Any = [name.strip() for name in text.split(",")]
+    else:
+        names = _json(text, option, remedy)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(option, text, remedy)
+    return tuple(names)
+
+
+def _json_object(text: str, option: str) -> str:
+    remedy = 'give a JSON object of partition key columns, like {"customer": 7}'
+    if not isinstance(_json(text, option, remedy), dict):
+        raise ConfigurationError(option, text, remedy)
+    return text
+
+
+def _json(text: str, option: str, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ConfigurationError(option, text, remedy) from None
+
+
+def _decimal_type(text: str, option: str) -> pa.DataType:
+    if text.lower() == "string":
+        return pa.string()
+    found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
+    if not found or not 0 < int(found[1]) <= MAX_DIGITS or int(found[2]) > int(found[1]):
+        remedy = f"give 'string', or 'decimal(p, s)' with p up to {MAX_DIGITS} and s up to p"
+        raise ConfigurationError(option, text, remedy)
+    return pa.decimal128(int(found[1]), int(found[2]))
+
+
+TEXT = Kind("text", _text)
+COUNT = Kind("number", _count)
+FLAG = Kind("`true` or `false`", _flag)
+DURATION = Kind("duration", parse_duration)
+POSITIVE_DURATION = Kind("duration", _positive_duration)
+TIMESTAMP = Kind("timestamp", parse_timestamp)
+START = Kind(f"timestamp, `{EARLIEST}` or `{LATEST}`", _start)
+OFFSET = Kind(f"`{EARLIEST}`, `{LATEST}` or an offset as JSON", _offset)
+NAMES = Kind("names", _names)
+JSON_OBJECT = Kind("JSON object", _json_object)
+DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", _decimal_type)
