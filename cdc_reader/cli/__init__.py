@@ -9,7 +9,9 @@ import click
 
 _COMMANDS = {
     "demo": "watch a Spark DataFrame fill from a CDC log",
+    "generations": "list the generations of CDC streams",
     "serve": "run the embedded ScyllaDB, for development and tests",
+    "streams": "list a table's CDC streams, or find that of a key",
 }
 _EXTRAS = {"demo": "spark,embedded", "serve": "embedded"}
 
@@ -26,6 +28,8 @@ class _LazyGroup(click.Group):
         try:
             command = import_module(f"cdc_reader.cli.{cmd_name}").command
         except ModuleNotFoundError as error:
+            if cmd_name not in _EXTRAS:
+                raise
             raise click.ClickException(
                 f"{cmd_name} needs the package {error.name!r}, which is not installed: "
                 f"pip install 'scylla-cdc[{_EXTRAS[cmd_name]}]'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Protocol
 
 from cdc_reader.driver.legacy import TABLE, UpgradedGenerations
 from cdc_reader.driver.queries import Queries
@@ -16,6 +17,15 @@ from cdc_reader.ports import GenerationSource
 
 _KEYSPACE = "SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+
+
+class KnownSource(GenerationSource, Protocol):
+    """A `GenerationSource` that says what it reads."""
+
+    @property
+    def kind(self) -> str:
+        """``vnodes``, ``tablets``, or ``4.3``, whose table does not tell the token ranges."""
+        ...
 
 
 class TableGenerations:
@@ -35,13 +45,18 @@ class TableGenerations:
         return self.source.unpublished()
 
     @cached_property
-    def source(self) -> GenerationSource:
+    def source(self) -> KnownSource:
         """The source of the kind that this table's keyspace and server want."""
         if uses_tablets(self._queries, self._name.keyspace):
             return TabletGenerations(self._queries, self._name)
-        if self._queries.rows(_TABLE, "system_distributed", TABLE):
-            return UpgradedGenerations(self._queries)
-        return VnodeGenerations(self._queries)
+        return cluster_generations(self._queries)
+
+
+def cluster_generations(queries: Queries) -> KnownSource:
+    """The generations that all tables on vnodes share."""
+    if queries.rows(_TABLE, "system_distributed", TABLE):
+        return UpgradedGenerations(queries)
+    return VnodeGenerations(queries)
 
 
 def uses_tablets(queries: Queries, keyspace: str) -> bool:

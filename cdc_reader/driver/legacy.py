@@ -10,7 +10,6 @@ from cdc_reader.driver.vnodes import VnodeGenerations
 from cdc_reader.errors import QueryRefusedError
 from cdc_reader.generation import StreamGroup
 from cdc_reader.logs import get_logger
-from cdc_reader.ports import GenerationSource
 
 log = get_logger(__name__)
 
@@ -25,6 +24,8 @@ class LegacyGenerations:
 
     It does not say where token ranges end; so each stream is a group of its own.
     """
+
+    kind = "4.3"
 
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
@@ -56,8 +57,14 @@ class UpgradedGenerations:
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._source: GenerationSource = LegacyGenerations(queries)
+        self._source: LegacyGenerations | VnodeGenerations = LegacyGenerations(queries)
         self._is_rewritten = False
+
+    @property
+    def kind(self) -> str:
+        """That of the tables read now."""
+        self._follow_upgrade()
+        return self._source.kind
 
     def timestamps(self) -> Sequence[int]:
         self._follow_upgrade()

@@ -27,6 +27,8 @@ class TabletGenerations:
     server forgets sets whose rows have all expired.
     """
 
+    kind = "tablets"
+
     def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries
         self._name = name

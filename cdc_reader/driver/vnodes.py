@@ -25,6 +25,8 @@ class VnodeGenerations:
     at which they were written makes its streams visible.
     """
 
+    kind = "vnodes"
+
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
 

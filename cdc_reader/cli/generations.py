@@ -1,0 +1,116 @@
+"""`scylla-cdc generations`: which streams the cluster had, from when to when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+from attrs import frozen
+from rich.console import Console
+from rich.table import Table
+
+from cdc_reader.cli.connection import connection_options
+from cdc_reader.cli.failure import told
+from cdc_reader.clock import SystemClock
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.driver import Connection, SchemaSource
+from cdc_reader.driver.generations import KnownSource, TableGenerations, cluster_generations
+from cdc_reader.generation import Timeline
+from cdc_reader.ids import TableName
+from cdc_reader.timestamp import format_timestamp
+from cdc_reader.window import FOREVER, Window
+
+_WIDEST = 120
+
+
+@frozen
+class Row:
+    """A generation as it is shown; counts are None if they were not asked for."""
+
+    kind: str
+    operates: Window
+    state: str
+    groups: int | None
+    streams: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: times in ISO 8601 and in µs since 1970; the last one is open."""
+        start, end = self.operates.start, self.operates.end
+        is_open = end == FOREVER
+        return {
+            "start": format_timestamp(start),
+            "start_micros": start,
+            "end": None if is_open else format_timestamp(end),
+            "end_micros": None if is_open else end,
+            "state": self.state,
+            "kind": self.kind,
+            "groups": self.groups,
+            "streams": self.streams,
+        }
+
+
+@click.command("generations")
+@click.argument("table", required=False, metavar="[KS.TABLE]")
+@click.option("--count/--no-count", default=True, help="Read and count the streams of each.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@connection_options
+def command(connection: ConnectionConfig, table: str | None, count: bool, as_json: bool) -> None:
+    """List the generations of CDC streams, oldest first.
+
+    Tables on vnodes share those of the cluster; a table on tablets has its own, so name it.
+    """
+    with told():
+        queries = Connection(connection, ReadConfig())
+        try:
+            rows = list(_rows(_source(queries, table), count, SystemClock().now()))
+        finally:
+            queries.close()
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row.to_dict()))
+    else:
+        _show(rows)
+
+
+def _source(queries: Connection, table: str | None) -> KnownSource:
+    if table is None:
+        return cluster_generations(queries)
+    name = TableName.parse(table)
+    SchemaSource(queries).log_schema(name)  # says so if the table cannot be followed
+    return TableGenerations(queries, name).source
+
+
+def _rows(source: KnownSource, count: bool, now: int) -> Iterator[Row]:
+    known = source.timestamps()
+    announced = list(Timeline(tuple(known)).operating())
+    for span in announced:
+        groups = source.groups(span.start) if count else None
+        streams = None if groups is None else sum(len(group.streams) for group in groups)
+        yield Row(
+            source.kind, span, _state(span, now), None if groups is None else len(groups), streams
+        )
+    for start in source.unpublished():
+        yield Row(source.kind, Window(start, FOREVER), "not announced", None, None)
+
+
+def _state(span: Window, now: int) -> str:
+    if now in span:
+        return "in force"
+    return "over" if span.end <= now else "to come"
+
+
+def _show(rows: Sequence[Row]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("BEGINS", "ENDS", "STATE", "KIND"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("GROUPS", "STREAMS"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        found = row.to_dict()
+        cells = (found[name] for name in ("start", "end", "state", "kind", "groups", "streams"))
+        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    # As wide as it needs: half a time is none.
+    console = Console(width=max(Console().width, _WIDEST))
+    console.print(table if rows else "no generation is announced yet")

@@ -1,0 +1,138 @@
+"""A partition key as people write it on a command line: in JSON."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.schema import Column, ColumnKind, TableSchema
+from cdc_reader.timestamp import parse_timestamp
+
+_NO_VALUE = (
+    ArithmeticError,
+    AttributeError,
+    ConfigurationError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+"""What Python, and this package, raise for what is not of a type."""
+_FORMS = "an object by column, an array in the order of the key, or the value of its only column"
+
+
+def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
+    """The values of a partition key by column, as the driver takes them.
+
+    Values are as `Change.to_dict` has them: what JSON has no word for is text, a blob ``0x…``.
+    Raises ConfigurationError.
+    """
+    columns = [column for column in table.columns if column.kind is ColumnKind.PARTITION_KEY]
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except ValueError as error:
+        raise ConfigurationError("key", text, f"give JSON: {_FORMS} ({error})") from None
+    given = _by_column(found, columns)
+    return {column.name: _value(column, given[column.name]) for column in columns}
+
+
+def _by_column(found: object, columns: list[Column]) -> Mapping[str, object]:
+    names = [column.name for column in columns]
+    match found:
+        case dict() if sorted(found) == sorted(names):
+            return found
+        case list() if len(found) == len(names) and len(names) > 1:
+            return dict(zip(names, found, strict=True))
+        case _ if len(names) == 1 and not isinstance(found, dict):
+            return {names[0]: found}
+    raise ConfigurationError(
+        "key", json.dumps(found, default=str), f"the key is {', '.join(names)}: give {_FORMS}"
+    )
+
+
+def _value(column: Column, given: object) -> Any:
+    try:
+        return from_json(column.type, given)
+    except _NO_VALUE:
+        remedy = f"give a value of type {column.type}"
+        raise ConfigurationError(f"key column {column.name}", given, remedy) from None
+
+
+def from_json(cql_type: CqlType, given: Any) -> Any:
+    """A value as the driver takes it; raises what Python does for one that is none of the type."""
+    match cql_type:
+        case Native(name):
+            return _NATIVE.get(name, _unchanged)(given)
+        case ListType(element) | SetType(element) | VectorType(element):
+            return [from_json(element, each) for each in given]
+        case MapType(key, value):
+            pairs = given.items() if isinstance(given, dict) else given
+            return {from_json(key, k): from_json(value, v) for k, v in pairs}
+        case TupleType(elements):
+            return tuple(from_json(*pair) for pair in zip(elements, given, strict=True))
+        case UserType(fields=fields):
+            return _fields(fields, dict(given))
+
+
+def _fields(fields: Sequence[tuple[str, CqlType]], given: dict[str, Any]) -> tuple[Any, ...]:
+    """The fields of a user-defined type; what is not given is null."""
+    values = [(part, given.pop(name, None)) for name, part in fields]
+    if given:
+        raise KeyError(*given)
+    return tuple(None if value is None else from_json(part, value) for part, value in values)
+
+
+def _unchanged(given: object) -> object:
+    return given
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(given)
+    return given
+
+
+def _whole(given: object) -> int:
+    """Text too, as keys of JSON objects are, and integers too long for other readers of JSON."""
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise TypeError(given)
+    return int(given)
+
+
+def _flag(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError(given)
+    return given
+
+
+def _blob(given: str) -> bytes:
+    return bytes.fromhex(given.removeprefix("0x"))
+
+
+def _millis(given: object) -> int:
+    return parse_timestamp(str(given)) // 1_000
+
+
+_NATIVE: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("ascii", "text", "date", "time", "inet"), _text),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "varint"), _whole),
+    **dict.fromkeys(("uuid", "timeuuid"), uuid.UUID),
+    **dict.fromkeys(("float", "double"), float),
+    "blob": _blob,
+    "boolean": _flag,
+    "decimal": Decimal,
+    "timestamp": _millis,
+}

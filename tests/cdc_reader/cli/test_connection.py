@@ -1,0 +1,96 @@
+"""The options by which commands reach a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cdc_reader.cli import main
+from cdc_reader.cli.connection import connection_options
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.testing import EmbeddedScylla
+
+CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
+
+
+@click.command
+@connection_options
+def show(connection: ConnectionConfig) -> None:
+    """Print what a command gets."""
+    click.echo(f"{connection} {connection.password}")
+
+
+def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
+    """An option goes before the variable of the same thing."""
+    secret = tmp_path / "secret"
+    secret.write_text("from the file\n")
+    variables = {
+        "SCYLLA_CDC_HOSTS": "a,b:9043",
+        "SCYLLA_CDC_USERNAME": "me",
+        "SCYLLA_CDC_PASSWORD": "from the variable",
+    }
+    arguments = ["--port", "1", "--consistency", "one", "--local-dc", "dc1"]
+    given = CliRunner().invoke(show, arguments, env=variables, catch_exceptions=False).output
+    expected = ConnectionConfig(
+        "a,b:9043", 1, "me", "from the variable", consistency="ONE", local_dc="dc1"
+    )
+    assert given == f"{expected} from the variable\n"
+    filed = CliRunner().invoke(
+        show, ["--hosts", "c", "--username", "you", "--password-file", str(secret)], env=variables
+    )
+    assert filed.output == f"{ConnectionConfig('c', 9042, 'you', 'x')} from the file\n"
+
+
+def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And shown nowhere."""
+    monkeypatch.setattr("cdc_reader.cli.connection._at_terminal", lambda: True)
+    outcome = CliRunner().invoke(show, ["--username", "me"], input="secret\n")
+    assert outcome.stdout.endswith(" secret\n")
+    assert outcome.stderr.startswith("Password of me: ")
+    assert "secret" not in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hosts", ","], "contact_points is (): give at least one host"),
+        (["--username", "me"], "username is 'me': give its password in --password-file or "),
+        (["--username", "me", "--password-file", "nonesuch"], "password_file is 'nonesuch': "),
+        (["--tls-cert", "c.pem"], "tls_key is None: give tls_cert and tls_key, or neither"),
+        (["--tls-ca", "nonesuch"], "tls_ca is 'nonesuch': give a readable PEM file"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_line(arguments: list[str], message: str) -> None:
+    """With status 2."""
+    outcome = CliRunner().invoke(main, ["generations", *arguments])
+    assert outcome.exit_code == 2
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith(f"Error: {message}")
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_line() -> None:
+    """With status 1."""
+    outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith("Error: cannot connect to 127.0.0.1:1: ")
+
+
+@pytest.mark.needs("faults")
+def test_a_login_over_tls(tmp_path: Path) -> None:
+    """With the password in a file; a wrong one is told, and not shown."""
+    certificate, key = CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem"
+    with EmbeddedScylla(credentials=("me", "right"), certificate=certificate, key=key) as server:
+        secret = tmp_path / "secret"
+        arguments = ["generations", "--hosts", server.contact_point, "--username", "me"]
+        arguments += ["--password-file", str(secret), "--tls-ca", str(certificate)]
+        secret.write_text("right\n")
+        assert CliRunner().invoke(main, arguments).exit_code == 0
+        secret.write_text("wr0ng\n")
+        outcome = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 1
+    assert "refused the login" in outcome.stderr
+    assert "wr0ng" not in outcome.output
