@@ -11,7 +11,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.tablets import TabletGenerations
 from cdc_reader.errors import RetriesExhaustedError, TableNotFoundError
-from cdc_reader.generation import StreamGroup
+from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.ids import TableName
 from cdc_reader.log_reader import LogReader
 from cdc_reader.testing import EmbeddedScylla
