@@ -122,13 +122,13 @@ class Follower:
         """Window after window up to `horizon`; nothing sleeps on the way."""
         while self._position < horizon and not self._stopped.is_set():
             window = self._next_window(horizon)
-            self._note_read(window.end)
+            began = self._clock.now()
             yield from self._read(window)
             if self._stopped.is_set():
                 return
             self._size = self._size.after(empty=not self._reader.rows)
             log.debug("window_read", window=str(window), rows=self._reader.rows)
-            yield self._move_to(window.end)
+            yield self._move_to(window.end, began)
 
     def _next_window(self, horizon: int) -> Window:
         """All that lies before the first generation is one window: there is nothing in it."""
@@ -142,11 +142,11 @@ class Follower:
 
         The position moves once a poll interval's worth of them has settled.
         """
-        self._note_read(settled)
-        yield from self._read(Window(self._position, min(self._clock.now() + _AHEAD, end)))
+        began = self._clock.now()
+        yield from self._read(Window(self._position, min(began + _AHEAD, end)))
         is_worth = settled - self._position >= micros(self._config.poll_interval)
         if (is_worth or settled == end) and not self._stopped.is_set():
-            yield self._move_to(settled)
+            yield self._move_to(settled, began)
 
     def _read(self, window: Window, *, late: bool = False) -> Iterator[Delivery]:
         """The window's rows but those that were delivered before."""
@@ -168,8 +168,11 @@ class Follower:
         elif rows.num_rows:
             yield rows, False
 
-    def _move_to(self, position: int) -> Delivery:
+    def _move_to(self, position: int, began: int) -> Delivery:
+        """The window up to `position`, in a read that `began` then, is complete."""
         window, self._position = Window(self._position, position), position
+        if self._late is not None:
+            self._late.window_read(position, began)
         self._marks = {s: mark for s, mark in self._marks.items() if mark.reaches(position)}
         self._unsettled.forget(position)
         return self._complete(window)
@@ -201,10 +204,6 @@ class Follower:
                 self._late = LateRows(position, position, now, self._confidence)
             else:
                 self._late = LateRows(BEGINNING, position, swept, self._confidence)
-
-    def _note_read(self, end: int) -> None:
-        if self._late is not None:
-            self._late.window_read(end, self._clock.now())
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
         """Look back for late rows, if it is time to; they are few, and held until all are found."""

@@ -49,12 +49,12 @@ class LateRows:
         self._doubtful: set[RowName] = set()
 
     def window_read(self, end: int, began: int) -> None:
-        """The log from the last end to `end` is being read since `began`."""
+        """The log from the last end to `end` has been read, in a read that began at `began`."""
         self._ends.append(end)
         self._reads.append(began)
 
     def delivered(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
-        """The rows of the window at hand, without `REMAINING`; doubtful ones are noted."""
+        """The rows that are read now, without `REMAINING`; doubtful ones are noted."""
         delayed = _delayed(batch, ttl, now, self._reads[-1] - DOUBT, self._confidence)
         self._doubtful.update(name for _, name, _ in delayed)
         return batch.drop_columns([REMAINING])

@@ -73,7 +73,7 @@ class Outlook:
             self._accounted = {s for s in starts if newest is None or s <= newest}
         if position == BEGINNING or (is_first and newest is None):
             return
-        lost = Window(position, max(expired, starts[0] if is_first else BEGINNING))
+        lost = Window(position, expired)
         if not lost.is_empty and not self._is_lost:
             self._say_lost(lost)
         self._is_lost = not lost.is_empty
