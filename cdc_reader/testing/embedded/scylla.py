@@ -53,6 +53,9 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
 
+_MAX_STREAMS = 4_000_000
+
+
 class EmbeddedScylla:
     """A ScyllaDB cluster in this process, for development and tests; it keeps nothing on disk.
 
@@ -71,7 +74,8 @@ class EmbeddedScylla:
         certificate: the file of the certificate chain for TLS; None for plain connections.
         key: the file of the certificate's private key.
         cluster_name: what the cluster calls itself.
-        seed: where random tokens and ids come from; None for others each time.
+        seed: where random tokens and ids come from, those of streams and of log rows too; None
+            for others each time.
         ring_delay_ms: how long nodes take to hear of each other: a later generation operates
             twice this and 5 s after it is made. At once if 0, as in the server: rows written
             with its time before it was made are in streams of the one before.
@@ -97,6 +101,8 @@ class EmbeddedScylla:
         ring_delay_ms: int = RING_DELAY_MS,
     ) -> None:
         _positive(nodes=nodes, vnodes=vnodes, shards=shards)
+        _check_streams(nodes, vnodes, shards)
+        _check_port(port)
         self.host = host
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
@@ -107,6 +113,7 @@ class EmbeddedScylla:
         self._down: dict[str, Host] = {}
         self.database = Database()
         source = random.Random(seed)
+        self._random_bytes = random.Random(seed).randbytes
         self._addresses = Addresses(host)
         listen_addresses = [self._addresses.next() for _ in range(nodes)]
         addresses = [reachable(address) for address in listen_addresses]
@@ -357,7 +364,7 @@ class EmbeddedScylla:
         engine = Engine(
             self.catalog,
             self.database,
-            WritePath(self.catalog, self.database, streams, self.profile),
+            WritePath(self.catalog, self.database, streams, self.profile, self._random_bytes),
             clock.now,
             {
                 **schema_tables(self.catalog),
@@ -396,6 +403,18 @@ def _positive(**counts: int) -> None:
             raise ConfigurationError(name, count, "expected at least 1")
 
 
+def _check_streams(nodes: int, vnodes: int, shards: int) -> None:
+    """Each range of each node has a stream for each shard."""
+    if nodes * vnodes * shards > _MAX_STREAMS:
+        remedy = f"expected up to {_MAX_STREAMS} streams: nodes x vnodes x shards"
+        raise ConfigurationError("vnodes", vnodes, remedy)
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= port < 1 << 16:
+        raise ConfigurationError("port", port, "expected 0 to 65535; 0 is one that is free")
+
+
 def _profile(version: str) -> Profile:
     try:
         return profile(version)
@@ -411,5 +430,14 @@ def _tls(certificate: str | Path | None, key: str | Path | None) -> ssl.SSLConte
         name = "certificate" if certificate is None else "key"
         raise ConfigurationError(name, None, "TLS takes both a certificate and its private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        remedy = (
+            f"expected PEM, and in {str(key)!r} the private key of it ({error.reason or 'no PEM'})"
+        )
+        raise ConfigurationError("certificate", str(certificate), remedy) from None
+    except OSError as error:
+        remedy = f"{error.strerror}; expected readable files, here and in {str(key)!r}"
+        raise ConfigurationError("certificate", str(certificate), remedy) from None
     return context

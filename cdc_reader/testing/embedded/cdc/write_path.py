@@ -41,13 +41,15 @@ class StreamChooser(Protocol):
 class WritePath:
     """Applies mutations to the database, logging those of tables with CDC.
 
-    `streams` gives the chooser of a log table's streams.
+    `streams` gives the chooser of a log table's streams, `random_bytes` the random half of
+    `cdc$time`.
     """
 
     catalog: Catalog
     database: Database
     streams: Callable[[Table], StreamChooser]
     profile: Profile = Profile()
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
         """Apply the mutations and their log rows; all or, on a refused timestamp, nothing."""
@@ -94,7 +96,7 @@ class WritePath:
         return logged
 
     def _random_half(self) -> bytes:
-        half = bytearray(secrets.token_bytes(8))
+        half = bytearray(self.random_bytes(8))
         if self.profile.rfc_variant:
             half[0] = half[0] & 0x3F | 0x80
         return bytes(half)
