@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 Rows = Callable[..., list[dict[str, Any]]]
+Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
 
 
@@ -71,3 +72,14 @@ def rows(options: dict[str, str]) -> Rows:
         return [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
 
     return rows
+
+
+@pytest.fixture
+def execute(scylla: Scylla, keyspace: str) -> Execute:
+    """Executes statements one after the other; {t} is the table."""
+
+    def execute(*statements: str) -> None:
+        for statement in statements:
+            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
+
+    return execute

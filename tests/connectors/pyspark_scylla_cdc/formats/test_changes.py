@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import CdcError, ConfigurationError, SchemaError, UnsupportedTableError
 
-if TYPE_CHECKING:
-    from cdc_reader.testing import Scylla
-
 Rows = Callable[..., list[dict[str, Any]]]
 Execute = Callable[..., None]
 FULL = "'preimage': 'full', 'postimage': true"
 KEY = ("pk", "ck")
-
-
-@pytest.fixture
-def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; {t} is the table."""
-
-    def execute(*statements: str) -> None:
-        for statement in statements:
-            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
-
-    return execute
 
 
 @pytest.fixture
