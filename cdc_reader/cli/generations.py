@@ -83,7 +83,7 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
 
 
 def _rows(source: KnownSource, count: bool, now: int) -> Iterator[Row]:
-    known = source.timestamps()
+    known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
     for span in announced:
         groups = source.groups(span.start) if count else None
@@ -92,7 +92,7 @@ def _rows(source: KnownSource, count: bool, now: int) -> Iterator[Row]:
             source.kind, span, _state(span, now), None if groups is None else len(groups), streams
         )
     for start in source.unpublished():
-        yield Row(source.kind, Window(start, FOREVER), "not announced", None, None)
+        yield Row(kind, Window(start, FOREVER), "not announced", None, None)
 
 
 def _state(span: Window, now: int) -> str:

@@ -11,6 +11,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.legacy import LegacyGenerations, UpgradedGenerations
 from cdc_reader.driver.vnodes import VnodeGenerations
+from cdc_reader.errors import QueryRefusedError
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import StreamId, TableName
 from cdc_reader.task import Task
@@ -80,6 +81,22 @@ def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
     told = asked["system.cdc_local"]
     generations.timestamps()
     assert asked["system.cdc_local"] == told, "asked on, though the upgrade is done"
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind"), [("system.cdc_local", "vnodes"), ("scylla_keyspaces", "4.3")]
+)
+def test_a_table_that_a_version_has_not_says_what_the_version_is(
+    server: EmbeddedScylla, missing: str, kind: str
+) -> None:
+    """One too new to have been upgraded lately, or one too old for tablets."""
+
+    def refuse(asked: Asked) -> None:
+        if missing in asked.query.cql:
+            raise QueryRefusedError(f"{asked.query.purpose}: unconfigured table")
+
+    source = TableGenerations(InProcessConnection(server, before=refuse), NAME).source
+    assert source.kind == kind
 
 
 def test_a_log_of_4_3_is_read() -> None:

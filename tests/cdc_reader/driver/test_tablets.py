@@ -103,6 +103,20 @@ def test_a_node_that_lags_is_asked_again(generations: TableGenerations) -> None:
         generations.groups(late)
 
 
+def test_a_node_that_hears_of_a_set_meanwhile_tells_its_streams(server: EmbeddedScylla) -> None:
+    """While it is asked again."""
+    pauses: list[float] = []
+
+    def hear(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            server.split_tablets("tk", "t")
+
+    generations = TableGenerations(InProcessConnection(server, sleep=hear), NAME)
+    assert len(generations.groups(NOW + 65 * SECOND)) == 8
+    assert len(pauses) == 2
+
+
 def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:

@@ -11,7 +11,7 @@ from cdc_reader.driver.vnodes import VnodeGenerations
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import StreamId
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.in_process import InProcessConnection
+from cdc_reader.testing.in_process import Asked, InProcessConnection
 from cdc_reader.testing.recording import published
 
 if TYPE_CHECKING:
@@ -70,3 +70,18 @@ def test_a_generation_described_but_not_announced_is_unpublished(rows: int | Non
     server.complete_publication()
     assert list(generations.unpublished()) == []
     assert joined.start_us in generations.timestamps()
+
+
+@pytest.mark.needs("topology")
+def test_what_is_announced_meanwhile_is_not_taken_for_unpublished() -> None:
+    """Between the two queries that it takes to tell."""
+    server = EmbeddedScylla()
+
+    def announce(asked: Asked) -> None:
+        if "cdc_generation_timestamps" in asked.query.cql:
+            server.complete_publication()
+
+    generations = VnodeGenerations(InProcessConnection(server, before=announce))
+    server.hold_publication()
+    server.join()
+    assert list(generations.unpublished()) == []
