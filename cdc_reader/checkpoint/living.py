@@ -16,16 +16,10 @@ def newest(mark: Mark) -> int | None:
     return max(times, default=None)
 
 
-def is_living(mark: Mark, position: int) -> bool:
-    """Whether a mark names a row that was written at `position` or after."""
-    last = newest(mark)
-    return last is not None and last >= position
-
-
 def living(marks: Mapping[StreamId, Mark], position: int) -> dict[StreamId, Mark]:
     """The marks without rows before the position; those that have no others left out."""
     return {
-        stream: _from(mark, position) for stream, mark in marks.items() if is_living(mark, position)
+        stream: _from(mark, position) for stream, mark in marks.items() if mark.reaches(position)
     }
 
 

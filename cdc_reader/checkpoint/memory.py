@@ -6,7 +6,7 @@ import threading
 
 from attrs import evolve
 
-from cdc_reader.checkpoint.living import is_living, living
+from cdc_reader.checkpoint.living import living
 from cdc_reader.progress import Checkpoint, CheckpointName
 
 
@@ -28,7 +28,7 @@ class MemoryCheckpoints:
         with self._lock:
             before = self._kept.get(name)
             marks = {**(before.marks if before else {}), **checkpoint.marks}
-            alive = {s: mark for s, mark in marks.items() if is_living(mark, checkpoint.position)}
+            alive = {s: mark for s, mark in marks.items() if mark.reaches(checkpoint.position)}
             self._kept[name] = evolve(checkpoint, marks=alive)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from attrs import define, evolve, field
 
 from cdc_reader.checkpoint.layout import CheckpointTable, Stored
-from cdc_reader.checkpoint.living import is_living, living
+from cdc_reader.checkpoint.living import living
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import Connection
 from cdc_reader.driver.statements import Statements, Write
@@ -100,7 +100,7 @@ class ScyllaCheckpoints:
         position = checkpoint.position
         old = stored.checkpoint.position if stored.checkpoint else position
         marks = {**(stored.checkpoint.marks if stored.checkpoint else {}), **checkpoint.marks}
-        alive = {s: mark for s, mark in marks.items() if is_living(mark, position)}
+        alive = {s: mark for s, mark in marks.items() if mark.reaches(position)}
         at = max(time.time_ns() // 1_000, stored.written + 1)
         said = checkpoint.marks if old == position else alive
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from cdc_reader.checkpoint.living import is_living, living, newest
+from cdc_reader.checkpoint.living import living, newest
 from cdc_reader.checkpoint.packing import pack_mark, unpack_mark
 from cdc_reader.errors import CheckpointError
 from cdc_reader.ids import StreamId
@@ -188,5 +188,5 @@ def _key(name: CheckpointName) -> tuple[str, str, str, str]:
 
 def _row(number: int, stream: StreamId, mark: Mark, position: int) -> tuple[object, ...]:
     """A mark's row; one that names nothing is as old as can be, and goes with the old ones."""
-    age = newest(mark) if is_living(mark, position) else None
+    age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
