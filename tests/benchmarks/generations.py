@@ -1,0 +1,46 @@
+"""How long the streams of a large cluster take to read: 100 nodes of 256 vnodes and 64 shards.
+Run it as ``python -m tests.benchmarks.generations``.
+
+The server is a process of its own; making its 1,638,400 streams takes longer than reading them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.driver import Connection, TableGenerations
+from cdc_reader.ids import TableName
+from tests.benchmarks.serving import KEYSPACE, serving
+
+VNODES, SHARDS = 25_600, 64
+SECONDS, MEGABYTES = 20.0, 400.0
+"""What reading them may take at most."""
+
+
+def main() -> None:
+    """Print the figures; fail if they are not within the bounds."""
+    with serving(vnodes=VNODES, shards=SHARDS) as served:
+        connection = Connection(served.config, ReadConfig())
+        generations = TableGenerations(connection, TableName(KEYSPACE, "t"))
+        [start] = generations.timestamps()
+        before, began = _peak(), time.perf_counter()
+        groups = generations.groups(start)
+        seconds, megabytes = time.perf_counter() - began, _peak() - before
+        connection.close()
+    streams = sum(len(group.streams) for group in groups)
+    print(f"{streams:,} streams in {len(groups):,} groups: {seconds:.1f} s, +{megabytes:.0f} MB")
+    sys.exit(seconds > SECONDS or megabytes > MEGABYTES)
+
+
+def _peak() -> float:
+    """The most that this process has had in memory so far, in MB."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1_000
+
+
+if __name__ == "__main__":
+    main()
