@@ -6,8 +6,10 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 import structlog
@@ -19,8 +21,21 @@ from cdc_reader.testing.embedded.profile import NEWEST
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS
 from cdc_reader.testing.embedded.topology.ring import Node
 
+_YEARS = 1e9  # seconds; thirty years, which no timer or clock is too small for
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds; click would let NaN pass."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is not a number", param, ctx) if isnan(seconds) else seconds
+
+
+_SECONDS = _Seconds(min=0, max=_YEARS)
 _KINDS = ", ".join(kind.value for kind in FaultKind)
-_SECONDS = click.FloatRange(min=0)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -71,6 +86,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--clock-skew",
     default=0.0,
     show_default=True,
+    type=_Seconds(min=-_YEARS, max=_YEARS),
     help="Seconds that each node's clock is ahead of the one before.",
 )
 def command(

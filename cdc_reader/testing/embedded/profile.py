@@ -24,6 +24,7 @@ class Profile:
             loses (5.1).
         writes_to_previous_generation: a write up to 5 s old may go to the generation before the
             current one (5.2.16, 5.4.4, 6.0).
+        long_names: keyspaces and tables may have names of 192 characters, 48 before (2025.2).
         tablets: keyspaces may use tablets, and say so in `system_schema.scylla_keyspaces` (6.0).
         protects_log_columns: a log's columns cannot be altered (2025.1.10, 2025.3).
         delays_column_reuse: a column dropped from a table with CDC cannot be added again for
@@ -43,6 +44,7 @@ class Profile:
     keeps_disabled_log: bool = True
     writes_to_previous_generation: bool = True
     tablets: bool = True
+    long_names: bool = True
     protects_log_columns: bool = True
     delays_column_reuse: bool = True
     cdc_on_tablets: bool = True
@@ -51,8 +53,21 @@ class Profile:
     rfc_variant: bool = True
 
 
+_RELEASES = {
+    4: (0, 1, 2, 3, 4, 5, 6),
+    5: (0, 1, 2, 4),
+    6: (0, 1, 2),
+    2025: (1, 2, 3, 4),
+    2026: (1, 2),
+}
+"""The second numbers of releases by their first ones."""
+_KNOWN = f"4.3, 5.2, 6.2, 2025.4 or {NEWEST}"
+
+
 def profile(version: str = NEWEST) -> Profile:
-    """The profile of a version such as "5.2", "5.2.16" or "2026.1"; ValueError if it is none."""
+    """The profile of a version such as "5.2", "5.2.16" or "2026.1"; ValueError if it is none
+    that was released, or one of an Enterprise that is numbered by other years.
+    """
     number = _number(version)
     late_2025_1 = (2025, 1, 10) <= number < (2025, 2)
     return Profile(
@@ -64,6 +79,7 @@ def profile(version: str = NEWEST) -> Profile:
         keeps_disabled_log=number >= (5, 1),
         writes_to_previous_generation=number >= (5, 4, 4) or (5, 2, 16) <= number < (5, 3),
         tablets=number >= (6, 0),
+        long_names=number >= (2025, 2),
         protects_log_columns=number >= (2025, 3) or late_2025_1,
         delays_column_reuse=number >= (2025, 3, 1) or late_2025_1,
         cdc_on_tablets=number >= (2025, 4),
@@ -75,8 +91,9 @@ def profile(version: str = NEWEST) -> Profile:
 
 def _number(version: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in version.split("."))
+        number = tuple(int(part) for part in version.split("."))
     except ValueError:
-        raise ValueError(
-            f"ScyllaDB version {version!r}: expected numbers such as 5.2 or {NEWEST}"
-        ) from None
+        number = ()
+    if len(number) < 2 or number[1] not in _RELEASES.get(number[0], ()):
+        raise ValueError(f"ScyllaDB version {version!r}: expected a release such as {_KNOWN}")
+    return number

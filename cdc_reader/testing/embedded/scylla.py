@@ -52,7 +52,6 @@ from cdc_reader.testing.embedded.topology.streams import Streams
 from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
-
 _MAX_STREAMS = 4_000_000
 
 

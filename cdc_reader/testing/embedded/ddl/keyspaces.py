@@ -14,6 +14,7 @@ from cdc_reader.testing.embedded.errors import (
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
+from cdc_reader.testing.embedded.schema.names import check_keyspace_name
 from cdc_reader.testing.embedded.storage.database import Database
 
 _LOCATOR = "org.apache.cassandra.locator."
@@ -23,6 +24,7 @@ _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", 
 
 def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | None:
     """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
+    check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
     if "replication" not in properties:
         raise ConfigurationError("Missing mandatory replication strategy class")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from uuid import uuid1
 
 from attrs import evolve
@@ -18,10 +17,9 @@ from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_option
 from cdc_reader.testing.embedded.errors import AlreadyExists, InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
+from cdc_reader.testing.embedded.schema.names import check_table_name
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.database import Database
-
-_MAX_NAME = 192
 
 
 def create_table(
@@ -31,7 +29,7 @@ def create_table(
     tables, name = catalog.keyspace(keyspace).tables, statement.table.name
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot CREATE <table {keyspace}.{name}>")
-    _check_name(name)
+    check_table_name(name, catalog.profile)
     table = Table(
         keyspace,
         name,
@@ -75,18 +73,6 @@ def drop_table(
     for change in changes:
         catalog.changed(change)
     return changes[0]
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"\w+", name, re.ASCII):
-        raise InvalidRequest(
-            f'"{name}" is not a valid table name (must be alphanumeric character or underscore '
-            "only (matching \\w+))"
-        )
-    if len(name) > _MAX_NAME:
-        raise InvalidRequest(
-            f'Table names shouldn\'t be more than {_MAX_NAME} characters long (got "{name}")'
-        )
 
 
 def _columns(statement: ast.CreateTable, keyspace: str, catalog: Catalog) -> tuple[Column, ...]:

@@ -58,13 +58,18 @@ class Planner:
     ) -> Deed:
         match statement:
             case ast.Use(name):
-                return Deed(lambda: SetKeyspace(self.catalog.keyspace(name).name))
+                return Deed(lambda: self._use(name))
             case ast.Truncate(table):
                 return Deed(lambda: self._truncate(self._table(table, keyspace)))
             case ast.Unsupported(what, base, with_cdc):
                 if base is not None:
                     check_view(self._table(base, keyspace), with_cdc)
                 raise InvalidRequest(f"{what} is not supported by this server")
+
+    def _use(self, name: str) -> SetKeyspace:
+        if name not in self.catalog.keyspaces:
+            raise InvalidRequest(f"Keyspace '{name}' does not exist")
+        return SetKeyspace(name)
 
     def _write(
         self,

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import re
+
 from cdc_reader import cql_type
 from cdc_reader.cql_type import CqlType, UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import TableName
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog
+
+_WORD = re.compile(r"\w+", re.ASCII)
+_LONG, _SHORT = 192, 48
+
+
+def check_keyspace_name(name: str, profile: Profile) -> None:
+    """InvalidRequest if no keyspace may be called so."""
+    if name.lower() in ("system", "system_schema"):
+        raise InvalidRequest("system keyspace is not user-modifiable")
+    if not _WORD.fullmatch(name):
+        raise InvalidRequest(f'"{name}" is not a valid keyspace name')
+    _check_length("Keyspace", name, profile)
+
+
+def check_table_name(name: str, profile: Profile) -> None:
+    """InvalidRequest if no table may be called so."""
+    if not _WORD.fullmatch(name):
+        raise InvalidRequest(
+            f'"{name}" is not a valid table name (must be alphanumeric character only: '
+            "[0-9A-Za-z]+)"
+        )
+    _check_length("Table", name, profile)
+
+
+def _check_length(what: str, name: str, profile: Profile) -> None:
+    limit = _LONG if profile.long_names else _SHORT
+    if len(name) > limit:
+        raise InvalidRequest(
+            f'{what} names shouldn\'t be more than {limit} characters long (got "{name}")'
+        )
 
 
 def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:

@@ -349,6 +349,12 @@ def test_repair_makes_a_generation_after_a_node_has_left() -> None:
         ({"vnodes": 0}, "vnodes is 0: expected at least 1"),
         ({"shards": -1}, "shards is -1: expected at least 1"),
         ({"version": "newest"}, "version is 'newest': expected a version of ScyllaDB such as"),
+        ({"version": "9.9"}, "version is '9.9': expected a version of ScyllaDB such as"),
+        ({"version": "2024.1"}, "version is '2024.1': expected a version of ScyllaDB such as"),
+        ({"port": 70000}, "port is 70000: expected 0 to 65535"),
+        ({"nodes": 100, "vnodes": 1000, "shards": 100}, "vnodes is 1000: expected"),
+        ({"certificate": "none.pem", "key": "none.pem"}, "certificate is 'none.pem': No such file"),
+        ({"certificate": __file__, "key": __file__}, f"certificate is {__file__!r}: expected PEM"),
         ({"certificate": "c.pem"}, "key is None: TLS takes both a certificate and its private"),
     ],
 )
@@ -385,7 +391,7 @@ def test_pages_are_read_without_a_connection() -> None:
 
 def test_a_refusal_without_a_connection_is_an_exception() -> None:
     """It has the server's text."""
-    with pytest.raises(CqlError, match="Keyspace none does not exist"):
+    with pytest.raises(CqlError, match="Keyspace 'none' does not exist"):
         EmbeddedScylla().execute("USE none")
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from cdc_reader.cql_type import UserType
-from cdc_reader.testing.embedded.schema.catalog import SchemaChange
+from cdc_reader.testing.embedded.profile import profile
+from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 
 SYNTAX, UNAUTHORIZED, INVALID, CONFIGURATION, EXISTS = 0x2000, 0x2100, 0x2200, 0x2300, 0x2400
 CDC = "WITH cdc = {'enabled': true}"
@@ -235,7 +236,7 @@ def test_keyspace_properties(shell: Any) -> None:
         ("DROP TABLE nope", INVALID, "unconfigured table nope"),
         ("DROP TYPE nope", INVALID, "No user type named ks.nope exists."),
         ("DROP KEYSPACE nope", CONFIGURATION, "Cannot drop non existing keyspace 'nope'."),
-        ("USE nope", INVALID, "Keyspace nope does not exist"),
+        ("USE nope", INVALID, "Keyspace 'nope' does not exist"),
         ("CREATE INDEX ON t (a)", INVALID, "CREATE INDEX is not supported by this server"),
     ],
 )
@@ -275,3 +276,38 @@ def test_if_exists_changes_nothing(cdc: Any, cql: str) -> None:
     """What exists already, or does not, is left as it is, and nobody is told."""
     cdc.run(cql)
     assert cdc.changes == []
+
+
+@pytest.mark.parametrize(("version", "limit"), [("5.2", 48), ("2025.1", 48), ("2025.2", 192)])
+def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
+    """Keyspaces and tables alike; it grew with 2025.2."""
+    shell = make_shell(catalog=Catalog(profile=profile(version)))
+    options = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    shell.run(f"CREATE KEYSPACE {'k' * limit} {options}")
+    shell.run(f"CREATE TABLE {'t' * limit} (pk int PRIMARY KEY)")
+    name = "k" * (limit + 1)
+    message = f'names shouldn\'t be more than {limit} characters long (got "{name}")'
+    assert shell.refusal(f"CREATE KEYSPACE {name} {options}") == (INVALID, f"Keyspace {message}")
+    assert shell.refusal(f"CREATE TABLE {name} (pk int PRIMARY KEY)") == (
+        INVALID,
+        f"Table {message}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ('"a-b"', '"a-b" is not a valid keyspace name'),
+        ('"ké"', '"ké" is not a valid keyspace name'),
+        ("system", "system keyspace is not user-modifiable"),
+        ('"System_Schema"', "system keyspace is not user-modifiable"),
+    ],
+)
+def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> None:
+    """Before all else, whether the keyspace is there or not."""
+    assert shell.refusal(f"CREATE KEYSPACE IF NOT EXISTS {name} WITH x = 1") == (INVALID, message)
+
+
+def test_a_keyspace_in_use_must_exist(shell: Any) -> None:
+    """The server quotes its name, here alone."""
+    assert shell.refusal("USE nowhere") == (INVALID, "Keyspace 'nowhere' does not exist")
