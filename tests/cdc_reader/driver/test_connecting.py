@@ -9,11 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cassandra.cluster import DefaultConnection
 
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.driver.connecting import connect
 from cdc_reader.driver.tls import tls_context
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
+from cdc_reader.testing import EmbeddedScylla
 
 TLS = Path(__file__).parents[2] / "data" / "tls"
 PATIENCE = timedelta(seconds=1)
@@ -83,3 +85,16 @@ def test_the_authority_that_is_given_is_trusted() -> None:
         session.cluster.shutdown()
         with pytest.raises(ConnectionFailedError, match="no answer within 1 s"):
             connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
+
+
+def test_a_page_takes_few_calls_to_receive() -> None:
+    """A session's connections take 64 times what the driver's own do at a time."""
+    with EmbeddedScylla(port=0) as server:
+        session = connect(ConnectionConfig("127.0.0.1", port=server.port), 100)
+        try:
+            [pool] = session.get_pools()
+            connection, _ = pool.borrow_connection(timeout=1)
+            pool.return_connection(connection)
+            assert connection.in_buffer_size >= 64 * DefaultConnection.in_buffer_size
+        finally:
+            session.cluster.shutdown()
