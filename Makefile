@@ -7,6 +7,8 @@ INSTALLED := $(VENV)/.installed
 EXTRAS := spark,embedded,docker,metrics
 ARGS :=
 SEED := 1
+SECONDS := 600
+FUZZ := build/fuzz
 KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
@@ -14,10 +16,10 @@ SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/p
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test fuzz lint format constraints clean
+.PHONY: help install java demo test fuzz fuzz-kernel bench lint format constraints clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 install: $(INSTALLED) java ## fill .venv with the project and its tools; find or install Java
 
@@ -30,6 +32,17 @@ test: install ## run the tests; ARGS="-k window" runs some
 fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for others
 	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
 	    tests/cdc_reader/testing/embedded/test_fuzzing.py $(ARGS)
+
+# The sanitizers' runtime has to be there before Python is; atheris brings it.
+fuzz-kernel: install ## feed the kernel damaged pages, under sanitizers; needs clang; SECONDS=600
+	$(BIN)/python -m tests.fuzzing.build_kernel $(FUZZ)
+	$(BIN)/pip install --quiet --upgrade --target $(FUZZ)/packages atheris==3.0.0
+	LD_PRELOAD="$(CURDIR)/$(FUZZ)/packages/asan_with_fuzzer.so" PYTHONPATH=$(FUZZ)/packages \
+	    ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1 \
+	    $(BIN)/python -m tests.fuzzing.kernel $(FUZZ) -max_total_time=$(SECONDS) $(ARGS)
+
+bench: install ## measure everything against its rivals; ARGS="decode read" for some of it
+	$(SPARK_ENV) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 lint: $(INSTALLED) ## check style, types and who imports whom
 	$(BIN)/ruff check .

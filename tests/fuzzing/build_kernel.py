@@ -1,0 +1,40 @@
+"""Builds the kernel for fuzzing: with clang's address and undefined-behaviour sanitizers, and the
+counters that guide the fuzzer. Run it as ``python -m tests.fuzzing.build_kernel FOLDER``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from hatch_build import NotCompiledError, compile_kernel
+
+# The sanitizers' runtime is loaded before Python is, so the extension must not bring its own.
+TOOLS = {
+    "CC": "clang",
+    "LDSHARED": "clang -shared",
+    "CFLAGS": (
+        "-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all "
+        "-fno-omit-frame-pointer -UNDEBUG"
+    ),
+}
+
+
+def main() -> None:
+    """Put the extension into the folder."""
+    folder = Path(sys.argv[1])
+    if shutil.which("clang") is None:
+        sys.exit("clang was not found: install it (Debian: apt-get install clang), and try again")
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.update(TOOLS)
+    try:
+        built = compile_kernel(Path.cwd(), folder.resolve() / "work")
+    except NotCompiledError as error:
+        sys.exit(f"the kernel was not compiled: {error}")
+    shutil.copy(built, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Coverage-guided fuzzing of the compiled kernel, as ``make fuzz-kernel`` runs it:
+``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``.
+
+An input is a byte that picks the columns, then the body of a page. Whatever it is, the kernel
+built with sanitizers must neither crash nor read where it should not, and must say what its
+plain twin says: the same rows of valid Arrow, or the same complaint.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import atheris  # type: ignore[import-untyped]  # there for `make fuzz-kernel`
+
+with atheris.instrument_imports(include=["cdc_reader.kernel"]):
+    from cdc_reader.kernel import parse_metadata, python
+    from cdc_reader.kernel.choice import MODULES
+from hypothesis import HealthCheck, Phase, given, settings
+
+from cdc_reader.schema import Column
+from tests.cdc_reader.kernel.schemas import Table, tables
+from tests.cdc_reader.kernel.test_recorded_frames import without_metadata
+from tests.cdc_reader.kernel.test_twins import ALL_BODIES, outcome
+
+_LARGEST = 8_192
+_GENERATED, _BARE = 200, 40
+"""Sets of columns: one byte must tell them apart."""
+_LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
+
+Columns = Sequence[Column] | None
+
+
+def generated() -> list[Table]:
+    """Tables of random nested types, the same ones at every run."""
+    found: list[Table] = []
+
+    @settings(
+        max_examples=_GENERATED,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(tables(max_rows=4))
+    def collect(table: Table) -> None:
+        found.append(table)
+
+    collect()
+    return found[:_GENERATED]
+
+
+def recorded() -> list[tuple[Columns, bytes]]:
+    """Small pages of a real server, with metadata."""
+    return [(None, body) for body in ALL_BODIES if len(body) < _LARGEST]
+
+
+def pages() -> list[tuple[Columns, bytes]]:
+    """What mutation starts from; the first page's columns are those in its body."""
+    bare = []
+    for _, body in recorded():
+        columns = parse_metadata(body).columns or ()
+        bare.append((columns, without_metadata(body)))
+    return [*recorded(), *bare[:_BARE], *((table.columns, table.body) for table in generated())]
+
+
+def prepare(folder: Path, known: list[Columns]) -> None:
+    """The corpus to begin with, and a dictionary of lengths that are worth trying."""
+    corpus = folder / "corpus"
+    corpus.mkdir(exist_ok=True)
+    for number, (columns, body) in enumerate(pages()):
+        (corpus / f"page-{number}").write_bytes(bytes([known.index(columns)]) + body)
+    lengths = (length.to_bytes(4, "big", signed=True) for length in _LENGTHS)
+    lines = ('"' + "".join(f"\\x{byte:02x}" for byte in length) + '"\n' for length in lengths)
+    (folder / "lengths.dict").write_text("".join(lines))
+
+
+def instrumented(folder: Path) -> ModuleType:
+    """The extension in the folder, with the sanitizers in it."""
+    path = folder / f"_native{EXTENSION_SUFFIXES[0]}"
+    spec = spec_from_file_location(MODULES["cython"], path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> None:
+    """Fuzz until a difference or a crash is found, or libFuzzer's options say to end."""
+    folder = Path(sys.argv[1]).resolve()
+    known: list[Columns] = []
+    for columns, _ in pages():
+        if columns not in known:
+            known.append(columns)
+    prepare(folder, known)
+    compiled = instrumented(folder)
+
+    def test(data: bytes) -> None:
+        columns, body = known[(data[:1] or b"\0")[0] % len(known)], data[1:]
+        found = outcome(compiled.decode, body, columns)
+        expected = outcome(python.decode, body, columns)
+        if found != expected:
+            raise AssertionError(f"{columns} {body.hex()}\n{found}\n{expected}")
+
+    options = (
+        f"-dict={folder / 'lengths.dict'}",
+        f"-max_len={_LARGEST}",
+        f"-artifact_prefix={folder}/",
+    )
+    atheris.Setup([sys.argv[0], *options, *sys.argv[2:], str(folder / "corpus")], test)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
