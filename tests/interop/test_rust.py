@@ -19,8 +19,14 @@ def interop() -> Path:
     """The compiled program."""
     if shutil.which("cargo") is None:
         pytest.skip("no cargo on this machine: install Rust to run the Rust library")
-    build = ["cargo", "build", "--quiet", "--manifest-path", str(PROGRAM / "Cargo.toml")]
-    subprocess.run(build, check=True)
+    manifest = ("--quiet", "--manifest-path", str(PROGRAM / "Cargo.toml"))
+    fetched = subprocess.run(
+        ["cargo", "fetch", *manifest], capture_output=True, text=True, check=False
+    )
+    if fetched.returncode:
+        reason = (fetched.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
+        pytest.skip(f"the Rust library cannot be fetched: {reason}")
+    subprocess.run(["cargo", "build", *manifest], check=True)
     return PROGRAM / "target" / "debug" / "scylla-cdc-interop"
 
 
