@@ -10,12 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cdc_reader.change import Change, ChangeOperation
     from cdc_reader.config import ConnectionConfig, ReadConfig
     from cdc_reader.delivery import Delivery
+    from cdc_reader.delta import CollectionDelta, Deleted, Set
     from cdc_reader.errors import CdcError
     from cdc_reader.ids import StreamId, TableName
     from cdc_reader.operation import Operation
     from cdc_reader.reader import CdcReader
+    from cdc_reader.replicator import Replicator
     from cdc_reader.schema import LogSchema, TableSchema
     from cdc_reader.task import Task
     from cdc_reader.window import Window
@@ -23,11 +26,17 @@ if TYPE_CHECKING:
 __all__ = [
     "CdcError",
     "CdcReader",
+    "Change",
+    "ChangeOperation",
+    "CollectionDelta",
     "ConnectionConfig",
+    "Deleted",
     "Delivery",
     "LogSchema",
     "Operation",
     "ReadConfig",
+    "Replicator",
+    "Set",
     "StreamId",
     "TableName",
     "TableSchema",
@@ -38,11 +47,17 @@ __all__ = [
 _HOMES = {
     "CdcError": "errors",
     "CdcReader": "reader",
+    "Change": "change",
+    "ChangeOperation": "change",
+    "CollectionDelta": "delta",
     "ConnectionConfig": "config",
+    "Deleted": "delta",
     "Delivery": "delivery",
     "LogSchema": "schema",
     "Operation": "operation",
     "ReadConfig": "config",
+    "Replicator": "replicator",
+    "Set": "delta",
     "StreamId": "ids",
     "TableName": "ids",
     "TableSchema": "schema",
