@@ -1,0 +1,101 @@
+"""All benchmarks, as ``make bench`` runs them:
+``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]``.
+
+Prints a table, writes ``build/bench.json``, and draws ``build/bench.svg``; names choose what is
+measured, what was measured before stays in the file. Ends with 1 if a target was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import cassandra.connection
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.chart import chart
+from tests.benchmarks.figure import Figure
+
+BUILD = Path("build")
+NAMES = ("decode", "read", "peers", "spark", "scale", "memory", "latency")
+"""Modules with a function `figures`, in the order they run in."""
+MACHINE = "machine"
+
+
+def main() -> int:
+    """Run what is asked for."""
+    given = _arguments()
+    # As where neither lz4 nor snappy is installed: what is measured is rows, for all rivals.
+    cassandra.connection.locally_supported_compressions.clear()
+    found: list[Figure] = []
+    loads = {}
+    for name in given.names or NAMES:
+        before = os.getloadavg()[0]
+        for figure in import_module(f"tests.benchmarks.{name}").figures(given.times):
+            found.append(figure)
+            print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
+        loads[name] = [before, os.getloadavg()[0]]
+    _write(found, loads)
+    Console(width=None if sys.stdout.isatty() else 150).print(_table(found, loads))
+    return not all(figure.is_met for figure in found)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the project against its rivals.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--times", type=int, default=5, help="turns of each rival (%(default)s)")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(NAMES):
+        parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(NAMES)}")
+    return given
+
+
+def _write(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> None:
+    BUILD.mkdir(exist_ok=True)
+    path = BUILD / "bench.json"
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    kept.update({figure.name: figure.to_json() for figure in found})
+    machine = kept.setdefault(MACHINE, {})
+    machine["processors"] = os.cpu_count()
+    machine.setdefault("load", {}).update(loads)
+    path.write_text(json.dumps(kept, indent=2) + "\n")
+    (BUILD / "bench.svg").write_text(chart(kept))
+
+
+def _table(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> Table:
+    told = "; ".join(f"{name} {low:.1f} to {high:.1f}" for name, (low, high) in loads.items())
+    table = Table(caption=f"{os.cpu_count()} processors; load while measuring: {told}")
+    for title in ("figure", "value", "unit", "rival", "ratio", "target", "met", "against", "note"):
+        table.add_column(title, justify="right" if title in ("value", "rival", "ratio") else "left")
+    for figure in found:
+        table.add_row(*_cells(figure))
+    return table
+
+
+def _cells(figure: Figure) -> Iterator[str]:
+    yield figure.name
+    yield _short(figure.value)
+    yield figure.unit
+    yield _short(figure.rival)
+    yield _short(figure.ratio)
+    yield figure.target
+    yield ("yes" if figure.is_met else "[bold red]no[/]") if figure.target else ""
+    yield figure.against
+    yield figure.note
+
+
+def _short(number: float | None) -> str:
+    if number is None:
+        return ""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Tables whose logs are replayed: one with new rows only, one with images of each change."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from tests.benchmarks.serving import KEYSPACE, Row, Served
+
+FLAT, IMAGES = "flat", "images"
+PAGE_ROWS = 5_000
+_COLUMNS = "pk int, ck int, name text, amount bigint, ratio double, PRIMARY KEY (pk, ck)"
+_INSERT = "INSERT INTO {table} (pk, ck, name, amount, ratio) VALUES (?, ?, ?, ?, ?)"
+_UPDATE = "UPDATE {table} SET name = ?, amount = ? WHERE pk = ? AND ck = ?"
+
+
+def log_of(table: str) -> str:
+    """The name of its log table."""
+    return f"{table}_scylla_cdc_log"
+
+
+def fill(served: Served) -> None:
+    """Make both tables; a page of the first has as many changes as rows, of the other a third."""
+    _create(served, FLAT, "{'enabled': true}")
+    served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(PAGE_ROWS))
+    _create(served, IMAGES, "{'enabled': true, 'preimage': 'full', 'postimage': true}")
+    served.execute(_INSERT.format(table=f"{KEYSPACE}.{IMAGES}"), _inserts(PAGE_ROWS // 10))
+    served.execute(_UPDATE.format(table=f"{KEYSPACE}.{IMAGES}"), _updates(PAGE_ROWS // 3))
+
+
+def _create(served: Served, table: str, cdc: str) -> None:
+    served.execute(f"CREATE TABLE {KEYSPACE}.{table} ({_COLUMNS}) WITH cdc = {cdc}")
+
+
+def _inserts(count: int) -> Iterator[Row]:
+    for n in range(count):
+        key = struct.pack(">i", n % 100), struct.pack(">i", n)
+        yield (*key, b"name %d" % n, struct.pack(">q", n << 20), struct.pack(">d", n / 7))
+
+
+def _updates(count: int) -> Iterator[Row]:
+    for n in range(count):
+        place = n % (PAGE_ROWS // 10)
+        key = struct.pack(">i", place % 100), struct.pack(">i", place)
+        yield b"new name %d" % n, struct.pack(">q", n << 30), *key

@@ -1,0 +1,95 @@
+"""The embedded ScyllaDB in a process of its own, so that it takes none of the client's time."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.testing import EmbeddedScylla
+
+KEYSPACE = "bench"
+_KEYSPACE = (
+    f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
+    "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+)
+Row = Sequence[bytes | None]
+
+
+@frozen
+class Served:
+    """A server that runs in another process, as its client sees it."""
+
+    _pipe: Connection
+    port: int
+
+    @property
+    def config(self) -> ConnectionConfig:
+        """How to reach it."""
+        return ConnectionConfig("127.0.0.1", port=self.port, consistency="ONE")
+
+    def execute(self, cql: str, rows: Iterable[Row] = ((),)) -> None:
+        """Execute a statement in the server's process, once for each row of values."""
+        self._ask(_execute, cql, list(rows))
+
+    def replay(self, table: str, times: int, page_rows: int = 5_000) -> int:
+        """Answer every read of a table with its first page so many times over; returns how many
+        bytes the page has.
+        """
+        size: int = self._ask(_replay, table, times, page_rows)
+        return size
+
+    def _ask(self, action: Any, *arguments: Any) -> Any:
+        self._pipe.send((action, arguments))
+        answer = self._pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@contextmanager
+def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
+    """A server with so many streams, each query of a whole window being one if there is one."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(theirs, vnodes, shards), daemon=True
+    )
+    process.start()
+    try:
+        yield Served(ours, ours.recv())
+    finally:
+        ours.close()
+        process.join(10)
+        process.kill()
+
+
+def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
+    with EmbeddedScylla(port=0, vnodes=vnodes, shards=shards) as scylla:
+        scylla.execute(_KEYSPACE)
+        pipe.send(scylla.port)
+        while True:
+            try:
+                action, arguments = pipe.recv()
+            except EOFError:
+                return
+            try:
+                pipe.send(action(scylla, *arguments))
+            except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+                pipe.send(error)
+
+
+def _execute(scylla: EmbeddedScylla, cql: str, rows: list[Row]) -> None:
+    for row in rows:
+        scylla.execute(cql, row)
+
+
+def _replay(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -> int:
+    scylla.end_replay(KEYSPACE, table)
+    page, *_ = scylla.pages(f"SELECT * FROM {KEYSPACE}.{table}", page_rows)
+    scylla.replay(KEYSPACE, table, [page], times)
+    return len(page)
