@@ -290,13 +290,18 @@ class Ledger:
 
 
 def test_what_cannot_be_applied_is_refused() -> None:
-    """A log of keys, an operation of a newer server, half a range: nothing is written."""
+    """A log of keys, an operation of a newer server, half a range, rows from before a clustering
+    column had its name: nothing is written.
+    """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (
         (change_of({"op": 1, "ck": 1}, schema=keys_only), "tells keys only"),
         (change_of({"op": 42, "ck": 1}), "operation unknown_42 is not known"),
         (change_of({"op": 5, "ck": 1}, complete=False), "expected both ends"),
+        (change_of({"op": 3}), "does not show its clustering key"),
+        (change_of({"op": 2, "a": 1}), "does not show its clustering key"),
+        (change_of({"op": 1, "a": 1}), "does not show its clustering key"),
     ):
         with pytest.raises(UnsupportedTableError, match=message):
             Replicator(ledger).apply(change)
