@@ -7,10 +7,23 @@ sources, there is simply no source to find.
 """
 
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["DefaultSource", "ScyllaCdcDataSource"]
+if TYPE_CHECKING:
+    from pyspark_scylla_cdc.folding import fold as fold
+
+__all__ = ["DefaultSource", "ScyllaCdcDataSource", "fold"]
 
 with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 
     DefaultSource = ScyllaCdcDataSource
+
+
+def __getattr__(name: str) -> Any:
+    """`fold`, imported when it is wanted."""
+    if name == "fold":
+        from pyspark_scylla_cdc.folding import fold
+
+        return fold
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

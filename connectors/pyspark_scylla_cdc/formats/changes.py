@@ -129,6 +129,9 @@ class ChangesFormat:
                 return self._marked(net.modified, net, rows)
             case names.NULLED:
                 return self._marked(net.set_to_null, net, rows)
+            case names.INSERTED:
+                inserted = pa.array(net.rows.has_insert[net.group])
+                return pick(inserted, np.where(_is_upsert(rows), rows.change, NONE))
             case _:
                 return _place(name, batch, rows)
 
@@ -137,8 +140,12 @@ class ChangesFormat:
         marks = np.zeros((len(net.kind) + 1, len(self._values)), bool)  # the last: of no change
         for place, column in enumerate(self._values):
             marks[:-1, place] = test(column)
-        shown = np.isin(rows.type, (INSERT, UPDATE, _PREIMAGE))
+        shown = _is_upsert(rows)
         return names_of(marks[rows.change], [column.name for column in self._values], shown)
+
+
+def _is_upsert(rows: _Rows) -> Mask:
+    return np.isin(rows.type, (INSERT, UPDATE, _PREIMAGE))
 
 
 def _place(name: str, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
@@ -168,7 +175,7 @@ def _schema(base: TableSchema, asked: Asked, types: ValueTypes) -> pa.Schema:
         (names.SEQUENCE, pa.int32()),
     ]
     if asked.include_delta:
-        fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES)]
+        fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
     if asked.range_deletes is RangeDelete.EMIT and clustering_of(base):
         fields.append((names.RANGE, range_type(base, types)))
     return with_own_columns(base, types.fields(base.columns), fields)

@@ -8,4 +8,9 @@ COMMIT_VERSION = "_commit_version"
 SEQUENCE = "_sequence"
 MODIFIED = "_modified_columns"
 NULLED = "_nulled_columns"
+INSERTED = "_inserted"
 RANGE = "_range"
+
+ALL = frozenset(
+    (CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, SEQUENCE, MODIFIED, NULLED, INSERTED, RANGE)
+)
