@@ -193,8 +193,11 @@ class EmbeddedScylla:
     def leave(self, node: Node) -> None:
         """Take a node off the ring: its ranges go to others, the streams stay as they are.
 
-        Its connections are closed and the other nodes' clients told.
+        Its connections are closed and the other nodes' clients told. Raises ValueError if it is
+        not on the ring, or the last one.
         """
+        if node not in self.cluster.nodes:
+            raise ValueError(f"node {node.address}: expected one that is on the ring")
         self._server.call(lambda: self.cluster.leave(node))
         if node.address in self._listen_addresses:
             if node.address not in self._down:

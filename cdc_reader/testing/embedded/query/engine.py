@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import md5
+from uuid import UUID
 
-from cdc_reader.testing.embedded.errors import InvalidRequest, Unprepared
+from attrs import frozen
+
+from cdc_reader.testing.embedded.errors import CqlError, InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
 from cdc_reader.testing.embedded.query.batch import WritePlan, apply, check_kind
@@ -19,11 +22,25 @@ from cdc_reader.testing.embedded.query.result import Prepared, Result
 from cdc_reader.testing.embedded.query.select import SelectPlan
 from cdc_reader.testing.embedded.query.source import MutationSink, Replays, TableSource
 from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.table import Column
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 _CACHED_CHARACTERS = 1 << 23
 _PREPARED_CHARACTERS = 1 << 26
+
+
+Shape = tuple[tuple[UUID, tuple[Column, ...]], ...]
+"""What a statement was prepared against: its tables, each with its columns."""
+
+
+@frozen
+class Remembered:
+    """A prepared statement: its text, its connection's keyspace, what it was planned for."""
+
+    cql: str
+    keyspace: str | None
+    shape: Shape
 
 
 class Engine:
@@ -48,7 +65,7 @@ class Engine:
         self._clock = clock
         self._replays = replays
         self._planner = Planner(catalog, database, write_path, clock, virtual or {})
-        self._prepared: TextCache[tuple[str, str | None]] = TextCache(_PREPARED_CHARACTERS)
+        self._prepared: TextCache[Remembered] = TextCache(_PREPARED_CHARACTERS)
         self._plans: TextCache[Plan] = TextCache(_CACHED_CHARACTERS)
         self._last_timestamp = 0
 
@@ -62,7 +79,7 @@ class Engine:
         plan = self._plan(cql, keyspace)
         text = (keyspace or "") + cql
         statement_id = md5(text.encode(), usedforsecurity=False).digest()
-        self._prepared.put(statement_id, (cql, keyspace), len(cql))
+        self._prepared.put(statement_id, Remembered(cql, keyspace, _shape(plan)), len(cql))
         return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
@@ -71,7 +88,8 @@ class Engine:
 
     def text(self, statement_id: bytes) -> str:
         """The text of a prepared statement; empty if the id is not known."""
-        return (self._prepared.get(statement_id) or ("", None))[0]
+        found = self._prepared.get(statement_id)
+        return "" if found is None else found.cql
 
     def forget(self, statement_id: bytes | None = None) -> None:
         """Forget a prepared statement, or all of them, as a node does that restarts."""
@@ -127,12 +145,22 @@ class Engine:
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:
-        prepared = self._prepared.get(statement_id)
-        if prepared is None:
+        """The plan; a statement whose table was dropped or got other columns is forgotten."""
+        found = self._prepared.get(statement_id)
+        plan = None if found is None else self._still(found)
+        if plan is None:
+            self._prepared.pop(statement_id)
             raise Unprepared(
                 f"No prepared statement with ID {statement_id.hex()} found.", statement_id
             )
-        return self._plan(*prepared)
+        return plan
+
+    def _still(self, statement: Remembered) -> Plan | None:
+        try:
+            plan = self._plan(statement.cql, statement.keyspace)
+        except CqlError:  # its table is gone, or a column it names
+            return None
+        return plan if _shape(plan) == statement.shape else None
 
     def _plan(self, cql: str, keyspace: str | None) -> Plan:
         """The plan, made anew when the schema has changed."""
@@ -142,6 +170,16 @@ class Engine:
             plan = self._planner.plan(parse(cql), keyspace)
             self._plans.put(key, plan, len(cql))
         return plan
+
+
+def _shape(plan: Plan) -> Shape:
+    match plan:
+        case SelectPlan(table=table):
+            return ((table.id, table.columns),)
+        case WritePlan(modifications):
+            return tuple((each.table.id, each.table.columns) for each in modifications)
+        case _:
+            return ()
 
 
 def _description(statement_id: bytes, plan: Plan) -> Prepared:
