@@ -1,0 +1,39 @@
+"""Stopping on SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on the first of these signals; the second does what it did before.
+
+    Outside of the main thread, which alone may handle signals, nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(_number: int, _frame: object) -> None:
+        restore()
+        # Not here: the interrupted code may hold the very lock that `stop` takes.
+        threading.Thread(target=stop, name="cdc-stop", daemon=True).start()
+
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        restore()

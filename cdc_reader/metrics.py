@@ -1,0 +1,139 @@
+"""What is counted and measured, and who is told of it.
+
+A `Recorder` is two methods; `PrometheusMetrics` is one that exports to Prometheus (the extra
+`metrics`), `MemoryMetrics` one that keeps the numbers to be looked at. Nothing is registered
+anywhere by importing this.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import frozen
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.ids import TableName
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+@frozen
+class Metric:
+    """Something counted or, as a gauge, measured, for each table; `help` says what and in which
+    unit.
+    """
+
+    name: str
+    help: str
+    is_gauge: bool = False
+
+
+ROWS = Metric("rows", "Log rows read.")
+LATE_ROWS = Metric("late_rows", "Log rows that came to light behind others of their stream.")
+CHANGES = Metric("changes", "Changes handed to the handler and dealt with.")
+WINDOWS = Metric("windows", "Windows read to their end.")
+QUERIES = Metric("queries", "Queries asked to read windows; further pages are not counted.")
+WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
+OUTSTANDING = Metric("outstanding_changes", "Changes read and not acknowledged.", is_gauge=True)
+LAG = Metric("lag_seconds", "From the acknowledged position to now.", is_gauge=True)
+GENERATION = Metric(
+    "generation_timestamp_seconds", "When the newest known generation began.", is_gauge=True
+)
+HANDLER_RETRIES = Metric("handler_retries", "Times that a handler was called again.")
+HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed for good.")
+CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
+CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving was tried again.")
+METRICS = (
+    ROWS,
+    LATE_ROWS,
+    CHANGES,
+    WINDOWS,
+    QUERIES,
+    WINDOW_QUERIES,
+    OUTSTANDING,
+    LAG,
+    GENERATION,
+    HANDLER_RETRIES,
+    HANDLER_ERRORS,
+    CHECKPOINTS,
+    CHECKPOINT_RETRIES,
+)
+
+
+class Recorder(Protocol):
+    """Takes what is counted; from any thread."""
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        """So many more."""
+        ...
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        """The gauge shows `value` now."""
+        ...
+
+
+class NoMetrics:
+    """Takes it and forgets it."""
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        """See `Recorder.add`."""
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        """See `Recorder.set`."""
+
+
+class MemoryMetrics:
+    """Keeps the numbers: ``metrics[ROWS, table]``; 0 for what was never told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: defaultdict[tuple[Metric, TableName], float] = defaultdict(float)
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        """See `Recorder.add`."""
+        with self._lock:
+            self._values[metric, table] += amount
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        """See `Recorder.set`."""
+        with self._lock:
+            self._values[metric, table] = value
+
+    def __getitem__(self, key: tuple[Metric, TableName]) -> float:
+        with self._lock:
+            return self._values.get(key, 0)
+
+
+class PrometheusMetrics:
+    """Exports to Prometheus as ``scylla_cdc_<name>{keyspace=..., table=...}``.
+
+    `registry` is the client's own if None; one such recorder a registry. Raises
+    ConfigurationError where the extra `metrics` is not installed.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        try:
+            import prometheus_client
+        except ImportError as error:
+            remedy = "install its extra: pip install 'scylla-cdc[metrics]'"
+            raise ConfigurationError("metrics", "prometheus", remedy) from error
+        self._collectors: dict[Metric, Any] = {}
+        for metric in METRICS:
+            make = prometheus_client.Gauge if metric.is_gauge else prometheus_client.Counter
+            self._collectors[metric] = make(
+                f"scylla_cdc_{metric.name}",
+                metric.help,
+                ("keyspace", "table"),
+                registry=registry or prometheus_client.REGISTRY,
+            )
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        """See `Recorder.add`."""
+        self._collectors[metric].labels(table.keyspace, table.name).inc(amount)
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        """See `Recorder.set`."""
+        self._collectors[metric].labels(table.keyspace, table.name).set(value)

@@ -1,0 +1,50 @@
+"""Tables with changes in their logs, and consumers that are at their end at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader.config import ReadConfig
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+READ = ReadConfig(
+    confidence_window=timedelta(0),
+    poll_interval=timedelta(milliseconds=20),
+    fetch_size=10,
+    retry_deadline=timedelta(seconds=2),
+)
+"""Rows are settled at once, which holds where the only writer waits for its answers."""
+
+
+def now() -> int:
+    """µs since 1970: behind every write that was answered."""
+    return time.time_ns() // 1_000 + 1
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """The name of a table with a log."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int, c int, v int, PRIMARY KEY (p, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    return f"{keyspace}.t"
+
+
+@pytest.fixture
+def write(scylla: Scylla) -> Callable[..., None]:
+    """Writes so many rows to a table, row by row: numbers from `first`, over some partitions."""
+
+    def write(table: str, count: int, *, first: int = 0, partitions: int = 7) -> None:
+        insert = scylla.session.prepare(f"INSERT INTO {table} (p, c, v) VALUES (?, ?, ?)")
+        for number in range(first, first + count):
+            scylla.session.execute(insert, (number % partitions, number, number))
+
+    return write

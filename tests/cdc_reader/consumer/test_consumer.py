@@ -1,0 +1,478 @@
+"""`CdcConsumer` over a real socket: what a handler is given, and what is kept of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader.change import Change
+from cdc_reader.checkpoint import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.errors import (
+    CheckpointError,
+    ConfigurationError,
+    HandlerError,
+    TableNotFoundError,
+    TransientError,
+)
+from cdc_reader.ids import TableName
+from cdc_reader.metrics import (
+    CHANGES,
+    CHECKPOINT_RETRIES,
+    CHECKPOINTS,
+    GENERATION,
+    HANDLER_ERRORS,
+    HANDLER_RETRIES,
+    LAG,
+    QUERIES,
+    ROWS,
+    WINDOWS,
+    MemoryMetrics,
+)
+from cdc_reader.progress import Checkpoint, CheckpointName
+from cdc_reader.window import Window
+from tests.cdc_reader.consumer.conftest import READ, now
+
+if TYPE_CHECKING:
+    from cdc_reader.ports import CheckpointStore
+    from cdc_reader.testing import Scylla
+
+Write = Callable[..., None]
+
+
+class Seen:
+    """A handler that keeps what it was given, and by which thread."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.by_partition: defaultdict[int, list[int]] = defaultdict(list)
+        self.threads: set[str] = set()
+
+    def __call__(self, change: Change) -> None:
+        self.numbers.append(change.key["c"])
+        self.by_partition[change.key["p"]].append(change.key["c"])
+        self.threads.add(threading.current_thread().name)
+
+
+@pytest.fixture(autouse=True)
+def no_threads_are_left() -> Any:
+    """However a consumer ends."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
+    assert [name for name in left if name != "cdc-connect"] == []
+
+
+def consumer(
+    way: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
+) -> CdcConsumer:
+    """A consumer up to now."""
+    settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
+    return CdcConsumer(way, tables, handler, **settings)
+
+
+def test_order_is_kept_by_partition_key_among_several_workers(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Each change once; the numbers of a partition ascend."""
+    write(table, 200)
+    seen = Seen()
+    consumer(way, table, seen, config=ConsumerConfig(workers=3)).run()
+    assert Counter(seen.numbers) == Counter(range(200))
+    assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
+    assert len(seen.threads) > 1
+
+
+@pytest.mark.needs("topology")
+def test_order_is_kept_across_generations() -> None:
+    """A base row's changes go to another stream, and to the same worker."""
+    from cdc_reader.testing import EmbeddedScylla, ManualClock
+
+    clock = ManualClock(1_700_000_000_000_000)
+    with EmbeddedScylla(clock=clock) as server:
+        replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        server.execute(f"CREATE KEYSPACE ks WITH replication = {replication}")
+        columns = "p int, c int, v int, PRIMARY KEY (p, c)"
+        server.execute(f"CREATE TABLE ks.t ({columns}) WITH cdc = {{'enabled': true}}")
+        for number in range(120):
+            if number in (40, 80):
+                server.join()
+                clock.advance(120_000_000)
+            clock.advance(1_000)
+            server.execute(f"INSERT INTO ks.t (p, c) VALUES ({number % 3}, {number})")
+        clock.advance(1_000)
+        seen: Seen = Seen()
+        streams: set[bytes] = set()
+
+        def handler(change: Change) -> None:
+            streams.add(change.stream)
+            seen(change)
+
+        way = ConnectionConfig(server.contact_point)
+        consumer(way, "ks.t", handler, end=clock.now(), clock=clock).run()
+    assert Counter(seen.numbers) == Counter(range(120))
+    assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
+    assert len(streams) > 3
+
+
+def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, write: Write) -> None:
+    """What is in hand is bounded by the limit and one page; then all comes all the same."""
+    write(table, 100)
+    go, metrics, name = threading.Event(), MemoryMetrics(), TableName.parse(table)
+    most: list[float] = []
+
+    def handler(_: Change) -> None:
+        go.wait(10)
+        most.append(metrics[ROWS, name] - len(most))
+
+    limits = ConsumerConfig(workers=2, max_changes=5)
+    slow = consumer(way, table, handler, config=limits, metrics=metrics)
+    running = threading.Thread(target=slow.run)
+    running.start()
+    while metrics[ROWS, name] < 10:
+        go.wait(0.001)
+    assert metrics[ROWS, name] <= 20  # one page in hand, and one that waits to come in
+    go.set()
+    running.join()
+    assert len(most) == 100
+    assert max(most) <= 26
+
+
+def test_bytes_in_hand_are_bounded_too(way: ConnectionConfig, table: str, write: Write) -> None:
+    """A page that is larger than all that may be in hand comes through alone."""
+    write(table, 60)
+    seen = Seen()
+    consumer(way, table, seen, config=ConsumerConfig(max_bytes=1)).run()
+    assert sorted(seen.numbers) == list(range(60))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "scylla"])
+def test_another_run_goes_on_where_the_last_one_ended(
+    way: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
+) -> None:
+    """The start is for the first time only."""
+    stores: dict[str, Callable[[], CheckpointStore]] = {
+        "memory": MemoryCheckpoints,
+        "sqlite": lambda: SqliteCheckpoints(tmp_path / "c.db"),
+        "scylla": lambda: ScyllaCheckpoints(way, keyspace),
+    }
+    store = stores[kind]()
+    runs = []
+    for first in (0, 40, 80):
+        write(table, 40, first=first)
+        seen = Seen()
+        consumer(way, table, seen, checkpoints=store).run()
+        store.close()
+        runs.append(sorted(seen.numbers))
+    assert runs == [list(range(first, first + 40)) for first in (0, 40, 80)]
+
+
+def test_applications_do_not_know_each_other(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Each has its own position in one store."""
+    write(table, 20)
+    store = MemoryCheckpoints()
+    for application in ("one", "other"):
+        seen = Seen()
+        consumer(way, table, seen, checkpoints=store, application=application).run()
+        assert sorted(seen.numbers) == list(range(20))
+
+
+def test_now_begins_with_what_is_written_next(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """And that moment is kept, were nothing ever handled."""
+    write(table, 10)
+    store = MemoryCheckpoints()
+    first = consumer(way, table, Seen(), start="now", checkpoints=store, end=None)
+    first.stop()
+    first.run()
+    write(table, 10, first=10)
+    seen = Seen()
+    consumer(way, table, seen, start="now", checkpoints=store).run()
+    assert sorted(seen.numbers) == list(range(10, 20))
+
+
+def test_several_tables_are_followed_at_once(
+    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+) -> None:
+    """Each change names its table; each table has its checkpoint."""
+    other = f"{keyspace}.u"
+    scylla.session.execute(
+        f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    write(table, 30)
+    write(other, 50)
+    found: Counter[str] = Counter()
+    store, end = MemoryCheckpoints(), now()
+    consumer(
+        way,
+        [table, other],
+        lambda change: found.update([str(change.table)]),
+        checkpoints=store,
+        end=end,
+    ).run()
+    assert found == {table: 30, other: 50}
+    for name in (table, other):
+        saved = store.load(CheckpointName("app", TableName.parse(name)))
+        assert saved is not None
+        assert (saved.position, saved.marks) == (end, {})
+
+
+def test_shards_cover_everything_once(way: ConnectionConfig, table: str, write: Write) -> None:
+    """Each has its own checkpoint in one store."""
+    write(table, 100, partitions=50)
+    store, shares = MemoryCheckpoints(), []
+    for number in (1, 2, 3):
+        seen = Seen()
+        consumer(way, table, seen, checkpoints=store, shard=f"{number}/3").run()
+        shares.append(seen.numbers)
+    assert Counter(number for share in shares for number in share) == Counter(range(100))
+    assert all(shares)
+
+
+def test_windows_are_told_when_all_their_changes_are_handled(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """They adjoin, those without changes too, and none comes before its changes were handled."""
+    write(table, 30)
+    handled: list[int] = []
+    windows: list[Window] = []
+    ahead: list[int] = []
+
+    def on_window(name: TableName, window: Window) -> None:
+        assert str(name) == table
+        windows.append(window)
+
+    def handler(change: Change) -> None:
+        if windows and change.timestamp < windows[-1].end:
+            ahead.append(change.timestamp)
+        handled.append(change.timestamp)
+
+    end = now() + 300_000
+    consumer(way, table, handler, on_window=on_window, end=end).run()
+    assert len(handled) == 30
+    assert ahead == []
+    assert all(a.end == b.start for a, b in pairwise(windows))
+    assert windows[-1].end == end
+    assert len([window for window in windows if window.start > max(handled)]) > 1
+
+
+def test_stop_leaves_what_waits_for_another_run(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """A handler may stop the consumer it is of; over all runs each change comes once."""
+    write(table, 100)
+    seen, store, runs = Seen(), MemoryCheckpoints(), 0
+    running: list[CdcConsumer] = []
+
+    def handler(change: Change) -> None:
+        seen(change)
+        if len(seen.numbers) >= 30 * runs:
+            running[-1].stop()
+
+    end = now()
+    while len(seen.numbers) < 100:
+        runs += 1
+        running.append(consumer(way, table, handler, checkpoints=store, end=end))
+        running[-1].run()
+    assert Counter(seen.numbers) == Counter(range(100))
+    assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
+    assert 3 <= runs <= 4
+
+
+def test_a_consumer_runs_once(way: ConnectionConfig, table: str) -> None:
+    """And one that was stopped before does not begin."""
+    stopped = consumer(way, table, Seen(), end=None)
+    stopped.stop()
+    stopped.run()
+    with pytest.raises(RuntimeError, match="has run"):
+        stopped.run()
+
+
+class Failing:
+    """A handler that fails so often on one number."""
+
+    def __init__(self, number: int, times: int) -> None:
+        self.seen = Seen()
+        self._number, self._times = number, times
+
+    def __call__(self, change: Change) -> None:
+        if change.key["c"] == self._number and self._times:
+            self._times -= 1
+            raise LookupError("no such thing")
+        self.seen(change)
+
+
+QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
+
+
+def test_a_handler_that_fails_is_called_again(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """In place: the order of its partition is kept."""
+    write(table, 40)
+    handler, metrics = Failing(13, 2), MemoryMetrics()
+    consumer(way, table, handler, config=QUICK, metrics=metrics).run()
+    assert sorted(handler.seen.numbers) == list(range(40))
+    assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
+    assert metrics[HANDLER_RETRIES, TableName.parse(table)] == 2
+    assert metrics[HANDLER_ERRORS, TableName.parse(table)] == 0
+
+
+def test_a_handler_that_fails_for_good_stops_the_consumer(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """The error says on what; the change comes again, those handled do not."""
+    write(table, 40)
+    handler, store = Failing(13, 3), MemoryCheckpoints()
+    with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
+        consumer(way, table, handler, config=QUICK, checkpoints=store).run()
+    assert isinstance(e.value.__cause__, LookupError)
+    assert 13 not in handler.seen.numbers
+    consumer(way, table, handler, config=QUICK, checkpoints=store).run()
+    assert Counter(handler.seen.numbers) == Counter(range(40))
+    assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
+
+
+def test_a_change_may_be_skipped(way: ConnectionConfig, table: str, write: Write) -> None:
+    """All others are handled, and the position goes on."""
+    write(table, 40)
+    handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
+    skipping = evolve(QUICK, on_error="skip")
+    options: Any = {"config": skipping, "checkpoints": store, "metrics": metrics}
+    consumer(way, table, handler, **options).run()
+    consumer(way, table, handler, **options).run()
+    assert Counter(handler.seen.numbers) == Counter(set(range(40)) - {13})
+    assert metrics[HANDLER_ERRORS, TableName.parse(table)] == 1
+
+
+def test_a_change_may_go_to_the_dead_letters(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """With the handler's last error; where they fail too, the consumer stops."""
+    write(table, 40)
+    letters: list[tuple[int, str]] = []
+    consumer(
+        way,
+        table,
+        Failing(13, 3),
+        config=QUICK,
+        dead_letter=lambda change, error: letters.append((change.key["c"], str(error))),
+    ).run()
+    assert letters == [(13, "no such thing")]
+    with pytest.raises(HandlerError, match=r"dead_letter failed on insert of .*full"):
+        consumer(way, table, Failing(13, 3), config=QUICK, dead_letter=_full).run()
+
+
+def _full(_change: Change, _error: Exception) -> None:
+    raise OSError("full")
+
+
+class Store(MemoryCheckpoints):
+    """A store whose saves fail as they are told to."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.saves = 0
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        self.saves += 1
+        if self.saves > 1 and self.errors:
+            raise self.errors.pop()
+        super().save(name, checkpoint)
+
+
+def test_a_store_that_fails_for_a_while_is_asked_again(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """And the consumer goes on meanwhile."""
+    write(table, 40)
+    seen, metrics, store = Seen(), MemoryMetrics(), Store(TransientError("busy"))
+    consumer(way, table, seen, checkpoints=store, metrics=metrics).run()
+    assert sorted(seen.numbers) == list(range(40))
+    assert metrics[CHECKPOINT_RETRIES, TableName.parse(table)] == 1
+    again = Seen()
+    consumer(way, table, again, checkpoints=store).run()
+    assert again.numbers == []
+
+
+def test_a_store_that_fails_for_good_stops_the_consumer(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """With its error; nothing is lost."""
+    write(table, 40)
+    seen, store = Seen(), Store(CheckpointError("disk full"))
+    with pytest.raises(CheckpointError, match="disk full"):
+        consumer(way, table, seen, checkpoints=store, end=None).run()
+    consumer(way, table, seen, checkpoints=store).run()
+    assert set(seen.numbers) == set(range(40))
+
+
+def test_each_change_is_saved_if_asked_to(way: ConnectionConfig, table: str, write: Write) -> None:
+    """With an interval of zero."""
+    write(table, 40)
+    store = Store()
+    each = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0))
+    consumer(way, table, Seen(), checkpoints=store, config=each).run()
+    assert store.saves >= 40
+    rare = Store()
+    seldom = ConsumerConfig(workers=2, checkpoint_interval=timedelta(hours=1))
+    consumer(way, table, Seen(), checkpoints=rare, config=seldom).run()
+    assert rare.saves <= 4
+
+
+def test_figures_are_told(way: ConnectionConfig, table: str, write: Write) -> None:
+    """Of rows, changes, windows, queries, checkpoints; lag and generation."""
+    write(table, 40)
+    metrics, name = MemoryMetrics(), TableName.parse(table)
+    consumer(way, table, Seen(), metrics=metrics).run()
+    assert metrics[ROWS, name] == metrics[CHANGES, name] == 40
+    assert metrics[WINDOWS, name] >= 1
+    assert metrics[QUERIES, name] >= 1
+    assert metrics[CHECKPOINTS, name] >= 1
+    assert 0 <= metrics[LAG, name] < 10
+    assert metrics[GENERATION, name] > 1_000_000
+
+
+def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: str) -> None:
+    """At once."""
+    with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
+        consumer(way, f"{keyspace}.nosuch", Seen(), end=None).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"application": ""}, "application is ''"),
+        ({"start": "yesterday"}, "start is 'yesterday'"),
+        ({"shard": "5/4"}, "shard is '5/4'"),
+    ],
+)
+def test_values_that_cannot_be_used_are_refused(
+    way: ConnectionConfig, options: dict[str, Any], message: str
+) -> None:
+    """When the consumer is made."""
+    with pytest.raises(ConfigurationError, match=message):
+        consumer(way, "ks.t", Seen(), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
+)
+def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
+    """With what can."""
+    with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
+        ConsumerConfig(**{name: value})
