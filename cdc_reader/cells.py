@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +12,7 @@ from cdc_reader.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.schema import Column
 from cdc_reader.value import FrozenDict
 
+Deltas = FrozenDict[str, Delta]
 Values = list[Any]
 """A log column's values by row, null as None. Where all of them are null there is no list."""
 
@@ -24,12 +25,17 @@ class AtomicCells:
     values: Values | None
     deleted: Values | None
 
-    def deltas(self, rows: Iterable[int]) -> Iterator[tuple[int, Delta]]:
-        """What delta rows did to the column, those left out that left it alone."""
+    def put(self, deltas: Sequence[Deltas], rows: Iterable[int]) -> None:
+        """Put what delta rows did to the column among all they did, each in its place."""
+        name, put = self.name, dict.__setitem__  # the mappings are frozen once they are made
         if (values := self.values) is not None:
-            yield from ((row, Set(values[row])) for row in rows if values[row] is not None)
+            for row in rows:
+                if (value := values[row]) is not None:
+                    put(deltas[row], name, Set(value))
         if (deleted := self.deleted) is not None:
-            yield from ((row, DELETED) for row in rows if deleted[row])
+            for row in rows:
+                if deleted[row]:
+                    put(deltas[row], name, DELETED)
 
     def value(self, row: int) -> Any:
         """What an image row shows; None for null, and for what is not shown."""
@@ -50,12 +56,13 @@ class MultiCells:
     removed: Values | None
     column: Column
 
-    def deltas(self, rows: Iterable[int]) -> Iterator[tuple[int, Delta]]:
-        """What delta rows did to the column, those left out that left it alone."""
+    def put(self, deltas: Sequence[Deltas], rows: Iterable[int]) -> None:
+        """Put what delta rows did to the column among all they did, each in its place."""
         if self.values is None and self.deleted is None and self.removed is None:
             return
-        found = ((row, self._delta(row)) for row in rows)
-        yield from ((row, delta) for row, delta in found if delta is not None)
+        for row in rows:
+            if (delta := self._delta(row)) is not None:
+                dict.__setitem__(deltas[row], self.name, delta)
 
     def _delta(self, row: int) -> Delta | None:
         """The logged value of a user-defined type has nulls for fields that were left alone."""

@@ -9,9 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_reader.cells import AtomicCells, Cells, MultiCells, Values
+from cdc_reader.cells import AtomicCells, Cells, Deltas, MultiCells, Values
 from cdc_reader.cql_type import is_multi_cell
-from cdc_reader.delta import Delta
 from cdc_reader.operation import Operation
 from cdc_reader.schema import Column, ColumnKind, LogSchema
 from cdc_reader.value import Convert, FrozenDict, converter
@@ -129,17 +128,14 @@ class LogPage(dict[str, Values]):
         return keys
 
     @cached_property
-    def deltas(self) -> list[FrozenDict[str, Delta]]:
+    def deltas(self) -> list[Deltas]:
         """What each row did to the columns; nothing if it is an image."""
-        found: list[FrozenDict[str, Delta]] = [FrozenDict() for _ in self.operations]
-        for cells, are_static in self._all_cells():
-            for row, delta in cells.deltas(self._delta_rows(are_static)):
-                dict.__setitem__(found[row], cells.name, delta)  # frozen from here on
+        found: list[Deltas] = [FrozenDict() for _ in self.operations]
+        for are_static, columns in ((True, self.static_cells), (False, self.regular_cells)):
+            rows = self._delta_rows(are_static)
+            for cells in columns:
+                cells.put(found, rows)
         return found
-
-    def _all_cells(self) -> Iterator[tuple[Cells, bool]]:
-        yield from ((cells, True) for cells in self.static_cells)
-        yield from ((cells, False) for cells in self.regular_cells)
 
     def _delta_rows(self, are_static: bool) -> list[int]:
         facts = self._facts()
