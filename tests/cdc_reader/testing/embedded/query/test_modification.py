@@ -338,3 +338,29 @@ def test_truncate_forgets_rows_and_leaves_the_log(shell: Any) -> None:
     shell.run("TRUNCATE t")
     assert shell.rows("SELECT * FROM t") == []
     assert shell.ints("SELECT count(*) FROM t_scylla_cdc_log") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["ALTER TABLE t ADD z int"],
+        ["ALTER TABLE t DROP a"],
+        ["DROP TABLE t"],
+        ["DROP TABLE t", "CREATE TABLE t (pk text, ck text, PRIMARY KEY (pk, ck))"],
+    ],
+)
+def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: list[str]) -> None:
+    """So drivers prepare it anew, and never read rows by the metadata of others."""
+    prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
+    for statement in change:
+        table.run(statement)
+    with pytest.raises(Unprepared):
+        table.engine.execute(prepared.id, (b"\0\0\0\1",), table.options)
+
+
+def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
+    """Other tables, and properties of its own, are no matter."""
+    prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
+    table.run("CREATE TABLE other (pk int PRIMARY KEY)")
+    table.run("ALTER TABLE t WITH comment = 'new'")
+    assert table.engine.execute(prepared.id, (b"\0\0\0\1",), table.options)
