@@ -2,12 +2,14 @@
 
 No confidence window can wait for them. But a row of the log lives for the log's TTL from its
 arrival on, so what it still has to live tells when it arrived: by the reader's clock,
-``now - (ttl - remaining)``, too late by a second of rounding and the time the answer took.
-A row that arrived after its window was read is late; a sweep finds it.
+``now - (ttl - remaining)``, give or take `_BLUR`, and too late by the time the answer took.
+A row that arrived after its window was read is late; a sweep finds it. So that none is taken
+for earlier than it is, `_BLUR` is added.
 
 Where the two moments are too close to tell, keys decide: those of delivered rows that came a
 confidence window after they were written, and within `DOUBT` before the read, are kept. They
-are few, for most rows arrive at once.
+are few, for most rows arrive at once. Neither the keys nor when windows were read outlasts a
+restart: what came behind its time since shortly before the last sweep may then come again.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from cdc_reader.row_keys import keys
 from cdc_reader.window import Window
 
 _SECOND = 1_000_000
-DOUBT = 11 * _SECOND
-"""µs: a second of rounding, and as long as an answer is taken to need."""
+_BLUR = 2 * _SECOND
+"""µs: the server counts in whole seconds, and its nodes' clocks may differ by one more."""
+DOUBT = 2 * _BLUR + 10 * _SECOND
+"""µs by which an arrival may seem too late, if an answer needs up to ten seconds."""
 
 RowName = tuple[StreamId, RowKey]
 
@@ -115,10 +119,10 @@ def _delayed(
 
 
 def _arrivals(batch: pa.RecordBatch, ttl: int, now: int) -> pa.Array:
-    """When each row arrived, in µs by our clock: at most a second and an answer too late.
+    """When each row arrived, in µs by our clock: never too early, and less than `DOUBT` too late.
 
     A row without a TTL was written while the log had none: it counts as just arrived.
     """
     lived = pc.subtract(pa.scalar(ttl, pa.int64()), batch.column(REMAINING).cast(pa.int64()))
-    arrived = pc.subtract(pa.scalar(now, pa.int64()), pc.multiply(lived, _SECOND))
+    arrived = pc.subtract(pa.scalar(now + _BLUR, pa.int64()), pc.multiply(lived, _SECOND))
     return pc.fill_null(arrived, now)
