@@ -42,7 +42,7 @@ class Handling:
         self._stopping = stopping
 
     def handle(self, change: Change) -> bool:
-        """Whether the change is dealt with; False if there was no time left to try again.
+        """Whether the change is dealt with; False if it failed while the consumer was stopping.
 
         Raises HandlerError if the change is to stop the consumer.
         """
@@ -64,8 +64,7 @@ class Handling:
         try:
             attempts(attempt)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            tries = attempts.statistics["attempt_number"]
-            if self._stopping.is_set() and tries < self._config.attempts:
+            if self._stopping.is_set():
                 log.warning("handler_given_up_to_stop", **_facts(change), error=repr(error))
                 return False
             self._give_up(change, error)

@@ -24,7 +24,7 @@ from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from tests.cdc_reader.consumer.conftest import READ, now
 
 KILLS = 20
-ROWS_A_RUN = 80
+ROWS_A_RUN = 40
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 
@@ -97,8 +97,8 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
         write(place.table, ROWS_A_RUN, first=run * ROWS_A_RUN)
         process = place.begin(run)
         if moments.random() < 0.8:
-            _await_some(place, run, process, moments.randrange(1, 60))
-        process.join(moments.uniform(0, 0.2))
+            _await_some(place, run, process, moments.randrange(1, 30))
+        process.join(moments.uniform(0, 0.1))
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL

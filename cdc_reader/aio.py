@@ -1,0 +1,153 @@
+"""The faces of a consumer for `asyncio`: a loop over changes, and handlers that are coroutines.
+
+Reading and saving happen in threads, as in `CdcConsumer`; what is yours runs in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from threading import Event
+from typing import Any, Unpack
+
+from cdc_reader.change import Change
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer.consumer import CdcConsumer
+from cdc_reader.consumer.following import Following, Handed
+from cdc_reader.consumer.handling import DeadLetter
+from cdc_reader.consumer.subscription import Options, Subscription
+from cdc_reader.ids import TableName
+
+AsyncHandler = Callable[[Change], Awaitable[object]]
+
+
+class AsyncChanges:
+    """The changes of some tables, one after the other.
+
+        async for change in AsyncChanges(connection, "shop.orders", application="printer"):
+            print(change)
+
+    A change is acknowledged when the next one is asked for; one at which the loop is left
+    comes again. Order is kept by partition key. Leaving the loop, also by cancellation, saves
+    what is acknowledged and ends the threads; a loop that is left early does so at once within
+    ``async with contextlib.aclosing(aiter(changes))``. Each loop goes on where the last one
+    ended, if `checkpoints` are given. Options and errors are those of `CdcConsumer`; there are
+    no workers, and no attempts.
+    """
+
+    def __init__(
+        self,
+        connection: ConnectionConfig,
+        tables: str | Iterable[str | TableName],
+        **options: Unpack[Options],
+    ) -> None:
+        self._subscription = Subscription(connection=connection, tables=tables, **options)
+
+    async def __aiter__(self) -> AsyncGenerator[Change, None]:
+        inbox = _Inbox(asyncio.get_running_loop())
+        stopping = Event()
+        following = Following(self._subscription, inbox.put, stopping)
+        try:
+            await asyncio.to_thread(following.start)
+            ended = asyncio.ensure_future(asyncio.to_thread(following.wait))
+            ended.add_done_callback(lambda _: inbox.close())
+            while (handed := await inbox.get()) is not None:
+                yield handed.change
+                await self._acknowledge(following, handed)
+        finally:
+            following.stop()
+            await asyncio.shield(asyncio.to_thread(following.close))
+
+    async def _acknowledge(self, following: Following, handed: Handed) -> None:
+        if self._subscription.config.checkpoint_interval:
+            following.acknowledge(handed)
+        else:  # it is saved at once, which takes its time
+            await asyncio.to_thread(following.acknowledge, handed)
+
+
+class AsyncCdcConsumer:
+    """A `CdcConsumer` whose handler is a coroutine function, run in the event loop.
+
+    As many handlers are under way at a time as there are workers. For a signal to stop it:
+    ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
+    """
+
+    def __init__(
+        self,
+        connection: ConnectionConfig,
+        tables: str | Iterable[str | TableName],
+        handler: AsyncHandler,
+        *,
+        dead_letter: DeadLetter | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._handler = handler
+        self._loop: asyncio.AbstractEventLoop  # that of `run`
+        self._calls: set[Future[object]] = set()
+        self._consumer = CdcConsumer(
+            connection, tables, self._call, dead_letter=dead_letter, **options
+        )
+
+    async def run(self) -> None:
+        """See `CdcConsumer.run`. Cancelling it cancels the handlers under way, whose changes
+        come again, and saves what is acknowledged.
+        """
+        self._loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.stop()
+            for call in list(self._calls):
+                call.cancel()
+            await asyncio.wait([running])
+            raise
+
+    def stop(self) -> None:
+        """See `CdcConsumer.stop`."""
+        self._consumer.stop()
+
+    def _call(self, change: Change) -> None:
+        """In a worker's thread: have the loop run the handler, and wait for it."""
+        call: Future[Any] = asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop)
+        self._calls.add(call)
+        try:
+            call.result()
+        finally:
+            self._calls.discard(call)
+
+    async def _coroutine(self, change: Change) -> object:
+        return await self._handler(change)
+
+
+class _Inbox:
+    """What threads have put in, for one coroutine to get; None once it is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[Handed] = deque()
+        self._more = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, item: Handed) -> None:
+        """From any thread. The loop is woken only if it may wait, which costs much more."""
+        self._items.append(item)
+        if not self._more.is_set():
+            self._loop.call_soon_threadsafe(self._more.set)
+
+    def close(self) -> None:
+        """Hand out nothing more, whatever there is."""
+        self._is_closed = True
+        self._more.set()
+
+    async def get(self) -> Handed | None:
+        """The next item."""
+        while not self._is_closed:
+            if self._items:
+                return self._items.popleft()
+            self._more.clear()
+            if not self._items:
+                await self._more.wait()
+        return None
