@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
 from cdc_reader.change import Change, ChangeOperation
+from cdc_reader.clock import SystemClock
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.ids import TableName
 from cdc_reader.operation import Operation
+from cdc_reader.ports import Clock
 from cdc_reader.schema import ColumnKind, TableSchema
 from cdc_reader.statement import Statement
 from cdc_reader.table_writes import TableWrites
 
+_SECOND = 1_000_000
 _WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
 _OF_A_ROW = frozenset(
     [ChangeOperation.INSERT, ChangeOperation.ROW_DELETE, ChangeOperation.SERVER_ROW_DELETE]
@@ -39,23 +43,39 @@ class Writer(Protocol):
         ...
 
 
+class Expiry(Enum):
+    """From when on a TTL counts in the copy."""
+
+    WRITTEN = "written"
+    """From the write's timestamp: a cell expires when the one it is a copy of does, one whose
+    time is up already within a second. For timestamps that are points in time."""
+    APPLIED = "applied"
+    """From when the change is applied. For timestamps that are anything else."""
+
+
 class Replicator:
     """Applies changes of any number of tables to tables with the same columns.
 
     Every cell gets the timestamp it was written with, so the order of changes does not matter,
-    and applying one again changes nothing. A cell with a TTL lives as long as it was given from
-    when it is applied. `targets` names the table for each source table, the one of the same name
-    by default. A target should have CDC turned off: it refuses timestamps from before the
-    current generation of streams.
+    and applying one again changes nothing. `targets` names the table for each source table, the
+    one of the same name by default. A target should have CDC turned off: otherwise it refuses
+    timestamps from before its current generation of streams.
 
     `apply` is a handler of a consumer; several threads may call it.
     """
 
     def __init__(
-        self, writer: Writer, targets: Mapping[TableName, TableName] | None = None
+        self,
+        writer: Writer,
+        targets: Mapping[TableName, TableName] | None = None,
+        *,
+        expiry: Expiry = Expiry.WRITTEN,
+        clock: Clock | None = None,
     ) -> None:
         self._writer = writer
         self._targets = dict(targets or {})
+        self._expiry = expiry
+        self._clock = clock or SystemClock()
 
     def apply(self, change: Change) -> None:
         """Write what the change says, as one write; see `statements` for the errors."""
@@ -82,11 +102,18 @@ class Replicator:
         _check_key(change)
         for part in change.parts:
             if part.operation in _WRITES:
-                yield from writes.of_part(change, part)
+                yield from writes.of_part(change, part, self._ttl(change, part.ttl))
         if change.operation in _DELETES:
             yield writes.row_delete(change)
         elif change.operation is ChangeOperation.RANGE_DELETE:
             yield from writes.range_delete(change)
+
+    def _ttl(self, change: Change, ttl: int | None) -> int | None:
+        """The seconds that are left; one at least, for a TTL of 0 would be none."""
+        if ttl is None or self._expiry is Expiry.APPLIED:
+            return ttl
+        left = change.timestamp + ttl * _SECOND - self._clock.now()
+        return min(max(-(-left // _SECOND), 1), ttl)
 
 
 @lru_cache(maxsize=256)

@@ -70,9 +70,9 @@ class TableWrites:
         self._statics = _of_kind(schema, ColumnKind.STATIC)
         self._regulars = _of_kind(schema, ColumnKind.REGULAR)
 
-    def of_part(self, change: Change, part: Part) -> Iterator[Statement]:
-        """What a part of an INSERT or UPDATE wrote to its row."""
-        row = self._row(change, part.ttl)
+    def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
+        """What a part of an INSERT or UPDATE wrote to its row, to live for `ttl` seconds."""
+        row = self._row(change, ttl)
         columns = self._statics if change.is_static else self._regulars
         whole = dict(self._whole(part.deltas))
         if part.operation is Operation.INSERT:

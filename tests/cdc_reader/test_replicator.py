@@ -22,8 +22,9 @@ from cdc_reader.driver.writer import CqlWriter
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.grouping import Grouping
 from cdc_reader.ids import TableName
-from cdc_reader.replicator import Replicator
+from cdc_reader.replicator import Expiry, Replicator
 from cdc_reader.schema import CdcOptions, LogSchema
+from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.comparison import Result
 from cdc_reader.testing.replay import raw_select
 from tests.cdc_reader.recorded_logs import BASE, History, histories, log_schema
@@ -179,18 +180,15 @@ _ELEMENTS_SET = (
 writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(history=writes, images=st.sampled_from(sorted(IMAGES)), probe=st.integers(0, 9))
-@example(
-    [_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], "none", 9
-)
-@example(
-    [_ELEMENTS_SET, "UPDATE <t> SET m[1] = null, s = s - {1} WHERE pk = <pk> AND ck = 1"], "full", 9
-)
-@example(["UPDATE <t> SET u = null, m = {} WHERE pk = <pk> AND ck = 1"], "full", 0)
-@example(["INSERT INTO <t> (pk, ck, a, m) VALUES (<pk>, 1, 1, {1: 'x'}) USING TTL 6000"], "none", 5)
+@pytest.mark.parametrize("images", sorted(IMAGES))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(history=writes, probe=st.integers(0, 9))
+@example([_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], 9)
+@example([_ELEMENTS_SET, "UPDATE <t> SET m[1] = null, s = s - {1} WHERE pk = <pk> AND ck = 1"], 9)
+@example(["UPDATE <t> SET u = null, m = {} WHERE pk = <pk> AND ck = 1"], 0)
+@example(["INSERT INTO <t> (pk, ck, a, m) VALUES (<pk>, 1, 1, {1: 'x'}) USING TTL 6000"], 5)
 def test_the_replica_of_a_table_is_the_table(
-    tables: Tables, history: list[str], images: str, probe: int
+    tables: Tables, images: str, history: list[str], probe: int
 ) -> None:
     """Whatever was written, with whatever images; and what is deleted of both at some time in
     between leaves both alike, so that all cells have the timestamps they should.
@@ -317,6 +315,25 @@ def test_what_the_server_deleted_is_deleted(operation: int, has_row: bool) -> No
     ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
     assert statement.cql == f'DELETE FROM "ks"."t" USING TIMESTAMP ? {ends}'
     assert statement.values == (1_700_000_000_000_000, 1, 1)[: 3 if has_row else 2]
+
+
+@pytest.mark.parametrize(
+    ("expiry", "late", "ttl"),
+    [
+        (Expiry.WRITTEN, 0, 60),
+        (Expiry.WRITTEN, 20_000_001, 40),
+        (Expiry.WRITTEN, 90_000_000, 1),
+        (Expiry.WRITTEN, -5_000_000, 60),
+        (Expiry.APPLIED, 90_000_000, 60),
+    ],
+)
+def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
+    """However late it is applied; or lives as long as it was given, if that is asked for."""
+    change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
+    clock = ManualClock(change.timestamp + late)
+    first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
+    assert first.values[:2] == (change.timestamp, ttl)
+    assert other.values[:2] == (change.timestamp, 0)
 
 
 def test_the_texts_of_statements_are_few() -> None:
