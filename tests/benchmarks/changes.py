@@ -1,0 +1,57 @@
+"""How fast pages become changes, against the driver's compiled rows as named tuples.
+
+Changes make their parts when they are asked for them: `changes` are grouped and their keys read,
+which is what every consumer does; of `changes_used` operation and deltas are read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from cassandra.query import named_tuple_factory
+
+from cdc_reader.change import Change
+from cdc_reader.grouping import Grouping
+from cdc_reader.ids import TableName
+from cdc_reader.kernel import decode
+from cdc_reader.schema import Column, ColumnKind, LogSchema, TableSchema
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.pages import Page, flat_page
+from tests.benchmarks.turns import take_turns
+
+ROWS = 5_000
+TARGETS = {"changes": 0.8, "changes_used": None}
+_KEY = {"pk": (ColumnKind.PARTITION_KEY, 0), "ck": (ColumnKind.CLUSTERING, 0)}
+
+
+def figures(times: int) -> Iterator[Figure]:
+    """Of a log with eleven columns."""
+    page = flat_page(ROWS)
+    schema, names = schema_of(page), [column.name for column in page.columns]
+    ways: dict[str, Callable[[], object]] = {
+        "driver": lambda: named_tuple_factory(names, page.by_driver()),
+        "changes": lambda: [change.key for change in changes(page, schema)],
+        "changes_used": lambda: [used(change) for change in changes(page, schema)],
+    }
+    rates = {way: ROWS / turn.cpu for way, turn in take_turns(ways, 4 * times).items()}
+    against = "the driver's compiled rows as named tuples"
+    for name, least in TARGETS.items():
+        yield Figure(name, rates[name], "rows/s", rates["driver"], against, at_least=least)
+
+
+def changes(page: Page, schema: LogSchema) -> list[Change]:
+    """All of a page."""
+    grouping = Grouping(schema)
+    return grouping.feed(decode(page.body, page.columns)) + grouping.finish()
+
+
+def used(change: Change) -> object:
+    """What a handler reads."""
+    return change.operation, change.key, change.deltas
+
+
+def schema_of(page: Page) -> LogSchema:
+    """The page's log, and its base table ks.t."""
+    plain = (column for column in page.columns if not column.name.startswith("cdc$"))
+    base = [Column(column.name, column.type, *_KEY.get(column.name, ())) for column in plain]
+    return LogSchema(TableSchema(TableName("ks", "t"), tuple(base)), page.columns)
