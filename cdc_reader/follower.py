@@ -111,12 +111,14 @@ class Follower:
             yield from self._sweep(self._late)
 
     def _catch_up(self) -> Iterator[Delivery]:
-        for span in self._outlook.missed(self._position):
+        """Said to be complete all at once: a checkpoint names none of several that is not read."""
+        missed = self._outlook.missed(self._position)
+        for span in missed:
             log.warning("generation_announced_late", start=span.start)
             window = Window(span.start, min(span.end, self._position))
             yield from self._read(window, late=True)
-            if not self._stopped.is_set():
-                yield self._complete(window, late=True)
+        if missed and not self._stopped.is_set():
+            yield self._complete(Window(missed[0].start, self._position), late=True)
 
     def _settle(self, horizon: int) -> Iterator[Delivery]:
         """Window after window up to `horizon`; nothing sleeps on the way."""

@@ -129,6 +129,27 @@ def test_a_generation_announced_late_is_caught_up_with(followed: Followed, resum
     assert [d.late for d in deliveries if d.batch is not None].count(True) > 0
 
 
+def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
+    """Whenever a reader starts again while it catches up with them."""
+    followed.server.hold_publication(rows=0)
+    for c in range(4):
+        followed.server.join(vnodes=2)
+        followed.clock.advance(MINUTE)
+        followed.insert(1, c)
+    followed.clock.advance(MINUTE)
+    end = followed.clock.now() - MINUTE // 2
+    last = followed.follow(EPOCH, end)[-1]
+    followed.server.complete_publication()
+    start, deliveries = Checkpoint(last.position, last.generation), []
+    for _ in range(10):
+        for delivery in followed.follower(start).follow(end + MINUTE):
+            deliveries.append(delivery)
+            if delivery.complete:
+                start = Checkpoint(max(start.position, delivery.position), delivery.generation)
+                break
+    assert sorted(cells(deliveries, "c")) == [(c,) for c in range(4)]
+
+
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
     """Its streams are written down, so that it began is known before it is announced."""
     followed.server.hold_publication(rows=2)
