@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cdc_reader.config import ConnectionConfig, ReadConfig
     from cdc_reader.delivery import Delivery
     from cdc_reader.delta import CollectionDelta, Deleted, Set
+    from cdc_reader.driver import CqlWriter
     from cdc_reader.errors import CdcError
     from cdc_reader.ids import StreamId, TableName
     from cdc_reader.operation import Operation
@@ -30,6 +31,7 @@ __all__ = [
     "ChangeOperation",
     "CollectionDelta",
     "ConnectionConfig",
+    "CqlWriter",
     "Deleted",
     "Delivery",
     "LogSchema",
@@ -51,6 +53,7 @@ _HOMES = {
     "ChangeOperation": "change",
     "CollectionDelta": "delta",
     "ConnectionConfig": "config",
+    "CqlWriter": "driver",
     "Deleted": "delta",
     "Delivery": "delivery",
     "LogSchema": "schema",
