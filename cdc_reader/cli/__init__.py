@@ -12,6 +12,7 @@ _COMMANDS = {
     "generations": "list the generations of CDC streams",
     "serve": "run the embedded ScyllaDB, for development and tests",
     "streams": "list a table's CDC streams, or find that of a key",
+    "tail": "print the changes of tables as they happen",
 }
 _EXTRAS = {"demo": "spark,embedded", "serve": "embedded"}
 

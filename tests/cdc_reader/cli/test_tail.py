@@ -1,0 +1,288 @@
+"""`scylla-cdc tail` over the server under test."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_reader.cli import main
+from cdc_reader.cli.tail import Printer
+from cdc_reader.window import Window
+from tests.cdc_reader.test_change import change_of
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from cdc_reader.testing import Scylla
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+SETTLED = ("--from", "earliest", "--until", "now", "--confidence-window", "0s")
+"""All there is: the only writer waits for its answers."""
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """A table with both images, without rows."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int, c int, v text, l list<text>, st int static, "
+        "PRIMARY KEY (p, c)) WITH cdc = {'enabled': true, 'preimage': true, 'postimage': true}"
+    )
+    return f"{keyspace}.t"
+
+
+@pytest.fixture
+def write(scylla: Scylla, table: str) -> Callable[..., None]:
+    """Runs statements; ``<t>`` is the table."""
+
+    def write(*statements: str) -> None:
+        for statement in statements:
+            scylla.session.execute(statement.replace("<t>", table))
+
+    return write
+
+
+def insert(number: int) -> str:
+    """A statement for a row of partition 1."""
+    return f"INSERT INTO <t> (p, c, v) VALUES (1, {number}, 'v{number}')"
+
+
+def invoke(scylla: Scylla, *arguments: str) -> Result:
+    """The command, run to its end."""
+    return CliRunner().invoke(main, ["tail", "--hosts", scylla.contact_point, *arguments])
+
+
+def numbers(outcome: Result | str) -> list[int]:
+    """The clustering column of each change that was printed for programs."""
+    text = outcome if isinstance(outcome, str) else outcome.stdout
+    return [json.loads(line)["key"]["c"] for line in text.splitlines()]
+
+
+@contextmanager
+def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that follows, from the moment on when it says so; what it says has been read."""
+    command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "tail"]
+    process = subprocess.Popen(
+        [*command, "--hosts", scylla.contact_point, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stdout is not None
+    try:
+        assert process.stderr.readline().startswith("following ")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_people_read_what_changed_and_the_images(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """A line a change and one an image; lists without the ids of their elements."""
+    write(
+        "INSERT INTO <t> (p, c, v, l) VALUES (1, 2, 'a\x1b[31m', ['x'])",
+        "UPDATE <t> USING TTL 60 SET l = l + ['y'] WHERE p = 1 AND c = 2",
+        "UPDATE <t> SET st = 5 WHERE p = 1",
+        "DELETE v FROM <t> WHERE p = 1 AND c = 2",
+        "DELETE FROM <t> WHERE p = 1 AND c > 0 AND c <= 5",
+        "DELETE FROM <t> WHERE p = 1 AND c < 9",
+        "DELETE FROM <t> WHERE p = 1",
+    )
+    outcome = invoke(scylla, table, *SETTLED)
+    assert outcome.exit_code == 0, outcome.output
+    assert re.sub(TIME, "<time>", outcome.stdout).splitlines() == [
+        r'<time>  insert  p=1, c=2  l = ["x"], v = "a\u001b[31m"',
+        r'    after   l=["x"], v="a\u001b[31m"',
+        '<time>  update  p=1, c=2  l + ["y"]  for 60 s',
+        '    before  l=["x"]',
+        r'    after   l=["x", "y"], v="a\u001b[31m"',
+        "<time>  update  p=1  st = 5  (static row)",
+        "    after   st=5",
+        "<time>  update  p=1, c=2  v = null",
+        r'    before  v="a\u001b[31m"',
+        '    after   l=["x", "y"], v=null',
+        "<time>  range delete  p=1  from c=0 exclusive to c=5 inclusive",
+        "<time>  range delete  p=1  from open to c=9 exclusive",
+        "<time>  partition delete  p=1",
+    ]
+
+
+def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
+    """Rather than that nothing was written."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY, v int) "
+        "WITH cdc = {'enabled': true, 'delta': 'keys'}"
+    )
+    scylla.session.execute(f"INSERT INTO {keyspace}.k (p, v) VALUES (1, 1)")
+    outcome = invoke(scylla, f"{keyspace}.k", *SETTLED)
+    assert outcome.stdout.endswith("insert  p=1  (the log tells keys only)\n")
+
+
+def test_programs_get_an_object_a_line(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """`Change.to_dict`, of as many changes as they asked for."""
+    write(*map(insert, range(5)))
+    outcome = invoke(scylla, table, *SETTLED, "--json", "--limit", "3")
+    assert outcome.exit_code == 0
+    found = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert [change["key"] for change in found] == [{"p": 1, "c": number} for number in range(3)]
+    assert found[0]["deltas"] == {"v": {"set": "v0"}}
+    assert {change["table"] for change in found} == {table}
+
+
+def test_several_tables_are_told_apart(
+    scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
+) -> None:
+    """By their names, in each line."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.other (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+    )
+    write(insert(1), f"INSERT INTO {keyspace}.other (p) VALUES (9)")
+    outcome = invoke(scylla, table, f"{keyspace}.other", *SETTLED)
+    assert f"insert  {table}  p=1, c=1" in outcome.stdout
+    assert f"insert  {keyspace}.other  p=9" in outcome.stdout
+    assert len(outcome.stderr.splitlines()) == 2
+
+
+def test_a_span_of_time_is_what_lies_in_it(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """From its start on, up to and without its end."""
+    write(*map(insert, range(20)))
+    whole = invoke(scylla, table, *SETTLED, "--json")
+    times = [json.loads(line)["written_at"] for line in whole.stdout.splitlines()]
+    span = ("--from", times[5], "--until", times[9], "--confidence-window", "0s", "--json")
+    assert numbers(invoke(scylla, table, *span)) == [5, 6, 7, 8]
+    assert invoke(scylla, table, "--from", "-2h", "--until", "-1h").stdout == ""
+
+
+def test_parts_of_the_ring_have_all_changes_together(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """Each of them once."""
+    write(*(insert(number).replace("(1,", f"({number},") for number in range(20)))
+    parts = [
+        numbers(invoke(scylla, table, *SETTLED, "--json", "--shard", f"{part}/3"))
+        for part in (1, 2, 3)
+    ]
+    assert sorted(number for part in parts for number in part) == list(range(20))
+    assert all(len(part) < 20 for part in parts)
+
+
+def test_a_change_behind_the_position_is_late(capsys: pytest.CaptureFixture[str]) -> None:
+    """People are told that it is."""
+    printer = Printer(names_table=False, as_json=False, limit=9)
+    change = change_of({"op": 2, "ck": 2, "a": 3})
+    for position in (change.timestamp, change.timestamp + 1):
+        printer.reached(change.table, Window(0, position))
+        assert printer.show(change)
+    on_time, late = capsys.readouterr().out.splitlines()
+    assert late == f"{on_time}  (late)"
+
+
+def test_with_a_checkpoint_it_goes_on_where_it_stopped(
+    scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """In the middle of a window too; under another name it begins anew."""
+    write(*map(insert, range(5)))
+    options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
+    first = invoke(scylla, table, *options, "--limit", "2")
+    assert numbers(first) == [0, 1]
+    second = invoke(scylla, table, *options)
+    assert numbers(second) == [2, 3, 4]
+    assert "where the last run stopped" in second.stderr
+    write(insert(5))
+    assert numbers(invoke(scylla, table, *options)) == [5]
+    assert numbers(invoke(scylla, table, *options, "--application", "me")) == list(range(6))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_follows_until_a_signal_ends_it(
+    scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
+) -> None:
+    """What is written while it runs shows at once if it is eager; it ends with status 0."""
+    with tailing(scylla, table, "--eager", "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        write(insert(7))
+        assert numbers(process.stdout.readline()) == [7]
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+        assert process.stdout.read() == ""
+        assert process.stderr.read() == ""
+
+
+def test_a_reader_that_leaves_is_no_error(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """As in ``| head -1``: it ends with the next change, says nothing and has status 0."""
+    with tailing(scylla, table, "--eager") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        write(insert(1))
+        process.stdout.readline()
+        process.stdout.close()
+        write(insert(2))
+        assert process.wait(timeout=30) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, table: str) -> None:
+    """When a window ends."""
+    options = ("--from", "-1m", "--confidence-window", "0s")
+    with tailing(scylla, table, *options) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=30) == 0
+
+
+def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
+    """On stderr: the table, from when, and when changes show."""
+    outcome = invoke(scylla, table, *SETTLED)
+    assert outcome.stderr == (
+        f"following {table} from the earliest change there is; changes are shown 0 s after they "
+        "are written (--eager shows them at once); waiting for changes\n"
+    )
+    eager = invoke(scylla, table, *SETTLED, "--eager", "--shard", "2/3")
+    assert ", part 2/3 from" in eager.stderr
+    assert "changes are shown at once" in eager.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["{ks}.missing"], 1, "table {ks}.missing was not found"),
+        (["nonsense"], 2, "table is 'nonsense': give it as keyspace.table"),
+        (["{ks}.t", "--from", "yesterday"], 2, "--from is 'yesterday': give an ISO-8601 time"),
+        (["{ks}.t", "--from", "-10"], 2, "--from is '10': give a duration such as"),
+        (["{ks}.t", "--until", "-10m"], 2, "give a time after that of --from"),
+        (["{ks}.t", "--confidence-window", "30"], 2, "--confidence-window is '30': give a "),
+        (["{ks}.t", "--shard", "3/2"], 2, "shard is '3/2': give it as '1/4' to '4/4'"),
+        (["{ks}.t", "--checkpoint", __file__], 1, "file is not a database"),
+    ],
+)
+@pytest.mark.usefixtures("table")
+def test_what_cannot_be_done_is_told_in_one_line(
+    scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
+) -> None:
+    """With a status that says whose fault it is."""
+    outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
+    assert outcome.exit_code == status
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert message.format(ks=keyspace) in line
