@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
 from typing import Protocol
 
 from cdc_reader.change import Change, ChangeOperation
@@ -74,6 +73,7 @@ class Replicator:
     ) -> None:
         self._writer = writer
         self._targets = dict(targets or {})
+        self._writes: dict[TableName, TableWrites] = {}
         self._expiry = expiry
         self._clock = clock or SystemClock()
 
@@ -96,10 +96,9 @@ class Replicator:
             ) from error
 
     def _statements(self, change: Change) -> Iterator[Statement]:
-        schema = change.schema.base
-        writes = _writes(schema, self._targets.get(schema.name, schema.name))
         _check(change)
         _check_key(change)
+        writes = self._writes_to(change.schema.base)
         for part in change.parts:
             if part.operation in _WRITES:
                 yield from writes.of_part(change, part, self._ttl(change, part.ttl))
@@ -108,17 +107,20 @@ class Replicator:
         elif change.operation is ChangeOperation.RANGE_DELETE:
             yield from writes.range_delete(change)
 
+    def _writes_to(self, schema: TableSchema) -> TableWrites:
+        """Made once for each schema that a table has; its next one takes the place of the last."""
+        known = self._writes.get(schema.name)
+        if known is None or known.schema is not schema:
+            known = TableWrites(schema, self._targets.get(schema.name, schema.name))
+            self._writes[schema.name] = known
+        return known
+
     def _ttl(self, change: Change, ttl: int | None) -> int | None:
         """The seconds that are left; one at least, for a TTL of 0 would be none."""
         if ttl is None or self._expiry is Expiry.APPLIED:
             return ttl
         left = change.timestamp + ttl * _SECOND - self._clock.now()
         return min(max(-(-left // _SECOND), 1), ttl)
-
-
-@lru_cache(maxsize=256)
-def _writes(schema: TableSchema, target: TableName) -> TableWrites:
-    return TableWrites(schema, target)
 
 
 def _check(change: Change) -> None:

@@ -63,6 +63,7 @@ class TableWrites:
     """Makes the statements for one table; the text of each is one of a few."""
 
     def __init__(self, schema: TableSchema, target: TableName) -> None:
+        self.schema = schema
         self._target = target.cql
         self._columns = {column.name: column for column in schema.columns}
         self._key = _of_kind(schema, ColumnKind.PARTITION_KEY)
