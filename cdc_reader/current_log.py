@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -19,6 +19,10 @@ from cdc_reader.task import RangeTask, Task
 log = get_logger(__name__)
 
 
+def _settled(_batch: pa.RecordBatch) -> bool:
+    return False
+
+
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
@@ -26,6 +30,10 @@ class CurrentLog:
     it is there in time for every row that has settled by then. A query refused because a
     column is gone, or a user-defined type that grew, makes it read the schema at once and go
     on where it was. What does not come from a change of schema is raised.
+
+    A row that has not settled may have been written since the refresh, with a column that is
+    newer. Where a batch `is_fresh`, that is, has rows of that kind to hand on, the schema is
+    looked at once more before, and the batch read again if it changed.
     """
 
     def __init__(self, table: LogTable, in_flight: int) -> None:
@@ -39,22 +47,32 @@ class CurrentLog:
         """The schema as last seen."""
         return self._open()[0]
 
-    def refresh(self) -> None:
-        """Look whether the schema changed."""
+    def refresh(self) -> bool:
+        """Look whether the schema changed, and say so."""
         version = self._table.schema_version()
-        if version != self._version:
-            self._version = version
-            self._reload()
+        if version == self._version:
+            return False
+        self._version = version
+        return self._reload()
 
     def read(
-        self, tasks: Sequence[Task | RangeTask], *, remaining: bool = False
+        self,
+        tasks: Sequence[Task | RangeTask],
+        *,
+        remaining: bool = False,
+        is_fresh: Callable[[pa.RecordBatch], bool] = _settled,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The batches of `tasks` in their order, each with its task's number; none is empty."""
         delivered = _Delivered()
         while True:
             try:
-                yield from self._read(tasks, delivered, remaining=remaining)
-                return
+                for number, batch in self._read(tasks, delivered, remaining=remaining):
+                    if is_fresh(batch) and self.refresh():
+                        break
+                    yield number, batch
+                    delivered.add(number, batch)
+                else:
+                    return
             except (QueryRefusedError, DecodeError):
                 if not self._reload():
                     raise
@@ -70,7 +88,6 @@ class CurrentLog:
             rest = leave_out(batch, before)
             if rest.num_rows:
                 yield first + number, rest
-                delivered.add(first + number, rest)
 
     def _open(self) -> tuple[LogSchema, LogSource]:
         if self._opened is None:

@@ -60,7 +60,7 @@ class Follower:
         self._config = config
         self._log = CurrentLog(table, config.in_flight)
         self._planner = Planner(table.generations, config.chunk_size, shard)
-        self._reader = WindowReader(self._log, self._planner, clock, config)
+        self._reader = WindowReader(self._log, self._planner, clock, config, self._is_fresh)
         self._outlook = Outlook(table.generations, self._planner, config, start)
         self._size = WindowSize(micros(config.window), micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
@@ -159,6 +159,10 @@ class Follower:
                     return
                 yield Delivery(self._log.schema, window, rows, late=late or is_behind)
 
+    def _is_fresh(self, batch: pa.RecordBatch) -> bool:
+        """Whether it has rows to hand on that may not have settled."""
+        return self._is_eager and self._unsettled.has_new(leave_out(batch, self._marks))
+
     def _new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Without what the start's marks name, or, if eager, an earlier poll delivered."""
         if self._late is not None:
@@ -214,6 +218,8 @@ class Follower:
             return
         sweep = late.sweep(self._position, micros(self._config.late_horizon), now)
         found = list(self._late_rows(sweep))
+        while found and self._log.refresh():
+            found = list(self._late_rows(sweep))
         log.info("late_rows_sought", rows=sum(batch.num_rows for batch in found))
         if self._config.late_rows == LateRowsMode.DELIVER:
             yield from (Delivery(self._log.schema, sweep.window, rows, late=True) for rows in found)

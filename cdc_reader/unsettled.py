@@ -29,13 +29,17 @@ class Unsettled:
         """A read begins whose rows have write times before `latest`, in µs."""
         self._reads.append((latest, []))
 
+    def has_new(self, batch: pa.RecordBatch) -> bool:
+        """Whether some rows were not seen before; they still count as not seen."""
+        return len(self._unseen(_names(batch))) > 0
+
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """The rows not seen before, in runs; each run with whether it came behind others.
 
         A row comes behind if a row of its stream with a higher key was delivered before.
         """
         names = _names(batch)
-        unseen = pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
+        unseen = self._unseen(names)
         if not len(unseen):
             return
         self._reads[-1][1].append(names.take(unseen))
@@ -47,6 +51,10 @@ class Unsettled:
         while self._reads and self._reads[0][0] <= position:
             self._reads.popleft()
         self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
+
+    def _unseen(self, names: pa.Array) -> pa.Array:
+        """The places of those that were not seen before."""
+        return pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
 
     def _seen(self) -> pa.Array:
         arrays = [array for _, read in self._reads for array in read]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -19,11 +19,19 @@ from cdc_reader.window import Window
 class WindowReader:
     """Reads windows of a `CurrentLog`; `queries` and `rows` speak of the last one read."""
 
-    def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
+    def __init__(
+        self,
+        log: CurrentLog,
+        planner: Planner,
+        clock: Clock,
+        config: ReadConfig,
+        is_fresh: Callable[[pa.RecordBatch], bool],
+    ) -> None:
         self.queries = self.rows = 0
         self._log = log
         self._planner = planner
         self._clock = clock
+        self._is_fresh = is_fresh
         self._fetch_size = config.fetch_size
         self._choice = StrategyChoice(Strategy(config.strategy))
 
@@ -33,7 +41,8 @@ class WindowReader:
         tasks = self._plan(window, strategy)
         held = [0] * len(tasks)
         streams: set[bytes] = set()
-        for number, batch in self._log.read(tasks, remaining=remaining):
+        found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
+        for number, batch in found:
             held[number] += batch.num_rows
             streams.update(batch.column(STREAM).unique().to_pylist())
             yield batch

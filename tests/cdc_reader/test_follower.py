@@ -24,6 +24,7 @@ from cdc_reader.row_keys import keys, last_keys
 from cdc_reader.shard import Shard
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import Asked
+from cdc_reader.timeuuid import micros
 from cdc_reader.window import BEGINNING
 from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
 
@@ -212,6 +213,38 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
     assert ("v" in rows[0], "w" in rows[0]) == (True, False)
     assert ("v" in rows[1], rows[1]["w"]) == (False, 5)
     assert len(rows) == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_read_at_once_has_the_columns_it_was_written_with(
+    followed: Followed, late: bool
+) -> None:
+    """Even one that was added when the schema had been looked at already."""
+    followed.clock.advance(20 * MINUTE)
+    altered: list[Asked] = []
+
+    def looks_back(asked: Asked) -> bool:
+        start: Any = asked.query.values[-2]
+        return micros(start.bytes) < followed.clock.now() - 5 * MINUTE
+
+    def add(asked: Asked) -> None:
+        if "cdc$time" in asked.query.cql and not altered and looks_back(asked) == late:
+            altered.append(asked)
+            followed.execute("ALTER TABLE ks.t ADD w int")
+            at = followed.clock.now() - late * 5 * MINUTE
+            followed.execute(f"INSERT INTO ks.t (p, c, w) VALUES (1, 2, 5) USING TIMESTAMP {at}")
+
+    follower = followed.follower(
+        followed.clock.now() - 10 * MINUTE,
+        delivery="settled" if late else "eager",
+        late_rows="deliver" if late else "ignore",
+    )
+    deliveries = []
+    for delivery in follower.follow(followed.clock.now() + 3 * MINUTE):
+        deliveries.append(delivery)
+        if delivery.position > followed.clock.now() - MINUTE and not altered:
+            followed.before = add
+    assert cells(deliveries, "c", "w") == [(2, 5)]
 
 
 def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
