@@ -74,7 +74,8 @@ class _Stream:
             self.records.append(_Record(last))
         record = self.records[-1]
         record.changes += 1
-        record.last = max(record.last, last)
+        if last.seq > record.last.seq:
+            record.last = last
         record.is_whole = place.is_last
         return record
 
@@ -165,8 +166,10 @@ class Acknowledgements:
     def deliver(self, place: Place) -> Ticket:
         """A change is about to be handed out."""
         last = RowKey(place.time, place.seqs[-1])
-        stream = self._streams.setdefault(place.stream, _Stream(last.micros))
-        stream.newest = max(stream.newest, last.micros)
+        micros = last.micros
+        if (stream := self._streams.get(place.stream)) is None:
+            stream = self._streams[place.stream] = _Stream(micros)
+        stream.newest = max(stream.newest, micros)
         self._streams.move_to_end(place.stream)
         self._spans[-1].outstanding += 1
         self._held += 1

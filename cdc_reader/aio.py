@@ -131,9 +131,9 @@ class _Inbox:
         self._more = asyncio.Event()
         self._is_closed = False
 
-    def put(self, item: Handed) -> None:
+    def put(self, items: list[Handed]) -> None:
         """From any thread. The loop is woken only if it may wait, which costs much more."""
-        self._items.append(item)
+        self._items.extend(items)
         if not self._more.is_set():
             self._loop.call_soon_threadsafe(self._more.set)
 

@@ -98,10 +98,8 @@ class CdcConsumer:
         """
         self._following.stop()
 
-    def _hand_out(self, handed: Handed) -> None:
-        change = handed.change
-        # By text: a key that holds NaN is not equal to itself.
-        self._workers.put((change.table, repr(change.partition_key)), handed)
+    def _hand_out(self, handed: list[Handed]) -> None:
+        self._workers.put(handed, _key)
 
     def _work(self, handed: Handed) -> None:
         try:
@@ -109,3 +107,8 @@ class CdcConsumer:
                 self._following.acknowledge(handed)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._following.fail(error)
+
+
+def _key(handed: Handed) -> tuple[TableName, str]:
+    """By text: a key that holds NaN is not equal to itself."""
+    return handed.change.table, repr(handed.change.partition_key)

@@ -31,8 +31,8 @@ class Handed:
     """A change that is handed out: to be given back once it is dealt with."""
 
     change: Change
-    progress: TableProgress
     ticket: Ticket
+    progress: TableProgress
     lot: Lot
 
 
@@ -46,7 +46,7 @@ class Following:
     def __init__(
         self,
         subscription: Subscription,
-        hand_out: Callable[[Handed], None],
+        hand_out: Callable[[list[Handed]], None],
         stopping: threading.Event,
     ) -> None:
         self._stopping = stopping
@@ -173,8 +173,10 @@ class Following:
         size = 0 if delivery.batch is None else delivery.batch.nbytes
         if not changes or (lot := self._budget.enter(len(changes), size)) is None:
             return
-        for change, ticket in zip(changes, progress.deliver(changes), strict=True):
-            self._hand_out(Handed(change, progress, ticket, lot))
+        tickets = progress.deliver(changes)
+        self._hand_out(
+            [Handed(*pair, progress, lot) for pair in zip(changes, tickets, strict=True)]
+        )
 
     def _count(self, delivery: Delivery) -> None:
         if delivery.batch is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ class Workers(Generic[T]):
     def __init__(self, count: int, work: Callable[[T], None], stopping: threading.Event) -> None:
         self._work = work
         self._stopping = stopping
-        self._queues: list[queue.SimpleQueue[T | None]] = [
+        self._queues: list[queue.SimpleQueue[Sequence[T]]] = [
             queue.SimpleQueue() for _ in range(count)
         ]
         self._threads = [
@@ -31,18 +31,26 @@ class Workers(Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    def put(self, key: Hashable, item: T) -> None:
-        """Have an item dealt with after all others of its key that were put before."""
-        self._queues[hash(key) % len(self._queues)].put(item)
+    def put(self, items: Iterable[T], key: Callable[[T], Hashable]) -> None:
+        """Have each item dealt with after all others of its key that were put before."""
+        shares: list[list[T]] = [[] for _ in self._queues]
+        for item in items:
+            shares[hash(key(item)) % len(shares)].append(item)
+        for items_of_one, share in zip(self._queues, shares, strict=True):
+            if share:
+                items_of_one.put(share)
 
     def join(self) -> None:
         """Wait until each thread has finished what it is at; what is queued still is left."""
         for items in self._queues:
-            items.put(None)
+            items.put(())
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
 
-    def _run(self, items: queue.SimpleQueue[T | None]) -> None:
-        while (item := items.get()) is not None and not self._stopping.is_set():
-            self._work(item)
+    def _run(self, items: queue.SimpleQueue[Sequence[T]]) -> None:
+        while share := items.get():
+            for item in share:
+                if self._stopping.is_set():
+                    return
+                self._work(item)

@@ -39,6 +39,17 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
+    """In order; none in a new file."""
+    store = SqliteCheckpoints(tmp_path / "c.db")
+    assert store.names() == []
+    names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
+    for name in reversed(names):
+        store.save(name, Checkpoint(1))
+    assert store.names() == names
+    store.close()
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """And left as it is."""
     path = tmp_path / "notes.txt"

@@ -433,6 +433,61 @@ def test_each_change_is_saved_if_asked_to(way: ConnectionConfig, table: str, wri
     assert rare.saves <= 4
 
 
+@pytest.mark.needs("faults")
+def test_an_idle_window_costs_one_write(
+    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+) -> None:
+    """However many streams had rows before."""
+    from cdc_reader.testing import Fault
+
+    server: Any = scylla.server
+    store = ScyllaCheckpoints(way, keyspace)
+    write(table, 100, partitions=50)
+    consumer(way, table, Seen(), checkpoints=store).run()
+    saves = Fault("delay", f"{keyspace}.cdc_checkpoints", times=None, seconds=0.000_001)
+    windows: list[Window] = []
+
+    def on_window(_: TableName, window: Window) -> None:
+        windows.append(window)
+        if len(windows) == 5:
+            idle.stop()
+
+    each = ConsumerConfig(checkpoint_interval=timedelta(0))
+    options: Any = {"checkpoints": store, "on_window": on_window, "end": None, "config": each}
+    idle = consumer(way, table, Seen(), **options)
+    with server.faults.during(saves):
+        idle.run()
+        assert server.faults.struck(saves) <= len(windows) + 1  # one loads
+    store.close()
+
+
+def test_eager_rows_come_at_once_and_not_again(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """None has settled when the consumer stops; the next one leaves out what was acknowledged."""
+    eager = evolve(
+        READ,
+        delivery="eager",
+        eager_interval=timedelta(milliseconds=10),
+        confidence_window=timedelta(hours=1),
+    )
+    seen, store = Seen(), MemoryCheckpoints()
+
+    def handler(change: Change) -> None:
+        seen(change)
+        if len(seen.numbers) in (25, 60, 90):
+            running.stop()
+
+    write(table, 60)
+    for more in (0, 0, 30):
+        write(table, more, first=60)
+        options: Any = {"read": eager, "checkpoints": store, "end": None}
+        running = consumer(way, table, handler, **options)
+        running.run()
+    assert Counter(seen.numbers) == Counter(range(90))
+    assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
+
+
 def test_figures_are_told(way: ConnectionConfig, table: str, write: Write) -> None:
     """Of rows, changes, windows, queries, checkpoints; lag and generation."""
     write(table, 40)

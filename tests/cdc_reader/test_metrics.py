@@ -1,0 +1,51 @@
+"""Figures, and who is told of them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.ids import TableName
+from cdc_reader.metrics import LAG, METRICS, ROWS, MemoryMetrics, PrometheusMetrics
+
+TABLE = TableName("ks", "t")
+
+
+def test_prometheus_is_told_by_table() -> None:
+    """In a registry of one's own; counters end in `_total`."""
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    metrics.add(ROWS, TABLE, 3)
+    metrics.add(ROWS, TABLE)
+    metrics.set(LAG, TABLE, 1.5)
+    text = generate_latest(registry).decode()
+    assert 'scylla_cdc_rows_total{keyspace="ks",table="t"} 4.0' in text
+    assert 'scylla_cdc_lag_seconds{keyspace="ks",table="t"} 1.5' in text
+
+
+def test_every_metric_has_a_name_and_a_sentence() -> None:
+    """Names as Prometheus has them, each once."""
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() and name.islower() for name in names)
+    assert all(metric.help.endswith(".") for metric in METRICS)
+
+
+def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the recorder is made, not when this package is imported."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigurationError, match=r"scylla-cdc\[metrics\]"):
+        PrometheusMetrics()
+
+
+def test_numbers_can_be_kept_to_look_at() -> None:
+    """Zero for what was never told."""
+    metrics = MemoryMetrics()
+    metrics.add(ROWS, TABLE, 2)
+    metrics.add(ROWS, TABLE, 3)
+    metrics.set(LAG, TABLE, 7)
+    assert (metrics[ROWS, TABLE], metrics[LAG, TABLE]) == (5, 7)
+    assert metrics[ROWS, TableName("ks", "u")] == 0
