@@ -16,7 +16,7 @@ from pathlib import Path
 from cdc_reader.checkpoint.living import living, newest
 from cdc_reader.checkpoint.packing import pack_mark, unpack_mark
 from cdc_reader.errors import CheckpointError
-from cdc_reader.ids import StreamId
+from cdc_reader.ids import StreamId, TableName
 from cdc_reader.progress import Checkpoint, CheckpointName, Mark
 
 _APPLICATION_ID = 0x53434443  # SCDC
@@ -52,6 +52,7 @@ _SAVE = """INSERT INTO checkpoints
     VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (application, keyspace_name, table_name, shard) DO UPDATE SET
     position = excluded.position, generation = excluded.generation, swept = excluded.swept"""
+_NAMES = "SELECT application, keyspace_name, table_name, shard FROM checkpoints ORDER BY 1, 2, 3, 4"
 _REMEDY = "expected a file of checkpoints that can be read and written: check the path"
 
 
@@ -95,6 +96,12 @@ class SqliteCheckpoints:
             database.execute(
                 "DELETE FROM marks WHERE checkpoint = ? AND newest < ?", (number, position)
             )
+
+    def names(self) -> list[CheckpointName]:
+        """Whose checkpoints it has, in order."""
+        with self._transaction("BEGIN") as database:
+            rows = database.execute(_NAMES).fetchall()
+        return [CheckpointName(app, TableName(*table), shard) for app, *table, shard in rows]
 
     def close(self) -> None:
         """Close the file; using the store again opens it anew."""
