@@ -11,6 +11,7 @@ _COMMANDS = {
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
     "serve": "run the embedded ScyllaDB, for development and tests",
+    "status": "show what there is to read of a table, and how far it is read",
     "streams": "list a table's CDC streams, or find that of a key",
     "tail": "print the changes of tables as they happen",
 }

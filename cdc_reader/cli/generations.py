@@ -20,7 +20,7 @@ from cdc_reader.driver.generations import KnownSource, TableGenerations, cluster
 from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.timestamp import format_timestamp
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.window import BEGINNING, FOREVER, Window
 
 _WIDEST = 120
 
@@ -64,14 +64,14 @@ def command(connection: ConnectionConfig, table: str | None, count: bool, as_jso
     with told():
         queries = Connection(connection, ReadConfig())
         try:
-            rows = list(_rows(_source(queries, table), count, SystemClock().now()))
+            rows = list(rows_of(_source(queries, table), count, SystemClock().now()))
         finally:
             queries.close()
     if as_json:
         for row in rows:
             click.echo(json.dumps(row.to_dict()))
     else:
-        _show(rows)
+        show(rows)
 
 
 def _source(queries: Connection, table: str | None) -> KnownSource:
@@ -82,10 +82,11 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
     return TableGenerations(queries, name).source
 
 
-def _rows(source: KnownSource, count: bool, now: int) -> Iterator[Row]:
+def rows_of(source: KnownSource, count: bool, now: int, since: int = BEGINNING) -> Iterator[Row]:
+    """The generations that operate after `since`, in µs, oldest first."""
     known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
-    for span in announced:
+    for span in (span for span in announced if span.end > since):
         groups = source.groups(span.start) if count else None
         streams = None if groups is None else sum(len(group.streams) for group in groups)
         yield Row(
@@ -101,7 +102,8 @@ def _state(span: Window, now: int) -> str:
     return "over" if span.end <= now else "to come"
 
 
-def _show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[Row]) -> None:
+    """Print the rows for people."""
     table = Table(box=None, pad_edge=False)
     for heading in ("BEGINS", "ENDS", "STATE", "KIND"):
         table.add_column(heading, no_wrap=True)

@@ -1,0 +1,165 @@
+"""`scylla-cdc status` over the server under test."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_reader.checkpoint import SqliteCheckpoints
+from cdc_reader.cli import main
+from cdc_reader.ids import StreamId, TableName
+from cdc_reader.progress import LAST_KEY, Checkpoint, CheckpointName, Mark
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+from cdc_reader.window import BEGINNING
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from cdc_reader.testing import Scylla
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """A table whose log keeps rows for two hours."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) "
+        "WITH cdc = {'enabled': true, 'preimage': 'full', 'ttl': 7200}"
+    )
+    return f"{keyspace}.t"
+
+
+def invoke(scylla: Scylla, *arguments: str) -> Result:
+    """The command, run to its end."""
+    return CliRunner().invoke(main, ["status", "--hosts", scylla.contact_point, *arguments])
+
+
+def found(scylla: Scylla, *arguments: str) -> Any:
+    """The object it prints for programs."""
+    outcome = invoke(scylla, "--json", *arguments)
+    assert outcome.exit_code == 0, outcome.output
+    return json.loads(outcome.stdout)
+
+
+def save(file: Path, table: str, **positions: Checkpoint) -> None:
+    """Positions of applications, of both halves of the ring."""
+    store = SqliteCheckpoints(file)
+    for application, checkpoint in positions.items():
+        for shard in ("1/2", "2/2"):
+            store.save(CheckpointName(application, TableName.parse(table), shard), checkpoint)
+    store.close()
+
+
+def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
+    """What the log shows and for how long, and the streams in force."""
+    status = found(scylla, table)
+    assert status["table"] == table
+    assert status["log"] == {
+        "enabled": True,
+        "ttl_seconds": 7200,
+        "delta": "full",
+        "preimage": "full",
+        "postimage": False,
+    }
+    [in_force] = [row for row in status["generations"] if row["state"] == "in force"]
+    assert in_force["streams"] >= in_force["groups"] > 0
+    assert status["applications"] == []
+    name, log, blank, heading, *_ = invoke(scylla, table).stdout.splitlines()
+    assert (name, blank) == (table, "")
+    assert log == "its log keeps rows 2 h 0 min and tells what was written, whole rows before"
+    assert heading.split()[0] == "BEGINS"
+
+
+def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """Position, lag, and how long until what is not read is gone."""
+    now, file = time.time_ns() // 1_000, tmp_path / "positions"
+    save(
+        file,
+        table,
+        behind=Checkpoint(now - HOUR, now - 2 * HOUR, {StreamId(bytes(16)): Mark(LAST_KEY)}),
+        lost=Checkpoint(now - 3 * HOUR),
+        new=Checkpoint(BEGINNING),
+    )
+    save(file, "other.table", elsewhere=Checkpoint(now))
+    readers = found(scylla, table, "--checkpoint", str(file))["applications"]
+    assert [(reader["application"], reader["shard"]) for reader in readers] == [
+        (name, shard) for name in ("behind", "lost", "new") for shard in ("1/2", "2/2")
+    ]
+    behind, lost, new = readers[::2]
+    assert behind["position_micros"] == now - HOUR
+    assert behind["lag_seconds"] == pytest.approx(3600, abs=60)
+    assert behind["expires_in_seconds"] == pytest.approx(3600, abs=60)
+    assert behind["marked_streams"] == 1
+    assert lost["expires_in_seconds"] == pytest.approx(-3600, abs=60)
+    assert [new[name] for name in ("position", "lag_seconds", "expires_in_seconds")] == [None] * 3
+    lines = invoke(scylla, table, "--checkpoint", str(file)).stdout.splitlines()
+    shown = {line.split()[0]: line for line in lines if "1/2" in line}
+    assert "  1 h 0 min  1      in 59 min" in shown["behind"]
+    assert "since 1 h 0 min" in shown["lost"]
+    assert "the earliest change there is" in shown["new"]
+    [one, _] = found(scylla, table, "--checkpoint", str(file), "--application", "new")[
+        "applications"
+    ]
+    assert one == new
+
+
+def test_a_file_without_a_position_of_the_table_says_so(
+    scylla: Scylla, table: str, tmp_path: Path
+) -> None:
+    """Rather than show an empty list."""
+    save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
+    outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
+    assert outcome.exit_code == 0
+    assert f"nobody has a position of this table in {tmp_path}" in outcome.stdout.replace("\n", " ")
+
+
+@pytest.mark.needs("topology")
+def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
+    """So that it costs little, however large the cluster is and however long it has run."""
+    clock = ManualClock(time.time_ns() // 1_000 - HOUR)
+    with EmbeddedScylla(vnodes=2, shards=1, ring_delay_ms=0, clock=clock) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
+            "AND tablets = {'enabled': false}"
+        )
+        for name, ttl in (("kept", 0), ("brief", 60)):
+            server.execute(
+                f"CREATE TABLE ks.{name} (p int PRIMARY KEY) "
+                f"WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
+            )
+        server.join(vnodes=3, shards=1)
+        server.faults.add(Fault.parse("server-error,times=1000,match=cdc$"))
+        runner, base = CliRunner(), ["status", "--hosts", server.contact_point, "--json"]
+        brief, kept = (runner.invoke(main, [*base, f"ks.{name}"]) for name in ("brief", "kept"))
+    assert [row["streams"] for row in json.loads(kept.stdout)["generations"]] == [2, 5]
+    assert [row["streams"] for row in json.loads(brief.stdout)["generations"]] == [5]
+    assert json.loads(kept.stdout)["log"]["ttl_seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--application", "a"], "--application names a position in a file: give it with "),
+        (["--checkpoint", "{tmp}/missing"], "missing': no such file; give one that a reader"),
+        (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table} "),
+    ],
+)
+def test_a_position_that_is_not_there_is_told_in_one_line(
+    scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    """With status 2; no file is made."""
+    save(tmp_path / "c", table, a=Checkpoint(0))
+    given = (argument.format(tmp=tmp_path) for argument in arguments)
+    outcome = invoke(scylla, table, *given)
+    assert outcome.exit_code == 2
+    [line] = outcome.stderr.splitlines()
+    assert message.format(table=table) in line
+    assert not (tmp_path / "missing").exists()
