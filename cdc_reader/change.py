@@ -178,6 +178,11 @@ class Change:
         return timeuuid.micros(self.time.bytes)
 
     @property
+    def late(self) -> bool:
+        """Whether it came to light behind later changes of its stream: so out of order."""
+        return self._page.late
+
+    @property
     def written_at(self) -> datetime:
         """The write timestamp as a point in time, UTC."""
         return _EPOCH + timedelta(microseconds=self.timestamp)
@@ -290,11 +295,12 @@ class Change:
         words = [str(self.operation), str(self.table), repr(dict(self.key))]
         words += [str(bounds)] if (bounds := self.range) is not None else []
         words += [f"{name} {delta}" for name, delta in self.deltas.items()]
+        words += ["late"] if self.late else []
         return f"<{' '.join(words)} at {moment}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         page = self._page
-        facts = self.schema, page.rows(self._rows), self.is_last, self.complete
+        facts = self.schema, page.rows(self._rows), self.is_last, self.complete, self.late
         return change_of_rows, facts
 
     @property
@@ -330,13 +336,17 @@ class Change:
 
 
 def change_of_rows(
-    schema: LogSchema, columns: dict[str, list[Any]], is_last: bool = True, complete: bool = True
+    schema: LogSchema,
+    columns: dict[str, list[Any]],
+    is_last: bool = True,
+    complete: bool = True,
+    late: bool = False,
 ) -> Change:
     """A change of log rows that are one, given as Python values by log column.
 
     Columns left out are null. This is how a test makes a change, and how one is unpickled.
     """
-    page = LogPage.of_values(layout_of(schema), columns)
+    page = LogPage.of_values(layout_of(schema), columns, late=late)
     count = len(columns[OPERATION])
     return Change(page, tuple(range(count)), is_last, complete)
 

@@ -39,6 +39,7 @@ def change_to_dict(change: Change) -> dict[str, Any]:
         "seqs": list(change.seqs),
         "is_last": change.is_last,
         "complete": change.complete,
+        "late": change.late,
     }
     if (bounds := change.range) is not None:
         found["range"] = {"start": _bound(bounds.start), "end": _bound(bounds.end)}

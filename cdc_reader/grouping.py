@@ -39,9 +39,11 @@ class Grouping:
 
     A record that a page cuts in two is held back until the rest of it comes; so one grouping
     is for one task's batches, and `finish` ends it. Extra columns of a batch do no harm.
+    `late` is what all its changes say of themselves.
     """
 
-    def __init__(self, schema: LogSchema) -> None:
+    def __init__(self, schema: LogSchema, *, late: bool = False) -> None:
+        self._late = late
         self._layout = layout_of(schema)
         self._ends_marked = END_OF_BATCH in self._layout.converters
         types = [c.type for c in schema.base.columns if c.name in self._layout.clustering]
@@ -86,7 +88,7 @@ class Grouping:
         return self._ends_marked and batch[END_OF_BATCH][-1].as_py() is True
 
     def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> list[Change]:
-        page = LogPage(self._layout, batch)
+        page = LogPage(self._layout, batch, late=self._late)
         ends = [*starts[1:], batch.num_rows]
         complete = self._complete(page)
         if len(starts) == batch.num_rows:

@@ -59,20 +59,24 @@ layout_of = lru_cache(maxsize=64)(Layout)
 class LogPage(dict[str, Values]):
     """The columns of some log rows by name; one the log does not have is all null.
 
-    It keeps the batch, and so do all changes made of it.
+    It keeps the batch, and so do all changes made of it. `late` rows came to light behind
+    others of their stream.
     """
 
-    def __init__(self, layout: Layout, batch: pa.RecordBatch) -> None:
+    def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
         super().__init__()
         self.layout = layout
+        self.late = late
         self._batch = batch
         self._names = frozenset(batch.schema.names)
 
     @classmethod
-    def of_values(cls, layout: Layout, columns: dict[str, Values]) -> LogPage:
+    def of_values(
+        cls, layout: Layout, columns: dict[str, Values], *, late: bool = False
+    ) -> LogPage:
         """A page of values that are converted already; columns left out are null."""
         count = len(next(iter(columns.values()), []))
-        page = cls(layout, pa.RecordBatch.from_arrays([pa.nulls(count)], names=[""]))
+        page = cls(layout, pa.RecordBatch.from_arrays([pa.nulls(count)], names=[""]), late=late)
         page.update(columns)
         return page
 

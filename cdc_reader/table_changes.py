@@ -22,7 +22,7 @@ class TableChanges:
         left = self._finish() if delivery.schema is not self._schema else []
         self._schema = delivery.schema
         if delivery.late not in self._groupings:
-            self._groupings[delivery.late] = Grouping(delivery.schema)
+            self._groupings[delivery.late] = Grouping(delivery.schema, late=delivery.late)
         return left + self._groupings[delivery.late].feed(delivery.batch)
 
     def _finish(self) -> list[Change]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import defaultdict
 from datetime import timedelta
@@ -9,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.delivery import Delivery
@@ -22,6 +24,7 @@ from cdc_reader.ids import StreamId
 from cdc_reader.progress import Checkpoint, Mark, RowKey
 from cdc_reader.row_keys import keys, last_keys
 from cdc_reader.shard import Shard
+from cdc_reader.table_changes import TableChanges
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import Asked
 from cdc_reader.timeuuid import micros
@@ -378,3 +381,23 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
     followed.clock.advance(5 * MINUTE)
     followed.follow(EPOCH, EPOCH + 3 * MINUTE)
     assert caplog.text.count("generation_without_streams") == 1
+
+
+def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
+    """Also once it has been pickled; that it is late makes it no other change."""
+    followed.insert(1, 2, EPOCH + 2)
+    followed.insert(1, 1, EPOCH + 1)
+    followed.clock.advance(MINUTE)
+    [first, second] = followed.follow(EPOCH, EPOCH + SECOND)[:2]
+    assert not first.complete
+    changes = TableChanges()
+    found = changes.feed(evolve(first, late=True)) + changes.feed(first) + changes.feed(second)
+    assert [change.late for change in found] == [True, True, False, False]
+    assert [change.late for change in pickle.loads(pickle.dumps(found))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert found[:2] == found[2:]
+    assert repr(found[0]).replace(" late ", " ") == repr(found[2])
