@@ -37,6 +37,7 @@ CHANGES = Metric("changes", "Changes handed to the handler and dealt with.")
 WINDOWS = Metric("windows", "Windows read to their end.")
 QUERIES = Metric("queries", "Queries asked to read windows; further pages are not counted.")
 WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
+RETRIES = Metric("read_retries", "Times that a page or another answer was asked for again.")
 OUTSTANDING = Metric("outstanding_changes", "Changes read and not acknowledged.", is_gauge=True)
 LAG = Metric("lag_seconds", "From the acknowledged position to now.", is_gauge=True)
 GENERATION = Metric(
@@ -53,6 +54,7 @@ METRICS = (
     WINDOWS,
     QUERIES,
     WINDOW_QUERIES,
+    RETRIES,
     OUTSTANDING,
     LAG,
     GENERATION,

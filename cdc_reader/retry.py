@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import NoReturn, TypeVar
 
@@ -17,6 +19,19 @@ T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds. Each pause is drawn from zero to a ceiling that doubles, so clients spread out."""
+
+
+_observer: ContextVar[Callable[[], object] | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(observer: Callable[[], object]) -> Iterator[None]:
+    """Call `observer` before each further attempt that is made in this context, or thread."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 def retry(
@@ -54,6 +69,8 @@ def _before(deadline: timedelta) -> Callable[[tenacity.RetryCallState], bool]:
 
 def _log(state: tenacity.RetryCallState) -> None:
     log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
+    if observer := _observer.get():
+        observer()
 
 
 def _give_up(state: tenacity.RetryCallState) -> NoReturn:

@@ -17,9 +17,10 @@ from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import TableProgress
 from cdc_reader.delivery import Delivery
 from cdc_reader.logs import get_logger
-from cdc_reader.metrics import CHANGES, LATE_ROWS, ROWS
+from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
 from cdc_reader.progress import Checkpoint, CheckpointName
 from cdc_reader.reader import CdcReader
+from cdc_reader.retry import observed
 from cdc_reader.table_changes import TableChanges
 from cdc_reader.table_reader import TableReader
 
@@ -158,13 +159,14 @@ class Following:
 
     def _read(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()
-        for delivery in deliveries:
-            self._count(delivery)
-            self._deliver(progress, grouping.feed(delivery), delivery)
-            if self._stopping.is_set():
-                return
-            if delivery.complete:
-                progress.complete(delivery)
+        with observed(partial(self._recorder.add, RETRIES, progress.table)):
+            for delivery in deliveries:
+                self._count(delivery)
+                self._deliver(progress, grouping.feed(delivery), delivery)
+                if self._stopping.is_set():
+                    return
+                if delivery.complete:
+                    progress.complete(delivery)
         if not self._stopping.is_set():
             progress.finish()
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cdc_reader.errors import QueryRefusedError, RetriesExhaustedError, TransientError
-from cdc_reader.retry import retry
+from cdc_reader.retry import observed, retry
 
 
 def _failing(*errors: Exception) -> Callable[[], str]:
@@ -44,3 +44,13 @@ def test_other_errors_are_raised_at_once() -> None:
     """A refused query is refused again."""
     with pytest.raises(QueryRefusedError):
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
+
+
+def test_further_attempts_can_be_observed() -> None:
+    """Within the context, not after it."""
+    seen: list[None] = []
+    minute, pauses = timedelta(minutes=1), list[float]()
+    with observed(lambda: seen.append(None)):
+        retry(_failing(*[TransientError("overloaded")] * 2), minute, pauses.append)
+    retry(_failing(TransientError("overloaded")), minute, pauses.append)
+    assert len(seen) == 2

@@ -34,6 +34,7 @@ from cdc_reader.metrics import (
     HANDLER_RETRIES,
     LAG,
     QUERIES,
+    RETRIES,
     ROWS,
     WINDOWS,
     MemoryMetrics,
@@ -431,6 +432,23 @@ def test_each_change_is_saved_if_asked_to(way: ConnectionConfig, table: str, wri
     seldom = ConsumerConfig(workers=2, checkpoint_interval=timedelta(hours=1))
     consumer(way, table, Seen(), checkpoints=rare, config=seldom).run()
     assert rare.saves <= 4
+
+
+@pytest.mark.needs("faults")
+def test_a_read_that_fails_for_a_while_is_asked_again(
+    scylla: Scylla, way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """And counted."""
+    from cdc_reader.testing import Fault
+
+    server: Any = scylla.server
+    write(table, 40)
+    seen, metrics = Seen(), MemoryMetrics()
+    fault = Fault("overloaded", f"{table}_scylla_cdc_log", times=2)
+    with server.faults.during(fault):
+        consumer(way, table, seen, metrics=metrics).run()
+    assert Counter(seen.numbers) == Counter(range(40))
+    assert metrics[RETRIES, TableName.parse(table)] == 2
 
 
 @pytest.mark.needs("faults")
