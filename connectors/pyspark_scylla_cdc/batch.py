@@ -33,7 +33,8 @@ class BatchReader(DataSourceReader):
         oldest = oldest_alive(timeline, self._schema.base.cdc.ttl, now)
         asked = self._options.window(now)
         end = now + AHEAD if asked.end == FOREVER else asked.end
-        return [*plan(self._options, timeline, Window(max(asked.start, oldest), end))]
+        window = Window(max(asked.start, oldest), end)
+        return [*plan(self._options, self._schema.base, timeline, window)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):

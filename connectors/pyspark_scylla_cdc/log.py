@@ -10,19 +10,25 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import CdcTable, Connection
-from cdc_reader.errors import CdcError, SourceError
+from cdc_reader.driver import CdcTable, Connection, TableGenerations
+from cdc_reader.driver.generations import KnownSource
+from cdc_reader.duration import micros
+from cdc_reader.errors import CdcError, SourceError, UnsupportedTableError
 from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
-from cdc_reader.ports import LogSource
-from cdc_reader.schema import LogSchema
+from cdc_reader.ports import GenerationSource, LogSource
+from cdc_reader.schema import Column, LogSchema, TableSchema
 from cdc_reader.task import RangeTask, Task
-from cdc_reader.window import Window
+from cdc_reader.window import FOREVER, Window
 from pyspark_scylla_cdc.formats import Format, ValueTypes, chosen, format_of
+from pyspark_scylla_cdc.formats.row_changes import SEQUENCE
+from pyspark_scylla_cdc.option_table import ReadStrategy
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.partition import LogPartition, partitions
+from pyspark_scylla_cdc.partition_key import PartitionKey
 from pyspark_scylla_cdc.plan import divide, spans
+from pyspark_scylla_cdc.row_limit import RowLimit
 from pyspark_scylla_cdc.streams import Streams
 
 log = get_logger(__name__)
@@ -36,20 +42,44 @@ def schema_of(options: SourceOptions) -> LogSchema:
     the table from being followed.
     """
     with options.blamed():
-        return chosen(_table(options).schema(), options.columns)
+        schema = _table(options).schema()
+    _check_key(options, schema.base)
+    return chosen(schema, options.columns)
+
+
+def generations_of(options: SourceOptions) -> GenerationSource:
+    """The generations of the table."""
+    return _table(options).generations
 
 
 def timeline_of(options: SourceOptions) -> Timeline:
     """The generations that are visible now."""
-    return Timeline(tuple(_table(options).generations.timestamps()))
+    return Timeline(tuple(generations_of(options).timestamps()))
 
 
-def plan(options: SourceOptions, timeline: Timeline, window: Window) -> list[LogPartition]:
+def plan(
+    options: SourceOptions, base: TableSchema, timeline: Timeline, window: Window
+) -> list[LogPartition]:
     """The partitions that read `window`, which `timeline` must reach to the end of."""
-    streams = _streams(options)
+    streams = _streams(options, base)
     parts = spans(timeline, window, lambda generation: len(streams(generation)))
-    runs = divide(parts, options.min_partitions, options.max_partitions)
-    return partitions(runs, streams)
+    most = options.max_partitions if options.partition_key is None else options.min_partitions
+    return partitions(divide(parts, options.min_partitions, most), streams)
+
+
+def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], int]:
+    """What tells where a window ends that holds as many rows as a micro-batch may."""
+    columns = tuple(column for column in schema.columns if column.name == SEQUENCE)
+    source = _source(options.connection(), options.read, evolve(schema, columns=columns))
+    streams = _streams(options, schema.base)
+    shortest = micros(options.min_advance)
+    limit = RowLimit(source, streams, options.max_rows or FOREVER, shortest)
+
+    def end(window: Window) -> int:
+        timeline = timeline_of(options)
+        return limit.end(window, lambda part: spans(timeline, part, lambda g: len(streams(g))))
+
+    return end
 
 
 def oldest_alive(timeline: Timeline, ttl: int, now: int) -> int:
@@ -82,13 +112,26 @@ def _formatted(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: LogPartition
 ) -> Iterator[pa.RecordBatch]:
     form = form_of(options, schema)
-    read = evolve(schema, columns=form.log_columns(names))
+    key = _key(options, schema.base)
+    read = evolve(schema, columns=_columns(schema, form.log_columns(names), key))
     source = _source(options.connection(), options.read, read)
-    tasks = partition.tasks(_streams(options), options.strategy, options.read.chunk_size)
+    strategy = options.strategy if key is None else ReadStrategy.STREAMS
+    streams = _streams(options, schema.base)
+    tasks = partition.tasks(streams, strategy, options.read.chunk_size)
     batches = _read(source, tasks, options.read.in_flight)
+    if key is not None:
+        batches = key.rows(batches)
     types = ValueTypes(options.decimal_type)
     typed = (types.convert(batch, read.columns) for batch in batches)
     return form.convert(typed, part_of(form, names))
+
+
+def _columns(
+    schema: LogSchema, wanted: Collection[Column], key: PartitionKey | None
+) -> tuple[Column, ...]:
+    """The columns of the log to read: those wanted, and those that tell whose row it is."""
+    names = {column.name for column in (*wanted, *(key.columns if key else ()))}
+    return tuple(column for column in schema.columns if column.name in names)
 
 
 def form_of(options: SourceOptions, schema: LogSchema) -> Format:
@@ -118,23 +161,45 @@ def _table(options: SourceOptions) -> CdcTable:
     return _table_of(options.connection(), options.read, options.table)
 
 
-def _streams(options: SourceOptions) -> Callable[[int], Streams]:
-    """What reads the streams of a generation, once."""
+def _check_key(options: SourceOptions, base: TableSchema) -> None:
+    """Raise what keeps the streams of the partition key from being known."""
+    if _key(options, base) is not None and _generations(options).kind == "4.3":
+        raise UnsupportedTableError(
+            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be told: "
+            "leave partitionKey out, or upgrade the cluster to 4.4 or later"
+        )
+
+
+def _generations(options: SourceOptions) -> KnownSource:
+    connection = _connection(options.connection(), options.read)
+    return TableGenerations(connection, options.table).source
+
+
+def _key(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
+    if options.partition_key is None:
+        return None
+    return PartitionKey.parse(options.partition_key, base)
+
+
+def _streams(options: SourceOptions, base: TableSchema) -> Callable[[int], Streams]:
+    """What reads the streams of a generation, or of it those of the partition key; once."""
     connection = options.connection()
 
     def load(generation: int) -> Streams:
-        return _streams_of(connection, options.read, options.table, generation)
+        return _streams_of(connection, options.read, base, generation, options.partition_key or "")
 
     return load
 
 
 @lru_cache(maxsize=4)
 def _streams_of(
-    connection: ConnectionConfig, read: ReadConfig, name: TableName, generation: int
+    connection: ConnectionConfig, read: ReadConfig, base: TableSchema, generation: int, key: str
 ) -> Streams:
-    groups = _table_of(connection, read, name).generations.groups(generation)
+    groups = _table_of(connection, read, base.name).generations.groups(generation)
     if not groups:
         log.warning("generation_without_streams", start=generation)
+    if key:
+        groups = PartitionKey.parse(key, base).group(groups)
     return Streams.of(groups)
 
 

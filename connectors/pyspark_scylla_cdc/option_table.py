@@ -20,6 +20,7 @@ from pyspark_scylla_cdc.option import (
     DURATION,
     EARLIEST,
     FLAG,
+    JSON,
     LATEST,
     NAMES,
     OFFSET,
@@ -158,6 +159,12 @@ OPTIONS = (
         NAMES,
         "Columns of the base table to read beside its key, separated by commas or as a JSON "
         "array; without it, all. Less to read, and less that a table's images must hold.",
+    ),
+    Option(
+        "partitionKey",
+        JSON,
+        "The one partition whose changes are wanted, as a JSON object of its key: of each "
+        "generation only the streams are read that it can be in.",
     ),
     Option(
         "decimalType",

@@ -47,6 +47,8 @@ class SourceOptions:
     table: TableName
     asked: Asked
     columns: tuple[str, ...] | None
+    partition_key: str | None
+    """As JSON; the table's schema tells whether it is one."""
     decimal_type: pa.DataType
     schema_mode: SchemaMode
     starting: int
@@ -75,6 +77,7 @@ class SourceOptions:
                 table=TableName(values["keyspace"], values["table"]),
                 asked=_asked(values),
                 columns=values["columns"],
+                partition_key=values["partitionKey"],
                 decimal_type=values["decimalType"],
                 schema_mode=values["schemaMode"],
                 starting=_starting(values, given),

@@ -48,32 +48,29 @@ def spans(timeline: Timeline, window: Window, count: Callable[[int], int]) -> li
 def divide(parts: Sequence[Span], at_least: int, at_most: int) -> list[list[Span]]:
     """The spans in runs of about equal work, cut where need be, in order.
 
-    There are `at_most` runs, or as many as there are streams if these are fewer; and then, if
-    that is less than `at_least`, each span is cut in time too.
+    There are `at_most` runs, or as many as there are streams if these are fewer; and if that is
+    less than `at_least`, spans are cut in time too.
     """
-    streams = sum(part.streams for part in parts)
-    if streams >= at_least:
-        return _runs(parts, min(at_most, max(streams, 1)))
-    pieces = -(-at_least // streams) if streams else 1
-    return _runs([piece for part in parts for piece in _in_time(part, pieces)], at_least)
+    if sum(part.streams for part in parts) >= at_least:
+        runs = _runs(parts, at_most)
+        if len(runs) >= at_least:
+            return runs
+    pieces = [piece for part in parts for piece in _in_time(part, at_least)]
+    return _runs(pieces, at_least)
 
 
 def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
+    """At most `count` runs: the work is cut into equal pieces, each at the next whole stream."""
     total = sum(part.work for part in parts)
-    runs: list[list[Span]] = [[]]
+    runs: dict[int, list[Span]] = {}
     done = 0
     for part in parts:
-        edges = [total * number // count for number in range(1, count)]
-        inside = (edge - done for edge in edges if done < edge < done + part.work)
-        cuts = {part.first + -(-edge // part.window.length) for edge in inside}
-        if done in edges:
-            runs.append([])
-        for number, piece in enumerate(_at(part, cuts)):
-            if number:
-                runs.append([])
-            runs[-1].append(piece)
-        done += part.work
-    return [run for run in runs if run]
+        edges = (total * number // count for number in range(1, count))
+        inside = [edge - done for edge in edges if done < edge < done + part.work]
+        for piece in _at(part, [part.first + -(-edge // part.window.length) for edge in inside]):
+            runs.setdefault(done * count // total, []).append(piece)
+            done += piece.work
+    return list(runs.values())
 
 
 def _at(part: Span, cuts: Iterable[int]) -> Iterator[Span]:

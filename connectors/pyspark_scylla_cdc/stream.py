@@ -15,6 +15,7 @@ What Spark does, and what follows from it:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,14 +28,29 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cdc_reader.clock import SystemClock
+from cdc_reader.errors import DataLossError
+from cdc_reader.logs import get_logger
 from cdc_reader.ports import Clock
 from cdc_reader.schema import LogSchema
 from cdc_reader.window import Window
-from pyspark_scylla_cdc.log import oldest_alive, plan, read_log, timeline_of
+from pyspark_scylla_cdc.announced import Announced
+from pyspark_scylla_cdc.log import (
+    generations_of,
+    oldest_alive,
+    plan,
+    read_log,
+    row_limit,
+    timeline_of,
+)
 from pyspark_scylla_cdc.offset import Offset
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.pace import Pace
 from pyspark_scylla_cdc.partition import LogPartition
+
+log = get_logger(__name__)
+
+_GRACE = 60_000_000
+"""µs by which rows may outlive the TTL, counted from their write times, before one is missed."""
 
 _ONE_WINDOW = ReadMaxFiles(1)
 """Spark knows no limit by time and carries no limit of our own making: the one it carries
@@ -56,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = names
         self._clock = clock or SystemClock()
         self._pace = Pace.of(options)
+        self._known = Announced(partial(generations_of, options))
         self._initial: Offset | None = None
         self._planned = False
 
@@ -77,7 +94,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if position == self._initial and not self._planned:
             return position.to_json()
         limited = not isinstance(limit, ReadAllAvailable)
-        end = self._pace.next(position.position, self._clock.now(), limited=limited)
+        now = self._clock.now()
+        end = self._pace.next(position.position, now, limited=limited)
+        if end > position.position:
+            end = max(position.position, min(end, self._known.until(now)))
+        if limited and self._options.max_rows is not None:
+            end = self._cut(Window(position.position, end))
         return Offset(end).to_json()
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -88,12 +110,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         window = Window(Offset.from_json(start).position, Offset.from_json(end).position)
         if window.is_empty:
             return []
-        return plan(self._options, timeline_of(self._options), window)
+        self._check_loss(window)
+        return plan(self._options, self._schema.base, timeline_of(self._options), window)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):
             return iter(())
         return read_log(self._options, self._schema, self._names, partition)
+
+    def _cut(self, window: Window) -> int:
+        """Where the window ends that holds no more rows than a micro-batch may."""
+        if window.is_empty:
+            return window.end
+        return row_limit(self._options, self._schema)(window)
+
+    def _check_loss(self, window: Window) -> None:
+        """Rows live as long as the log's TTL says, from when they arrive."""
+        ttl = self._schema.base.cdc.ttl
+        lost = Window(window.start, self._clock.now() - ttl * 1_000_000 - _GRACE)
+        is_first = self._initial is not None and window.start == self._initial.position
+        if ttl == 0 or lost.is_empty or is_first:
+            return
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"failOnDataLoss is 'true': changes of {self._options.table} written in {lost} "
+                f"were not read before they expired (the log's TTL is {ttl} s): give 'false' to "
+                "go on without them, or start anew with a new checkpointLocation"
+            )
+        log.warning("changes_expired", table=str(self._options.table), window=str(lost))
 
     def _start(self) -> int:
         """Where a new query begins: at what the log may still hold, or later."""

@@ -35,6 +35,11 @@ class Streams:
         """Those from place `first` to before `last`."""
         return Streams(self.raw[first * _SIZE : last * _SIZE])
 
+    def sample(self, count: int) -> Streams:
+        """As many of them, or fewer if there are not as many, from all around the ring."""
+        places = sorted({len(self) * number // count for number in range(count)})
+        return Streams(b"".join(self.part(place, place + 1).raw for place in places))
+
     def tasks(self, window: Window, chunk: int) -> Iterator[Task]:
         """Tasks of up to `chunk` streams each."""
         for first in range(0, len(self.raw), chunk * _SIZE):

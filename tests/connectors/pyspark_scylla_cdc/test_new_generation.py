@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from attrs import evolve
 from cassandra.cluster import Session
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -74,6 +76,84 @@ def test_rows_of_a_generation_made_between_two_micro_batches(
     write(session, 2)
     second, _ = micro_batch(stream, end, clock)
     assert second == [(pk, 2) for pk in KEYS]
+
+
+def test_a_generation_published_half_way_is_waited_for(
+    cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
+) -> None:
+    """No micro-batch passes the beginning of a generation that is written and not announced."""
+    start = stream.initialOffset()
+    cluster.hold_publication()
+    joined = cluster.join(vnodes=4)
+    clock.advance(60 * SECOND)
+    write(session, 1)
+    held = stream.latestOffset(start, ReadMaxFiles(1))
+    assert held == start
+    stream.partitions(start, start)
+    held = stream.latestOffset(start, ReadMaxFiles(1))
+    assert held["position"] <= joined.timestamp * 1_000
+    cluster.complete_publication()
+    rows, end = micro_batch(stream, held, clock)
+    assert rows == [(pk, 1) for pk in KEYS]
+    assert end == stream.latestOffset(held, ReadMaxFiles(1))
+
+
+def test_topology_changed_between_plan_and_read(
+    cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
+) -> None:
+    """What was planned is read as planned: generations do not change once they are visible."""
+    start = stream.initialOffset()
+    clock.advance(SECOND)
+    write(session, 1)
+    clock.advance(60 * SECOND)
+    planned = stream.partitions(start, stream.reportLatestOffset())
+    cluster.join(vnodes=4)
+    clock.advance(SECOND)
+    write(session, 2)
+    rows = [row for part in planned for batch in stream.read(part) for row in batch.to_pylist()]
+    assert sorted((row["pk"], row["v"]) for row in rows) == [(pk, 1) for pk in KEYS]
+
+
+def test_another_number_of_partitions(
+    cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
+) -> None:
+    """A micro-batch planned anew with other settings, across a switch, has the same rows."""
+    start = stream.initialOffset()
+    write(session, 1)
+    cluster.join(vnodes=4)
+    clock.advance(SECOND)
+    write(session, 2)
+    expected, end = micro_batch(stream, start, clock)
+    assert len(expected) == 2 * len(KEYS)
+    for least, most in ((1, 1), (3, 5), (40, 40)):
+        changed = evolve(stream._options, min_partitions=least, max_partitions=most)
+        again = StreamReader(changed, stream._schema, stream._names, clock)
+        parts = again.partitions(start, end)
+        rows = [row for part in parts for batch in again.read(part) for row in batch.to_pylist()]
+        assert sorted((row["pk"], row["v"]) for row in rows) == expected
+        assert least <= len(parts) <= most
+
+
+def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) -> None:
+    """A micro-batch holds about as many rows as it may, wherever in time they lie."""
+    limited = StreamReader(
+        evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
+    )
+    offset = start = limited.initialOffset()
+    limited.partitions(start, start)
+    for number in range(600):
+        clock.advance({60: 3_000 * SECOND}.get(number, SECOND if number < 60 else SECOND // 10))
+        session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (number,))
+    clock.advance(60 * SECOND)
+    counts = []
+    while (latest := limited.latestOffset(offset, ReadMaxFiles(1))) != offset:
+        parts = limited.partitions(offset, latest)
+        counts.append(sum(b.num_rows for part in parts for b in limited.read(part)))
+        offset = latest
+    assert sum(counts) == 600
+    assert max(counts) <= 150
+    assert 6 <= sum(1 for count in counts if count) < 40
+    assert limited.latestOffset(start, ReadAllAvailable()) == offset
 
 
 def write(session: Session, value: int) -> None:

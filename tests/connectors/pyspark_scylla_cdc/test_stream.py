@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from attrs import evolve
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader.clock import SystemClock
-from cdc_reader.errors import CdcError, ConfigurationError
+from cdc_reader.errors import CdcError, ConfigurationError, DataLossError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.log import form_of, schema_of
 from pyspark_scylla_cdc.options import SourceOptions
@@ -174,6 +175,37 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
     """A checkpoint that this version cannot read is refused."""
     with pytest.raises(ConfigurationError, match="checkpointLocation"):
         reader().latestOffset({"version": 99}, LIMIT)
+
+
+def test_expired_changes(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A position older than the log's TTL ends the query, or is passed over if that is wanted."""
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
+    old = {"version": 1, "position": clock.now() - 700 * SECOND}
+    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    with pytest.raises(DataLossError, match=r"failOnDataLoss is 'true': .* TTL is 600 s.*'false'"):
+        reader().partitions(old, end)
+    reader(failOnDataLoss="false").partitions(old, end)
+    recent = {"version": 1, "position": clock.now() - 500 * SECOND}
+    reader().partitions(recent, end)
+    stream = reader()
+    first = stream.initialOffset()
+    clock.advance(120 * SECOND)
+    stream.partitions(first, end)
+
+
+@pytest.mark.parametrize("given", ['{"version": 1, "position": 7}', "latest", "earliest"])
+def test_starting_offsets(
+    reader: Callable[..., StreamReader], clock: ManualClock, given: str
+) -> None:
+    """A query may start at an offset that another one reported."""
+    report = reader().reportLatestOffset()
+    if given == "latest":
+        assert position(reader(startingOffsets=given).initialOffset()) == clock.now()
+    else:
+        assert position(reader(startingOffsets=given).initialOffset()) < clock.now()
+        assert reader(startingOffsets=json.dumps(report)).initialOffset() == report
 
 
 def test_table_altered_while_followed(
