@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.change import Change
 from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer import CdcConsumer
 from cdc_reader.driver import Connection, Query, SchemaSource
 from cdc_reader.driver.writer import CqlWriter
 from cdc_reader.errors import UnsupportedTableError
@@ -275,6 +276,34 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
     found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
     assert found[0] == found[1]
     assert "None" not in found[0][0]
+
+
+def test_a_consumer_keeps_a_replica(way: ConnectionConfig, tables: Tables) -> None:
+    """With a replicator for its handler, in several threads."""
+    key, base = next(KEYS), time.time_ns() // 1_000
+    row = "WHERE pk = <pk> AND ck = 1"
+    for statement in (
+        _ELEMENTS_SET,
+        f"UPDATE <t> USING TTL 6000 SET a = 1, l = [0] + l, m = m - {{1}} {row}",
+        f"UPDATE <t> SET b = 'b', u.y = null, s = {{7}} {row}",
+        "UPDATE <t> SET st = 3, ss = ss + {1} WHERE pk = <pk>",
+        "INSERT INTO <t> (pk, ck) VALUES (<pk>, 2)",
+        "DELETE FROM <t> WHERE pk = <pk> AND ck >= 2",
+    ):
+        tables.execute("full", key, base, statement)
+    source, copy = TableName(tables.keyspace, "full"), TableName(tables.keyspace, "copy")
+    now = time.time_ns() // 1_000 + 1
+    consumer = CdcConsumer(
+        way,
+        [source],
+        Replicator(tables.writer, {source: copy}).apply,
+        application="replica",
+        end=now,
+        clock=ManualClock(now + 60_000_000),
+    )
+    consumer.run()
+    assert tables.contents("copy", key) == tables.contents("full", key)
+    assert len(tables.contents("copy", key)[0]) == 1
 
 
 class Ledger:
