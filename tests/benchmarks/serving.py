@@ -60,6 +60,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
         target=_serve, args=(theirs, vnodes, shards), daemon=True
     )
     process.start()
+    theirs.close()  # so that a server that dies is noticed
     try:
         yield Served(ours, ours.recv())
     finally:

@@ -1,0 +1,54 @@
+"""Functions run in a Python process of their own, whose memory is then theirs alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def apart(function: Callable[..., T], *arguments: object) -> T:
+    """What the function returns, or raises, in a new process."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run, args=(theirs, function, arguments), daemon=True
+    )
+    process.start()
+    theirs.close()
+    try:
+        is_result, answer = ours.recv()
+    finally:
+        process.join(10)
+        process.kill()
+    if not is_result:
+        raise answer
+    result: T = answer
+    return result
+
+
+def peak_mb() -> float:
+    """The most memory this process has had so far, in MB."""
+    return _status("VmHWM")
+
+
+def resident_mb() -> float:
+    """The memory this process has now, in MB."""
+    return _status("VmRSS")
+
+
+def _status(name: str) -> float:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024 / 1e6
+
+
+def _run(pipe: Connection, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    try:
+        pipe.send((True, function(*arguments)))
+    except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+        pipe.send((False, error))

@@ -1,0 +1,101 @@
+"""The official CDC libraries in other languages, as rivals on the same pages of the same server.
+
+Rust's runs wherever cargo is. Go's and Java's take a program like it: `PEERS` is where it goes.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cdc_reader.reader import CdcReader
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill, log_of
+from tests.benchmarks.read import PAGES, ROWS, batches, changes
+from tests.benchmarks.serving import KEYSPACE, Served, serving
+from tests.benchmarks.turns import Turn, take_turns
+
+BUILD = Path("build", "peers")
+_SOURCES = Path(__file__).parent
+
+
+def rust() -> list[str] | None:
+    """The command of the program with ScyllaDB's Rust library, built now; None without cargo."""
+    if shutil.which("cargo") is None:
+        return None
+    target = BUILD / "rust"
+    manifest = _SOURCES / "rust" / "Cargo.toml"
+    subprocess.run(
+        ["cargo", "build", "--release", "--quiet", "--manifest-path", manifest]
+        + ["--target-dir", str(target)],
+        check=True,
+    )
+    return [str(target / "release" / "scylla-cdc-peer")]
+
+
+PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust}
+
+
+def figures(times: int) -> Iterator[Figure]:
+    """Rows a second, and CPU a row, against each peer that can run here."""
+    commands = {peer: build() for peer, build in PEERS.items()}
+    for peer in (peer for peer, command in commands.items() if command is None):
+        print(f"{peer}: its compiler is not installed, so it does not run", file=sys.stderr)
+    with serving() as served:
+        fill(served)
+        start = _now_ms() - 60_000
+        served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
+        time.sleep(0.1)  # a peer reads up to now: let all rows lie before
+        for peer, command in commands.items():
+            if command is not None:
+                yield from _against(peer, _reading(command, served, start), served, times)
+
+
+def _against(
+    peer: str, read: Callable[[], Turn], served: Served, times: int
+) -> Iterator[Figure]:
+    with CdcReader(served.config, f"{KEYSPACE}.{FLAT}") as reader:
+        ours: dict[str, Callable[[], object]] = {
+            "batches": lambda: batches(reader),
+            "changes": lambda: changes(reader),
+        }
+        found = take_turns({**ours, peer: read}, times)
+    theirs = found[peer]
+    for way in ours:
+        turn = found[way]
+        against = f"the {peer} library's rows"
+        yield Figure(f"{way}_{peer}", ROWS / turn.wall, "rows/s", ROWS / theirs.wall, against)
+        yield Figure(
+            f"{way}_{peer}_cpu", turn.cpu / ROWS * 1e9, "ns/row", theirs.cpu / ROWS * 1e9, against
+        )
+
+
+def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
+    """One run of a peer: the wall time it tells, and the CPU time of its process."""
+
+    def read() -> Turn:
+        place = [f"127.0.0.1:{served.port}", KEYSPACE, FLAT, str(start), str(_now_ms())]
+        before = _cpu_of_children()
+        run = subprocess.run(
+            [*command, *place], stdout=subprocess.PIPE, text=True, check=True, timeout=120
+        )
+        rows, seconds = run.stdout.split()
+        assert int(rows) == ROWS, run.stdout
+        return Turn(float(seconds), _cpu_of_children() - before)
+
+    return read
+
+
+def _cpu_of_children() -> float:
+    """Seconds of CPU of the processes that have ended; the server runs on."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
