@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from attrs import field, frozen
@@ -16,7 +18,7 @@ _SIZE = 16
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
-@frozen
+@frozen(slots=False)
 class Streams:
     """Stream ids behind one another. Of a whole generation, they are in ring order."""
 
@@ -26,7 +28,7 @@ class Streams:
     def of(cls, groups: Iterable[StreamGroup]) -> Streams:
         """The streams of a generation."""
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
-        return cls(b"".join(generation.streams()))
+        return cls(b"".join(b"".join(group.streams) for group in generation.groups))
 
     def __len__(self) -> int:
         return len(self.raw) // _SIZE
@@ -52,8 +54,13 @@ class Streams:
 
         Over all parts of a generation these spans are the whole ring, and none overlap.
         """
-        tokens = np.sort(np.frombuffer(self.raw, ">i8")[::2])
+        tokens = self._tokens
         start = _LOWEST if first == 0 else int(tokens[first - 1])
         end = _HIGHEST if last == len(self) else int(tokens[last - 1])
         if start < end:
             yield RangeTask(window, start, end)
+
+    @cached_property
+    def _tokens(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """The tokens of a whole generation, in order."""
+        return np.sort(np.frombuffer(self.raw, ">i8")[::2])
