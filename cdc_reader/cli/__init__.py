@@ -10,6 +10,7 @@ import click
 _COMMANDS = {
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
+    "replicate": "apply the changes of a table to a copy of it",
     "serve": "run the embedded ScyllaDB, for development and tests",
     "status": "show what there is to read of a table, and how far it is read",
     "streams": "list a table's CDC streams, or find that of a key",

@@ -56,6 +56,15 @@ class SchemaSource:
         _refuse_shared_names(base)
         return LogSchema(base, log_columns)
 
+    def table_schema(self, name: TableName) -> TableSchema:
+        """The table `name`, whether it has a log or not.
+
+        Raises TableNotFoundError, UnsupportedTableError.
+        """
+        options = self._cdc_options(name)
+        types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
+        return TableSchema(name, self._columns(name, types), options)
+
     def _cdc_options(self, name: TableName) -> CdcOptions:
         tables = {
             row["table_name"]: row["extensions"]

@@ -1,0 +1,137 @@
+"""What a table must be like to become the copy of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from cdc_reader.cql_type import (
+    CqlType,
+    ListType,
+    MapType,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.ids import TableName, quoted
+from cdc_reader.schema import Column, ColumnKind, TableSchema
+
+_KEY = (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+
+def check_copy(source: TableSchema, target: TableSchema) -> None:
+    """UnsupportedTableError, with the table that would do, unless `target` can be the copy.
+
+    It may have more columns than the source, in any order; but not in its key.
+    """
+    if target.cdc.enabled:
+        raise UnsupportedTableError(
+            f"table {target.name} has CDC turned on, so it refuses writes with timestamps of "
+            f"before its streams: ALTER TABLE {target.name.cql} WITH cdc = {{'enabled': false}}"
+        )
+    if misfits := list(_misfits(source, target)):
+        raise UnsupportedTableError(
+            f"table {target.name} cannot be a copy of {source.name}: {', '.join(misfits)}; "
+            f"make it so, or anew: {creation(source, target.name)}"
+        )
+
+
+def creation(schema: TableSchema, name: TableName) -> str:
+    """CQL, on one line, for a table `name` with the same columns, and for the types it needs."""
+    types = dict.fromkeys(found for c in schema.columns for found in _user_types(c.type))
+    statements = [_type_creation(user_type, name.keyspace) for user_type in types]
+    return "; ".join([*statements, _table_creation(schema, name)])
+
+
+def _misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
+    there = {column.name: column for column in target.columns}
+    for column in source.columns:
+        found = there.pop(column.name, None)
+        if found is None:
+            yield f"it lacks column {quoted(column.name)} {column.type}"
+        elif _place(found) != _place(column):
+            yield f"column {quoted(column.name)} is {_role(found)}, not {_role(column)}"
+        elif _shape(found.type) != _shape(column.type):
+            yield f"column {quoted(column.name)} is of type {found.type}, not {column.type}"
+    yield from (f"its key has {quoted(c.name)} too" for c in there.values() if c.kind in _KEY)
+
+
+def _place(column: Column) -> tuple[ColumnKind, int]:
+    return column.kind, column.position
+
+
+def _role(column: Column) -> str:
+    role = column.kind.value.replace("_", " ")
+    return f"{role} column {column.position + 1}" if column.kind in _KEY else role
+
+
+def _shape(cql_type: CqlType) -> CqlType:
+    """The type whatever keyspace its user-defined types are in, and whatever they are called."""
+    match cql_type:
+        case ListType(element) | SetType(element) | VectorType(element):
+            return evolve(cql_type, element=_shape(element))
+        case MapType(key, value):
+            return evolve(cql_type, key=_shape(key), value=_shape(value))
+        case TupleType(elements):
+            return TupleType(tuple(map(_shape, elements)))
+        case UserType(fields=fields):
+            shapes = tuple((name, _shape(part)) for name, part in fields)
+            return evolve(cql_type, keyspace="", name="", fields=shapes)
+        case _:
+            return cql_type
+
+
+def _user_types(cql_type: CqlType) -> Iterator[UserType]:
+    """The user-defined types that a type is made of, each after those it is made of."""
+    for part in _parts(cql_type):
+        yield from _user_types(part)
+    if isinstance(cql_type, UserType):
+        yield evolve(cql_type, frozen=False)
+
+
+def _parts(cql_type: CqlType) -> tuple[CqlType, ...]:
+    match cql_type:
+        case ListType(element) | SetType(element) | VectorType(element):
+            return (element,)
+        case MapType(key, value):
+            return key, value
+        case TupleType(elements):
+            return elements
+        case UserType(fields=fields):
+            return tuple(part for _, part in fields)
+        case _:
+            return ()
+
+
+def _type_creation(user_type: UserType, keyspace: str) -> str:
+    fields = ", ".join(f"{quoted(name)} {part}" for name, part in user_type.fields)
+    return f"CREATE TYPE {TableName(keyspace, user_type.name).cql} ({fields})"
+
+
+def _table_creation(schema: TableSchema, name: TableName) -> str:
+    columns = ", ".join(map(_definition, schema.columns))
+    return f"CREATE TABLE {name.cql} ({columns}, PRIMARY KEY ({_key(schema)})){_order(schema)}"
+
+
+def _definition(column: Column) -> str:
+    static = " static" if column.kind is ColumnKind.STATIC else ""
+    return f"{quoted(column.name)} {column.type}{static}"
+
+
+def _key(schema: TableSchema) -> str:
+    partition, clustering = (
+        [quoted(column.name) for column in schema.columns if column.kind is kind] for kind in _KEY
+    )
+    return ", ".join([f"({', '.join(partition)})", *clustering])
+
+
+def _order(schema: TableSchema) -> str:
+    """The order of rows where it is not the usual one."""
+    clustering = [column for column in schema.columns if column.kind is ColumnKind.CLUSTERING]
+    if not any(column.descending for column in clustering):
+        return ""
+    order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in clustering)
+    return f" WITH CLUSTERING ORDER BY ({', '.join(order)})"

@@ -1,0 +1,286 @@
+"""`scylla-cdc replicate` from the server under test to an embedded one."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cassandra.cluster import Session
+from click.testing import CliRunner
+
+from cdc_reader.cli import main
+from cdc_reader.testing import EmbeddedScylla, Fault
+from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.replay import raw_select
+from tests.cdc_reader.test_replicator import rows_of
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = pytest.mark.needs("topology")
+
+COLUMNS = (
+    "(p int, c int, v text, l list<text>, m map<text, int>, u pair, st int static, "
+    'us frozen<list<frozen<pair>>>, "Odd ""name" set<int>, PRIMARY KEY (p, c)) '
+    "WITH CLUSTERING ORDER BY (c DESC)"
+)
+WRITES = (
+    "INSERT INTO {t} (p, c, v, l, m, u) VALUES (1, 1, 'a', ['x', 'y'], {{'k': 1}}, {{a: 1}})",
+    "UPDATE {t} SET us = [{{a: 2, b: 'c'}}] WHERE p = 1 AND c = 1",
+    "UPDATE {t} SET l = ['w'] + l, m['q'] = 2, u.a = 5 WHERE p = 1 AND c = 1",
+    "UPDATE {t} USING TTL 6000 SET v = 'brief' WHERE p = 1 AND c = 2",
+    'UPDATE {t} SET st = 7, "Odd ""name" = {{1, 2}} WHERE p = 1 AND c = 3',
+    "DELETE v FROM {t} WHERE p = 1 AND c = 1",
+    "INSERT INTO {t} (p, c, v) VALUES (2, 5, 'gone')",
+    "INSERT INTO {t} (p, c, v) VALUES (2, 9, 'stays')",
+    "DELETE FROM {t} WHERE p = 2 AND c > 4 AND c <= 5",
+    "INSERT INTO {t} (p, c, v) VALUES (3, 1, 'gone')",
+    "DELETE FROM {t} WHERE p = 3",
+    "INSERT INTO {t} (p, c, v) VALUES (3, 2, 'back')",
+)
+FACTS = "p, c, writetime(v), ttl(v), writetime(st)"
+TO_NOW = ("--until", "now", "--confidence-window", "0s")
+"""The only writer waits for its answers."""
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[EmbeddedScylla]:
+    """The other cluster."""
+    with EmbeddedScylla() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def there(target: EmbeddedScylla) -> Iterator[Session]:
+    """A session on it."""
+    session = open_session(target.host, target.port)
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
+    """A table with many kinds of columns; of the same name, the keyspace at the target."""
+    scylla.session.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
+    )
+    there.execute(
+        f"CREATE KEYSPACE {keyspace} WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+    yield f"{keyspace}.t"
+    there.execute(f"DROP KEYSPACE {keyspace}")
+
+
+@pytest.fixture
+def copy(keyspace: str, table: str, there: Session) -> str:
+    """The table to become a copy, at the target."""
+    there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
+    there.execute(f"CREATE TABLE {table} {COLUMNS}")
+    return table
+
+
+def arguments(
+    scylla: Scylla, table: str, target: EmbeddedScylla, tmp_path: Path, *more: str
+) -> list[str]:
+    """What comes after ``scylla-cdc``."""
+    file = str(tmp_path / "position")
+    hosts = scylla.contact_point, target.contact_point
+    return ["replicate", hosts[0], table, hosts[1], "--checkpoint", file, *more]
+
+
+def invoke(*words: str, **variables: str) -> Result:
+    """The command, run to its end."""
+    return CliRunner().invoke(main, list(words), env=variables)
+
+
+@contextmanager
+def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and what it said when it began."""
+    command = [sys.executable, "-c", "from cdc_reader.cli import main; main()"]
+    process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        yield process, process.stderr.readline()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def contents(session: Session, table: str, facts: str = FACTS) -> list[list[str]]:
+    """The rows, and when their cells were written and until when they live."""
+    queries = (f"SELECT * FROM {table}", f"SELECT {facts} FROM {table}")
+    return [rows_of(raw_select(session, query)) for query in queries]
+
+
+def applied(text: str) -> int:
+    """How many changes it says it applied, in the end."""
+    found = re.search(r"^stopped: ([\d,]+) changes applied", text, re.MULTILINE)
+    assert found, text
+    return int(found[1].replace(",", ""))
+
+
+def test_the_copy_is_the_table(
+    scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """Cell for cell, with write timestamps and times to live; what is there is not applied anew."""
+    for statement in WRITES:
+        scylla.session.execute(statement.format(t=table))
+    words = arguments(scylla, table, target, tmp_path, *TO_NOW)
+    outcome = invoke(*words)
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.stdout == ""
+    assert applied(outcome.stderr) >= len(WRITES)
+    assert contents(there, copy) == contents(scylla.session, table)
+    again = invoke(*words)
+    assert applied(again.stderr) == 0
+    assert "where the last run stopped" in again.stderr
+
+
+def test_stopped_and_started_again_it_goes_on(
+    scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """SIGTERM in the middle of the work: status 0, and each change is applied once in all."""
+    name, count = f"{keyspace}.many", 300
+    columns = "(p int, c int, v int, PRIMARY KEY (p, c))"
+    scylla.session.execute(f"CREATE TABLE {name} {columns} WITH cdc = {{'enabled': true}}")
+    there.execute(
+        f"CREATE KEYSPACE {keyspace} WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+    there.execute(f"CREATE TABLE {name} {columns}")
+    for number in range(count):
+        scylla.session.execute(
+            f"INSERT INTO {name} (p, c, v) VALUES ({number % 9}, {number}, {number})"
+        )
+    words = arguments(scylla, name, target, tmp_path, "--workers", "2", "--eager")
+    slow = Fault.parse(f"delay,match=many,after=20,times={count},seconds=0.05")
+    target.faults.add(slow)
+    with running(words) as (process, began):
+        assert began.startswith(f"replicating {name} at ")
+        deadline = time.monotonic() + 60
+        while there.execute(f"SELECT count(*) FROM {name}").one()[0] < 20:
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        assert process.stderr is not None
+        first = applied(process.stderr.read())
+    target.faults.clear()
+    assert 0 < first < count
+    outcome = invoke(*words, *TO_NOW)
+    assert outcome.exit_code == 0, outcome.output
+    assert first + applied(outcome.stderr) == count
+    facts = "p, c, writetime(v)"
+    assert contents(there, name, facts) == contents(scylla.session, name, facts)
+    there.execute(f"DROP KEYSPACE {keyspace}")
+
+
+def test_a_target_that_is_not_there_is_told_with_what_would_do(
+    scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """The CQL of the message makes a table that will do."""
+    scylla.session.execute(WRITES[0].format(t=table))
+    words = arguments(scylla, table, target, tmp_path, *TO_NOW)
+    outcome = invoke(*words)
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith(f"Error: at the target, table {table} was not found; ")
+    for statement in line.partition("make it: ")[2].split("; "):
+        there.execute(statement)
+    assert invoke(*words).exit_code == 0
+    assert contents(there, table) == contents(scylla.session, table)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (COLUMNS.replace("l list<text>, ", ""), 'it lacks column "l" list<text>; make it so'),
+        (COLUMNS.replace("v text", "v int"), 'column "v" is of type int, not text; make it so'),
+        (COLUMNS.replace(" static", ""), 'column "st" is regular, not static; make it so'),
+        (
+            COLUMNS.replace("(p, c)", "(c, p)").replace("(c D", "(p D"),
+            'column "p" is clustering column 1, not partition key column 1, column "c" is ',
+        ),
+        (COLUMNS.replace("p int,", "p int, d int,").replace("(p, c)", "((p, d), c)"), "key has "),
+        (f"{COLUMNS} AND cdc = {{'enabled': true}}", "has CDC turned on, so it refuses writes "),
+    ],
+)
+def test_a_table_that_cannot_be_a_copy_is_told(
+    scylla: Scylla,
+    table: str,
+    there: Session,
+    target: EmbeddedScylla,
+    tmp_path: Path,
+    columns: str,
+    message: str,
+) -> None:
+    """In one line: what is wrong with it, and what would do. Nothing is written."""
+    there.execute(f"CREATE TYPE {table.partition('.')[0]}.pair (a int, b text)")
+    there.execute(f"CREATE TABLE {table}2 {columns}")
+    outcome = invoke(*arguments(scylla, table, target, tmp_path), f"{table}2")
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    assert message in line
+
+
+def test_a_log_that_cannot_be_copied_is_told(
+    scylla: Scylla, keyspace: str, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """One of keys only."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY) "
+        "WITH cdc = {'enabled': true, 'delta': 'keys'}"
+    )
+    outcome = invoke(*arguments(scylla, f"{keyspace}.k", target, tmp_path))
+    assert outcome.exit_code == 1
+    assert outcome.stderr.startswith(f"Error: {keyspace}.k: its log tells keys only, not ")
+
+
+def test_a_write_that_is_refused_ends_it_in_one_line(
+    scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """With status 1, and with what is to be done; the change is applied once it can be."""
+    words = arguments(scylla, copy, target, tmp_path, "--eager")
+    with running(words) as (process, began):
+        assert began.startswith("replicating ")
+        there.execute(f"ALTER TABLE {copy} DROP v")
+        scylla.session.execute(WRITES[-1].format(t=copy))
+        assert process.wait(timeout=30) == 1
+        assert process.stderr is not None
+        *_, stopped, line = process.stderr.read().splitlines()
+    assert stopped.startswith("stopped: 0 changes applied")
+    assert line.startswith(f"Error: {copy} at {target.contact_point}: ")
+    assert line.endswith("; start again to go on")
+    there.execute(f"ALTER TABLE {copy} ADD v text")
+    assert invoke(*words, *TO_NOW).exit_code == 0
+    assert contents(there, copy) == contents(scylla.session, copy)
+
+
+def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """Options and variables that begin with the name of the side."""
+    with EmbeddedScylla(credentials=("me", "secret")) as target:
+        words = arguments(scylla, table, target, tmp_path)
+        unknown = invoke(*words)
+        assert unknown.exit_code == 1
+        assert "expected the username and password" in unknown.stderr
+        login = {"SCYLLA_CDC_TARGET_PASSWORD": "secret"}
+        known = invoke(*words, "--target-username", "me", **login)
+    assert f"at the target, keyspace {table.partition('.')[0]} of table" in known.stderr
+    unasked = invoke(*words, "--target-username", "me")
+    assert unasked.exit_code == 2
+    assert unasked.stderr == (
+        "Error: target username is 'me': give its password in --target-password-file or "
+        "$SCYLLA_CDC_TARGET_PASSWORD\n"
+    )
