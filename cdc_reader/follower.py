@@ -165,10 +165,10 @@ class Follower:
 
     def _new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Without what the start's marks name, or, if eager, an earlier poll delivered."""
+        rows = leave_out(batch, self._marks)
         if self._late is not None:
             ttl = self._log.schema.base.cdc.ttl
-            batch = self._late.delivered(batch, ttl, self._clock.now())
-        rows = leave_out(batch, self._marks)
+            rows = self._late.delivered(rows, ttl, self._clock.now())
         if self._is_eager:
             yield from self._unsettled.new(rows)
         elif rows.num_rows:
@@ -209,7 +209,9 @@ class Follower:
             if swept is None:
                 self._late = LateRows(position, position, now, self._confidence)
             else:
-                self._late = LateRows(BEGINNING, position, swept, self._confidence)
+                self._late = LateRows(
+                    BEGINNING, position, swept, self._confidence, self._start.marks
+                )
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
         """Look back for late rows, if it is time to; they are few, and held until all are found."""

@@ -15,7 +15,7 @@ restart: what came behind its time since shortly before the last sweep may then 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +23,9 @@ from attrs import field, frozen
 
 from cdc_reader.ids import StreamId
 from cdc_reader.ports import REMAINING
-from cdc_reader.progress import RowKey
+from cdc_reader.progress import Mark, RowKey
 from cdc_reader.row_keys import keys
-from cdc_reader.window import Window
+from cdc_reader.window import FOREVER, Window
 
 _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
@@ -34,6 +34,8 @@ DOUBT = 2 * _BLUR + 10 * _SECOND
 """µs by which an arrival may seem too late, if an answer needs up to ten seconds."""
 
 RowName = tuple[StreamId, RowKey]
+_NO_MARK = Mark()
+_NO_MARKS: Mapping[StreamId, Mark] = {}
 
 
 class LateRows:
@@ -41,11 +43,20 @@ class LateRows:
 
     Times in µs, by the reader's clock: reading begins at `position`; before it, back to
     `start`, all that had arrived by `swept` was delivered, the begin of the last sweep before
-    a restart. `confidence` is the confidence window.
+    a restart. `confidence` is the confidence window. The same is true of rows that `marks`
+    leave out without naming them: one may have come when its stream had been read past it.
     """
 
-    def __init__(self, start: int, position: int, swept: int, confidence: int) -> None:
+    def __init__(
+        self,
+        start: int,
+        position: int,
+        swept: int,
+        confidence: int,
+        marks: Mapping[StreamId, Mark] = _NO_MARKS,
+    ) -> None:
         self.swept = swept
+        self._left_out = marks, swept
         self._start = start
         self._confidence = confidence
         self._ends = [position]
@@ -67,9 +78,16 @@ class LateRows:
         """Look back from `position` over `horizon` µs, in a read that begins at `began`."""
         window = Window(max(self._start, position - horizon), position)
         sweep = Sweep(
-            window, began, self._confidence, tuple(self._ends), tuple(self._reads), self._doubtful
+            window,
+            began,
+            self._confidence,
+            tuple(self._ends),
+            tuple(self._reads),
+            self._doubtful,
+            *self._left_out,
         )
         self._ends, self._reads = [window.start, position], [began, began]
+        self._left_out = _NO_MARKS, began
         self._doubtful, self.swept = sweep.doubtful, began
         return sweep
 
@@ -84,11 +102,13 @@ class Sweep:
     _ends: tuple[int, ...]
     _reads: tuple[int, ...]
     _known: set[RowName]
+    _marks: Mapping[StreamId, Mark]
+    _marked: int
     doubtful: set[RowName] = field(factory=set)
 
     def late(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
         """Of the rows that were read back, those that were not delivered before."""
-        since = min(self._reads) - DOUBT
+        since = min(*self._reads, self._marked) - DOUBT
         delayed = _delayed(batch, ttl, now, since, self._confidence)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
         return batch.drop_columns([REMAINING]).take(pa.array(late, pa.int64()))
@@ -96,8 +116,15 @@ class Sweep:
     def _is_late(self, name: RowName, arrival: int) -> bool:
         if arrival >= self.began - DOUBT:
             self.doubtful.add(name)
-        part = min(bisect_right(self._ends, name[1].micros), len(self._reads) - 1)
-        return arrival > self._reads[part] and name not in self._known
+        return name not in self._known and arrival > self._read_at(*name)
+
+    def _read_at(self, stream: StreamId, key: RowKey) -> int:
+        """What had arrived by then, in µs, was delivered."""
+        mark = self._marks.get(stream, _NO_MARK)
+        if key in mark:
+            return FOREVER if key in mark.rows else self._marked
+        part = min(bisect_right(self._ends, key.micros), len(self._reads) - 1)
+        return self._reads[part]
 
 
 def _delayed(

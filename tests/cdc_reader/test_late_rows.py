@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from attrs import evolve
 
 from cdc_reader.config import ReadConfig
-from cdc_reader.progress import Checkpoint
+from cdc_reader.progress import Checkpoint, Mark
+from cdc_reader.row_keys import last_keys
 from tests.cdc_reader.followed import SECOND, Followed, cells
 
 _POLL = timedelta(seconds=4.6)
@@ -36,3 +38,24 @@ def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) 
             followed.clock.advance(after)
             followed.insert(1, 1, at=written)
     assert cells(deliveries, "p", "c") == [(1, 1)]
+
+
+def test_a_row_that_comes_behind_a_mark_is_found() -> None:
+    """After a restart its stream is read anew, without what comes before the mark."""
+    followed = Followed(config=evolve(_CONFIG, window=timedelta(minutes=5)))
+    start = followed.clock.now()
+    for c in (1, 2):
+        followed.clock.advance(10 * SECOND)
+        followed.insert(1, c)
+    written = followed.clock.now() - 5 * SECOND
+    followed.clock.advance(20 * SECOND)
+    swept = followed.clock.now()
+    first = next(followed.follower(Checkpoint(start)).follow())
+    assert cells([first], "c") == [(1,), (2,)]
+    marks = {stream: Mark(key) for stream, key in last_keys(first.batch).items()}
+    followed.clock.advance(30 * SECOND)
+    followed.insert(1, 3, at=written)
+    followed.clock.advance(30 * SECOND)
+    resumed = Checkpoint(start, start, marks, swept)
+    deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
+    assert cells(deliveries, "c") == [(3,)]

@@ -1,0 +1,201 @@
+"""An application that follows the table: handles rows, keeps checkpoints, crashes, starts again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from attrs import define
+
+from cdc_reader.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.checkpoint import MemoryCheckpoints
+from cdc_reader.delivery import Delivery
+from cdc_reader.driver.log_table import CdcTable
+from cdc_reader.errors import RetriesExhaustedError, TransientError
+from cdc_reader.follower import Follower
+from cdc_reader.ids import TableName
+from cdc_reader.late_rows import RowName
+from cdc_reader.progress import Checkpoint, CheckpointName
+from cdc_reader.shard import Shard
+from cdc_reader.testing.in_process import Asked, InProcessConnection
+from cdc_reader.window import BEGINNING
+from tests.cdc_reader.simulation.laws import Laws
+from tests.cdc_reader.simulation.scenario import SECOND, Scenario
+from tests.cdc_reader.simulation.truth import LogRow
+from tests.cdc_reader.simulation.world import ReaderClock, World
+
+TABLE = TableName("ks", "t")
+
+
+class Crash(BaseException):
+    """The end of a process: nothing gets to handle it."""
+
+
+@define(eq=False)
+class Handed:
+    """A row in the hands of the handler."""
+
+    name: RowName
+    ticket: Ticket
+
+
+class Application:
+    """One shard's process, and those that come after it; they share nothing but `store`."""
+
+    def __init__(self, world: World, scenario: Scenario, rng: random.Random, shard: Shard) -> None:
+        self.laws = Laws(world, scenario, shard)
+        self.restarts = -1
+        self._world = world
+        self._scenario = scenario
+        self._rng = rng
+        self._shard = shard
+        self._name = CheckpointName("simulation", TABLE, str(shard))
+        self._store = MemoryCheckpoints()
+        self._clock = ReaderClock(world, scenario.skew)
+        self._first = Checkpoint(self._position())
+        self._start()
+
+    def step(self) -> None:
+        """Take what is delivered next and do some of the work; or die, and start again."""
+        try:
+            self._take_next()
+            self._work()
+        except (Crash, RetriesExhaustedError) as end:
+            self._world.tell(f"{self._shard} ends: {end!r}")
+            self._start()
+
+    def is_through(self, until: int) -> bool:
+        """Whether all that was written before `until` is read, late rows sought and all."""
+        is_swept = not self._scenario.delivers_late_rows or (self._swept or 0) > until
+        return self._position_reached > until and is_swept
+
+    def finish(self, until: int) -> None:
+        """Stop, finish what is in hand, keep a checkpoint; what was written before `until` is
+        all there.
+        """
+        self._stop()
+        self.laws.finish(until)
+
+    def _position(self) -> int:
+        match self._scenario.start:
+            case "earliest":
+                return BEGINNING
+            case "now":
+                return self._clock.now()
+            case _:
+                return self._clock.now() - self._rng.randrange(1, 60 * SECOND)
+
+    def _start(self) -> None:
+        start = self._store.load(self._name) or self._first
+        self._world.tell(f"{self._shard} starts from {start}")
+        self.restarts += 1
+        self._outage: str | None = None
+        self._handed: list[Handed] = []
+        self._position_reached, self._swept = start.position, start.swept
+        self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
+        self.laws.begin(start)
+        self._follower = Follower(
+            CdcTable(self._connection(), TABLE),
+            self._clock,
+            self._scenario.config,
+            start,
+            self._shard,
+        )
+        self._deliveries = self._follower.follow()
+
+    def _connection(self) -> InProcessConnection:
+        return InProcessConnection(
+            self._world.server,
+            self._scenario.config,
+            before=self._before,
+            sleep=lambda seconds: self._world.pass_time(int(seconds * SECOND)),
+        )
+
+    def _take_next(self) -> None:
+        delivery = next(self._deliveries)
+        self._world.tell(f"{self._shard} has {_said(delivery)}")
+        if delivery.complete:
+            self.laws.complete(delivery, self._clock.now())
+            self._acknowledgements.complete(
+                delivery.window, delivery.generation, delivery.swept, late=delivery.late
+            )
+            self._swept = delivery.swept
+            if not delivery.late:
+                self._position_reached = delivery.position
+        else:
+            rows = list(self.laws.deliver(delivery, self._clock.now()))
+            self._handed += [Handed(row.name, self._enter(row)) for row in rows]
+
+    def _enter(self, row: LogRow) -> Ticket:
+        stream, key = row.name
+        is_last = row.cells.get("cdc$end_of_batch") is not None
+        return self._acknowledgements.deliver(Place(stream, key.time, (key.seq,), is_last))
+
+    def _work(self) -> None:
+        """Acknowledge some rows in any order, save, idle; it may be the end of the process."""
+        if self._rng.random() >= self._scenario.laziness:
+            self._rng.shuffle(self._handed)
+            self._acknowledge(self._rng.randint(0, len(self._handed)))
+        if self._rng.random() < self._scenario.saving:
+            self._save()
+        if self._world.is_calm:
+            return
+        self._world.pass_time(int(self._rng.expovariate(10) * SECOND))
+        if self._rng.random() < self._scenario.crash:
+            raise Crash
+        if self._rng.random() < self._scenario.stop:
+            self._world.tell(f"{self._shard} stops")
+            self._stop()
+            self._start()
+
+    def _acknowledge(self, count: int) -> None:
+        for _ in range(count):
+            handed = self._handed.pop()
+            self._acknowledgements.acknowledge(handed.ticket)
+            self.laws.acknowledge(handed.name)
+
+    def _save(self) -> None:
+        checkpoint = self._acknowledgements.take()
+        if checkpoint is None:
+            return
+        self._store.save(self._name, checkpoint)
+        kept = self._store.load(self._name)
+        assert kept is not None
+        self.laws.save(kept)
+
+    def _stop(self) -> None:
+        self._follower.stop()
+        for _ in self._rest():
+            pass
+        self._acknowledge(len(self._handed))
+        self._save()
+
+    def _rest(self) -> Iterator[None]:
+        """What is delivered after the follower was told to stop."""
+        while True:
+            try:
+                self._take_next()
+            except StopIteration:
+                return
+            yield
+
+    def _before(self, asked: Asked) -> None:
+        """A page is asked for: time passes, and it may fail, or be the end."""
+        if not self._world.is_calm:
+            self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
+            self._strike(asked)
+        self.laws.ask(asked)
+
+    def _strike(self, asked: Asked) -> None:
+        scenario, chance = self._scenario, self._rng.random()
+        if chance < scenario.crash:
+            raise Crash
+        if chance < scenario.crash + scenario.outage:
+            self._outage = asked.query.cql
+        if self._outage == asked.query.cql or chance > 1 - scenario.fault:
+            raise TransientError(f"{asked.query.purpose}: no answer")
+
+
+def _said(delivery: Delivery) -> str:
+    rows = "complete" if delivery.batch is None else f"{delivery.batch.num_rows} rows"
+    return f"{rows} of {delivery.window}{', late' * delivery.late}"

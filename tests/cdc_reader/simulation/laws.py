@@ -1,0 +1,244 @@
+"""The laws of following a log, checked as it is followed: the first one broken ends a run.
+
+They are those of the design page: nothing between two positions is lost or delivered twice,
+whatever fails and restarts; rows of a stream, and the changes of a base partition, come in
+order; a checkpoint is never ahead of what was acknowledged; and streams are read for the time
+in which they take writes, by what was announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from attrs import define, field
+
+from cdc_reader import timeuuid
+from cdc_reader.delivery import Delivery
+from cdc_reader.ids import StreamId
+from cdc_reader.late_rows import DOUBT, RowName
+from cdc_reader.progress import Checkpoint, Mark, RowKey
+from cdc_reader.shard import Shard
+from cdc_reader.testing.in_process import Asked
+from cdc_reader.window import BEGINNING, Window
+from tests.cdc_reader.simulation.scenario import Scenario
+from tests.cdc_reader.simulation.truth import LogRow
+from tests.cdc_reader.simulation.world import World
+
+_GENERATION_TABLES = ("cdc_generation_timestamps", "cdc_timestamps", "cdc_streams_descriptions ")
+_NUMBERS = ("p", "c", "s", "v")
+_NO_MARK = Mark()
+
+
+class LawBroken(AssertionError):
+    """What happened that must not."""
+
+
+@define(eq=False)
+class _Life:
+    """What one reader saw from its start to its crash or stop."""
+
+    position: int
+    delivered: set[RowName] = field(factory=set)
+    newest: dict[StreamId, RowKey] = field(factory=dict)
+    latest: dict[int, int] = field(factory=dict)
+
+
+@define(eq=False)
+class _LookBack:
+    """Rows from behind the position, and what must be acknowledged for them to count as read."""
+
+    rows: set[RowName]
+    awaits: set[RowName]
+
+
+class Laws:
+    """Watches the readers of one shard, one after the other."""
+
+    def __init__(self, world: World, scenario: Scenario, shard: Shard) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._shard = shard
+        self._first: int | None = None
+        self._looks: list[int] = []
+        self._acknowledged: set[RowName] = set()
+        self._claimed: set[RowName] = set()
+
+    def begin(self, start: Checkpoint) -> None:
+        """A reader starts, anew or where another one left off."""
+        self._life = _Life(start.position)
+        self._outstanding: set[RowName] = set()
+        self._behind: set[RowName] = set()
+        self._look_backs: list[_LookBack] = []
+        if self._first is None and start.position > BEGINNING:
+            self._first = start.position
+
+    def ask(self, asked: Asked) -> None:
+        """A page is asked for: one of the log must be of streams that take writes in its time."""
+        cql = asked.query.cql
+        if "schema_version" in cql:
+            self._looks = []
+        elif any(table in f"{cql} " for table in _GENERATION_TABLES):
+            self._looks.append(self._world.clock.now())
+        elif "cdc$time" in cql and asked.query.columns:
+            self._read(*asked.query.values)
+
+    def deliver(self, delivery: Delivery, now: int) -> Iterator[LogRow]:
+        """A batch is handed on, at `now` by the reader's clock; the rows that it stands for."""
+        window = delivery.window
+        if not (self._scenario.is_eager or window.end <= now - self._scenario.confidence):
+            raise LawBroken(f"rows of {window} are delivered at {now}, unsettled")
+        columns = self._world.log_columns()
+        for row in delivery.batch.to_pylist() if delivery.batch else ():
+            found = self._row(row)
+            if delivery.late or self._scenario.is_eager or self._is_in_time(found):
+                self._check_cells(found, row, columns)
+            self._check_once(found, delivery)
+            self._check_order(found, delivery)
+            yield found
+
+    def complete(self, delivery: Delivery, now: int) -> None:
+        """A window is said to be complete."""
+        window, life = delivery.window, self._life
+        if delivery.late:
+            self._look_backs.append(_LookBack(self._behind, set(self._outstanding)))
+            self._behind = set()
+            return
+        if window.end > now - self._scenario.confidence:
+            raise LawBroken(f"{window} is complete at {now}, unsettled")
+        if life.position not in (BEGINNING, window.start):
+            raise LawBroken(f"{window} follows {life.position}")
+        self._first = window.start if self._first is None else self._first
+        life.position = window.end
+
+    def acknowledge(self, name: RowName) -> None:
+        """The handler is done with a row."""
+        self._acknowledged.add(name)
+        self._outstanding.remove(name)
+        for each in self._look_backs:
+            each.awaits.discard(name)
+
+    def save(self, kept: Checkpoint) -> None:
+        """A checkpoint is kept: it must claim no row that was not acknowledged."""
+        self._claimed = {row.name for row in self._rows() if self._claims(kept, row)}
+        for row in self._rows():
+            if row.name in self._claimed - self._acknowledged and self._is_due(row):
+                raise LawBroken(f"{kept} is ahead of {row}")
+        undone = self._behind.union(*(each.rows for each in self._look_backs if each.awaits))
+        self._claimed = (self._claimed & self._acknowledged) - undone
+        if self._scenario.delivers_late_rows:
+            self._claimed -= {row.name for row in self._rows() if self._may_seem_late(row)}
+
+    def finish(self, until: int) -> None:
+        """All is read: whatever was written before `until`, and is not too late, was handled."""
+        for row in self._rows():
+            if row.micros < until and self._is_due(row) and row.name not in self._acknowledged:
+                raise LawBroken(f"lost: {row}")
+
+    def _rows(self) -> Iterator[LogRow]:
+        return (row for row in self._world.truth.rows.values() if row.name[0].token in self._shard)
+
+    def _is_due(self, row: LogRow) -> bool:
+        """Whether it must be delivered: not from before the start, and in time if that counts."""
+        first = BEGINNING if self._first is None else self._first
+        is_wanted = self._scenario.delivers_late_rows or self._is_in_time(row)
+        return row.micros >= first and is_wanted
+
+    def _is_in_time(self, row: LogRow) -> bool:
+        return row.is_in_time(self._scenario.confidence, self._scenario.skew)
+
+    def _may_seem_late(self, row: LogRow) -> bool:
+        """Whether one that starts anew cannot tell if it was there when its window was read.
+
+        When windows were read is not kept; only what came in time is known to have been there.
+        """
+        return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
+
+    def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
+        """Whether a reader that starts from it will take the row for delivered.
+
+        Not if it is still to catch up with the row's generation, or to look for late rows.
+        """
+        stream, key = row.name
+        mark = kept.marks.get(stream, _NO_MARK)
+        if row.micros < kept.position:
+            is_passed = self._world.set_of(stream).start <= (kept.generation or BEGINNING)
+        else:
+            is_passed = key in mark
+        is_expected = self._is_in_time(row) or row.name in self._acknowledged
+        return key in mark.rows or (is_passed and is_expected)
+
+    def _read(self, *values: Any) -> None:
+        *partitions, start, end = values
+        window = Window(*(timeuuid.micros(bound.bytes) for bound in (start, end)))
+        sets = (
+            [self._world.set_of(stream) for stream in partitions[0]]
+            if len(partitions) == 1
+            else self._world.sets
+        )
+        if not any(self._operates(each.start, window) for each in sets):
+            raise LawBroken(f"{window} is asked of streams that are not in force then")
+
+    def _operates(self, start: int, window: Window) -> bool:
+        """Whether the set that begins at `start` may take writes all through the window.
+
+        The next one ends it that was announced when the reader began to look.
+        """
+        looked = min(self._looks, default=BEGINNING)
+        known = [
+            s.start for s in self._world.sets if s.announced is not None and s.announced <= looked
+        ]
+        return start <= window.start and not any(start < other < window.end for other in known)
+
+    def _row(self, row: dict[str, Any]) -> LogRow:
+        key = RowKey(UUID(row["cdc$time"]).bytes, row["cdc$batch_seq_no"])
+        found = self._world.truth.rows.get((StreamId(row["cdc$stream_id"]), key))
+        if found is None:
+            raise LawBroken(f"there is no such row: {row}")
+        if found.name[0].token not in self._shard:
+            raise LawBroken(f"{found} is of another shard than {self._shard}")
+        return found
+
+    def _check_cells(self, found: LogRow, row: dict[str, Any], columns: set[str]) -> None:
+        """Each column that the log still has is there with its value."""
+        for name in found.cells.keys() & columns:
+            if name not in row:
+                raise LawBroken(f"{found} came without its column {name}")
+            if name in _NUMBERS or name.startswith("x"):
+                self._check_cell(name, found.number(name), row[name])
+        if row.get("u") is not None:
+            fields = found.fields("u")
+            self._check_cell("u", fields, list(row["u"].values())[: len(fields)])
+
+    def _check_cell(self, name: str, written: Any, read: Any) -> None:
+        if written != read:
+            raise LawBroken(f"{name} was written as {written} and read as {read}")
+
+    def _check_once(self, row: LogRow, delivery: Delivery) -> None:
+        if row.name in self._life.delivered:
+            raise LawBroken(f"delivered twice without a restart: {row}, now in {delivery.window}")
+        if row.name in self._claimed:
+            raise LawBroken(f"delivered though a checkpoint says it was: {row}")
+        if row.micros not in delivery.window:
+            raise LawBroken(f"{row} is not in {delivery.window}")
+        self._life.delivered.add(row.name)
+        self._outstanding.add(row.name)
+
+    def _check_order(self, row: LogRow, delivery: Delivery) -> None:
+        (stream, key), life = row.name, self._life
+        newest = life.newest.get(stream)
+        is_behind = newest is not None and key <= newest
+        if delivery.late:
+            if row.micros < life.position:
+                self._behind.add(row.name)
+            elif not is_behind:
+                raise LawBroken(f"{row} is called late, and is not")
+            return
+        if is_behind or row.micros < life.position:
+            raise LawBroken(f"{row} comes behind {newest} and is not called late")
+        life.newest[stream] = key
+        partition = row.number("p")
+        if not self._scenario.is_eager and row.micros < life.latest.get(partition, BEGINNING):
+            raise LawBroken(f"{row} comes out of its base partition's order")
+        life.latest[partition] = row.micros

@@ -1,0 +1,106 @@
+"""What kind of cluster, table, reader and bad luck a seed stands for."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from attrs import frozen
+
+from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.duration import micros
+from cdc_reader.strategy import Strategy
+
+SECOND = 1_000_000
+LARGEST_SKEW = SECOND
+"""µs: the reader's clock is off by up to this, and so is each node's."""
+
+
+@frozen
+class Scenario:
+    """All that is drawn before anything happens. Times in µs, chances from 0 to 1.
+
+    `topology` is ``vnodes``, ``tablets`` or ``4.3``; `skew` is how far the reader's clock is
+    ahead of the cluster's; `history` is how long there were writes before the reader came,
+    `activity` how long there are after. `start` is ``earliest``, ``now`` or ``past``. Chances
+    are those of each call (`crash`, `fault`, `outage`), or of each step of the handler.
+    """
+
+    topology: str
+    config: ReadConfig
+    images: str
+    shards: int
+    vnodes: int
+    node_shards: int
+    ring_delay: int
+    skew: int
+    history: int
+    activity: int
+    gap: int
+    start: str
+    crash: float
+    fault: float
+    outage: float
+    stop: float
+    laziness: float
+    saving: float
+
+    @property
+    def confidence(self) -> int:
+        return micros(self.config.confidence_window)
+
+    @property
+    def is_eager(self) -> bool:
+        return self.config.delivery == DeliveryMode.EAGER
+
+    @property
+    def delivers_late_rows(self) -> bool:
+        return self.config.late_rows == LateRowsMode.DELIVER
+
+
+def draw(rng: random.Random) -> Scenario:
+    """A scenario by chance: many are calm in some respect, few in all."""
+    activity = rng.randrange(40, 150)
+    return Scenario(
+        topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
+        config=_config(rng),
+        images=rng.choice(["", ", 'preimage': true", ", 'preimage': 'full', 'postimage': true"]),
+        shards=rng.choice([1, 1, 1, 2]),
+        vnodes=rng.randrange(1, 5),
+        node_shards=rng.randrange(1, 4),
+        ring_delay=rng.choice([2_000, 5_000, 15_000]),
+        skew=rng.randint(-LARGEST_SKEW, LARGEST_SKEW),
+        history=rng.choice([0, 10, 60]) * SECOND,
+        activity=activity * SECOND,
+        gap=activity * SECOND // rng.choice([20, 40, 60]),
+        start=rng.choice(["earliest", "earliest", "now", "past"]),
+        crash=rng.choice([0, 0.003, 0.02]),
+        fault=rng.choice([0, 0.01, 0.1]),
+        outage=rng.choice([0, 0, 0.003]),
+        stop=rng.choice([0, 0.02]),
+        laziness=rng.choice([0, 0.3, 0.8]),
+        saving=rng.choice([0.1, 0.5, 1]),
+    )
+
+
+def _config(rng: random.Random) -> ReadConfig:
+    return ReadConfig(
+        window=_seconds(rng, 1, 5, 20, 60),
+        max_window=_seconds(rng, 60, 3_600),
+        confidence_window=_seconds(rng, 4, 10, 30),
+        poll_interval=_seconds(rng, 3, 5, 10),
+        fetch_size=rng.choice([1, 2, 3, 7, 100]),
+        chunk_size=rng.choice([1, 3, 8, 64]),
+        in_flight=rng.choice([1, 2, 8]),
+        retry_deadline=_seconds(rng, 10, 40),
+        strategy=rng.choice(list(Strategy)),
+        delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.SETTLED, DeliveryMode.EAGER]),
+        eager_interval=_seconds(rng, 1, 4),
+        late_rows=rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER]),
+        late_interval=_seconds(rng, 5, 20, 60),
+        publication_wait=_seconds(rng, 0, 10, 600),
+    )
+
+
+def _seconds(rng: random.Random, *choices: int) -> timedelta:
+    return timedelta(seconds=rng.choice(choices))

@@ -1,0 +1,80 @@
+"""What the log really holds, looked up in the server's own store, past every query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from cdc_reader.ids import StreamId
+from cdc_reader.late_rows import RowName
+from cdc_reader.progress import RowKey
+from cdc_reader.testing.embedded.cdc.log_schema import log_name
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import EmbeddedScylla
+    from cdc_reader.testing.embedded.storage.row import Row
+
+
+@frozen(eq=False)
+class LogRow:
+    """A row of the log: its name, when it was written and when it arrived (µs), its cells."""
+
+    name: RowName
+    micros: int
+    arrived: int
+    cells: Mapping[str, bytes] = field(repr=False)
+
+    def number(self, column: str) -> int | None:
+        """The value of an int column; None if it has none."""
+        cell = self.cells.get(column)
+        return None if cell is None else int.from_bytes(cell, "big", signed=True)
+
+    def fields(self, column: str) -> list[int | None]:
+        """The values of a user-defined type of ints; empty if it has none."""
+        cell, at, found = self.cells.get(column, b""), 0, []
+        while at < len(cell):
+            size = int.from_bytes(cell[at : at + 4], "big", signed=True)
+            at += 4
+            found.append(int.from_bytes(cell[at : at + size], "big") if size > 0 else None)
+            at += max(0, size)
+        return found
+
+    def is_in_time(self, confidence: int, skew: int) -> bool:
+        """Whether it arrived within the confidence window, by a clock `skew` µs ahead."""
+        return self.arrived + skew <= self.micros + confidence
+
+
+class Truth:
+    """The rows of the log of ks.t, each with the moment it came."""
+
+    def __init__(self, server: EmbeddedScylla) -> None:
+        self.rows: dict[RowName, LogRow] = {}
+        self._server = server
+        self._lengths: dict[object, int] = {}
+
+    def note(self, now: int) -> int:
+        """Whatever has come since the last time came at `now`; returns how many rows."""
+        log = self._server.catalog.table("ks", log_name("t"))
+        found = 0
+        for place, partition in self._server.database.tables.get(log.id, {}).items():
+            if len(partition.rows) != self._lengths.get(place, 0):
+                self._lengths[place] = len(partition.rows)
+                found += sum(
+                    self._add(partition.key[0], row, now) for row in partition.rows.values()
+                )
+        return found
+
+    def between(self, start: int, end: int) -> Iterator[LogRow]:
+        """The rows written in [start, end)."""
+        return (row for row in self.rows.values() if start <= row.micros < end)
+
+    def _add(self, stream: bytes, row: Row, now: int) -> bool:
+        time, seq = row.key
+        name = StreamId(stream), RowKey(time, int.from_bytes(seq, "big"))
+        if name in self.rows:
+            return False
+        cells = {column: cell.value for column, cell in row.cells.items()}
+        self.rows[name] = LogRow(name, name[1].micros, now, cells)
+        return True

@@ -1,0 +1,243 @@
+"""The cluster, its clock, and all that befalls it while somebody reads.
+
+Nothing happens at a time of its own: whoever lets time pass, be it a query, a pause or a slow
+handler, makes happen what was due meanwhile. So every run of a seed is the same, and things
+happen between any two pages.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from attrs import define
+
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.embedded.errors import CqlError
+from cdc_reader.window import FOREVER
+from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
+from tests.cdc_reader.simulation.truth import Truth
+from tests.cdc_reader.simulation.writing import Writer
+
+EPOCH = 1_700_000_000 * SECOND
+_MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
+
+
+@define(eq=False)
+class StreamSet:
+    """Streams that came into force together at `start`, and when clients could see them (µs)."""
+
+    start: int
+    streams: frozenset[bytes]
+    announced: int | None
+
+
+class World:
+    """One cluster with the table ks.t; `happened` tells its story."""
+
+    def __init__(self, scenario: Scenario, rng: random.Random) -> None:
+        self.happened: list[str] = []
+        self.sets: list[StreamSet] = []
+        self.clock = ManualClock(EPOCH)
+        self._scenario = scenario
+        self._rng = rng
+        self._next = FOREVER
+        self._ends = FOREVER
+        self._is_holding = False
+        self._set_of: dict[bytes, StreamSet] = {}
+        self._writer = Writer(rng)
+        self.server = self._make_server()
+        self._make_table()
+        self.truth = Truth(self.server)
+        self._note_sets()
+
+    def begin(self) -> None:
+        """From now on things happen; first what there was before the reader came."""
+        self._next, self._ends = self.clock.now(), FOREVER
+        self.pass_time(self._scenario.history)
+        self._ends = self.clock.now() + self._scenario.activity
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing will happen any more."""
+        return self._next == FOREVER
+
+    def pass_time(self, micros: int) -> None:
+        """Let so many µs pass, with all that happens in them."""
+        until = self.clock.now() + micros
+        while self._next <= until:
+            self.clock.advance(max(0, self._next - self.clock.now()))
+            self._happen()
+        self.clock.advance(max(0, until - self.clock.now()))
+
+    def set_of(self, stream: bytes) -> StreamSet:
+        """The set that a stream belongs to."""
+        return self._set_of[stream]
+
+    def log_columns(self) -> set[str]:
+        """The names of the log's columns now."""
+        return {
+            column.name
+            for column in self.server.prepare("SELECT * FROM ks.t_scylla_cdc_log").result_columns
+        }
+
+    def _happen(self) -> None:
+        if self.clock.now() >= self._ends:
+            self._next = FOREVER
+            self._complete_publications()
+            return
+        acts = self._acts()
+        self._rng.choices(list(acts), list(acts.values()))[0]()
+        self._note_sets()
+        self._next = self.clock.now() + int(self._rng.expovariate(1 / self._scenario.gap))
+
+    def _acts(self) -> dict[Callable[[], None], float]:
+        acts: dict[Callable[[], None], float] = {self._write: 40, self._alter: 2}
+        match self._scenario.topology:
+            case "tablets":
+                acts[self._resize] = 3
+            case "4.3":
+                acts |= {self._change_ring: 3, self._hold: 2, self._complete_publications: 2}
+                acts[self._upgrade] = 1
+            case _:
+                acts |= {self._change_ring: 3, self._hold: 2, self._complete_publications: 2}
+        return acts
+
+    def _make_server(self) -> EmbeddedScylla:
+        return EmbeddedScylla(
+            clock=self.clock,
+            vnodes=self._scenario.vnodes,
+            shards=self._scenario.node_shards,
+            ring_delay_ms=self._scenario.ring_delay,
+            version="4.3" if self._scenario.topology == "4.3" else "2026.1",
+            seed=self._rng.getrandbits(32),
+        )
+
+    def _make_table(self) -> None:
+        replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        tablets = {
+            "tablets": " AND tablets = {'initial': 4}",
+            "vnodes": " AND tablets = {'enabled': false}",
+        }
+        self.server.execute(
+            f"CREATE KEYSPACE ks WITH replication = {replication}"
+            + tablets.get(self._scenario.topology, "")
+        )
+        self.server.execute("CREATE TYPE ks.u (f0 int)")
+        self.server.execute(
+            "CREATE TABLE ks.t (p int, c int, s int static, v int, u u, PRIMARY KEY (p, c)) "
+            f"WITH cdc = {{'enabled': true{self._scenario.images}}}"
+        )
+
+    def _execute(self, cql: str) -> None:
+        """The server may refuse it: a write timestamp, a change of schema that comes too soon."""
+        try:
+            self.server.execute(cql)
+        except CqlError as error:
+            self.tell(f"{cql}: {error.message}")
+        else:
+            self.tell(f"{cql}: {self.truth.note(self.clock.now())} rows")
+
+    def _write(self) -> None:
+        """A burst of writes, through a node whose clock is off."""
+        node = self.server.cluster.nodes[0]
+        self.server.skew_clock(node, self._rng.randint(-LARGEST_SKEW, LARGEST_SKEW))
+        for _ in range(self._rng.choice([1, 1, 2, 5])):
+            self._execute(self._writer.statement(self.clock.now(), EPOCH))
+            self.clock.advance(self._rng.choice([0, 1, 1_000]))
+        self.server.skew_clock(node, 0)
+
+    def _alter(self) -> None:
+        """A column or a field comes, or a column goes."""
+        columns, fields = self._writer.columns, self._writer.fields
+        kind = self._rng.choice(["add", "drop", "grow"])
+        if kind == "add" and len(columns) < _MOST_COLUMNS:
+            columns.append(f"x{len(self.happened)}")
+            self._execute(f"ALTER TABLE ks.t ADD {columns[-1]} int")
+        elif kind == "drop" and len(columns) > 1:
+            self._execute(f"ALTER TABLE ks.t DROP {columns.pop()}")
+        elif kind == "grow":
+            fields.append(f"f{len(fields)}")
+            self._execute(f"ALTER TYPE ks.u ADD {fields[-1]} int")
+
+    def _change_ring(self) -> None:
+        nodes = self.server.cluster.nodes
+        match self._rng.choice(["join", "leave", "repair", "empty"]):
+            case "join" if len(nodes) < _MOST_NODES:
+                self.server.join(self._rng.randint(1, 4), self._rng.randint(1, 3))
+                self.tell("join")
+            case "leave" if len(nodes) > 1:
+                self.server.leave(nodes[-1])
+                self.tell("leave")
+            case "empty":
+                self.server.add_empty_generation()
+                self.tell("an empty generation")
+            case _:
+                self.server.check_and_repair_streams()
+                self.tell("repair")
+
+    def _hold(self) -> None:
+        rows = self._rng.choice([None, 0, 1])
+        self._is_holding = True
+        self.server.hold_publication(rows)
+        self.tell(f"publications are held, {rows} rows each")
+
+    def _complete_publications(self) -> None:
+        self._is_holding = False
+        self.server.complete_publication()
+        for each in self.sets:
+            each.announced = self.clock.now() if each.announced is None else each.announced
+        self.tell("publications complete")
+
+    def _upgrade(self) -> None:
+        self.server.upgrade_streams()
+        self.tell("upgrade")
+
+    def _resize(self) -> None:
+        count = len(self.server.tablets.histories()[0].newest.streams)
+        if self._rng.random() < 0.5 and count < _MOST_TABLETS:
+            self.server.split_tablets("ks", "t")
+            self.tell("split")
+        elif count > 1:
+            self.server.merge_tablets("ks", "t")
+            self.tell("merge")
+
+    def _note_sets(self) -> None:
+        """Note the sets of streams that have come since the last time."""
+        for start, streams in self._all_sets()[len(self.sets) :]:
+            announced = None if self._is_holding else self.clock.now()
+            found = StreamSet(start, frozenset(streams), announced)
+            self.sets.append(found)
+            self._set_of.update(dict.fromkeys(streams, found))
+            self.tell(f"generation {(start - EPOCH) / SECOND}: {len(streams)} streams")
+
+    def _all_sets(self) -> list[tuple[int, list[bytes]]]:
+        if self._scenario.topology == "tablets":
+            return [
+                (each.start_us, list(each.streams))
+                for each in self.server.tablets.histories()[0].sets
+            ]
+        return [
+            (each.start_us, [stream for span in each.ranges for stream in span.streams])
+            for each in self.server.cluster.generations
+        ]
+
+    def tell(self, what: str) -> None:
+        """Add to the story."""
+        self.happened.append(f"{(self.clock.now() - EPOCH) / SECOND:.6f} {what}")
+
+
+@define
+class ReaderClock:
+    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets things happen."""
+
+    _world: World
+    _ahead: int
+
+    def now(self) -> int:
+        return self._world.clock.now() + self._ahead
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        if not wake.is_set():
+            self._world.pass_time(micros)
