@@ -27,11 +27,16 @@ class Budget:
         self._changes = self._size = 0
         self._is_closed = False
         self._room = threading.Condition()
+        self.is_awaited = False
+        """Whether somebody waits for room."""
 
     def enter(self, changes: int, size: int) -> Lot | None:
         """Wait for room, then take it; None, and none taken, once it is closed."""
         with self._room:
-            self._room.wait_for(lambda: self._is_closed or self._has_room())
+            while not (self._is_closed or self._has_room()):
+                self.is_awaited = True
+                self._room.wait()
+            self.is_awaited = False
             if self._is_closed:
                 return None
             self._changes += changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -25,6 +26,9 @@ from cdc_reader.table_changes import TableChanges
 from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
+
+_TICK = 1.0
+"""Seconds between two looks at what is to be shown and saved."""
 
 
 @frozen(eq=False)
@@ -149,7 +153,9 @@ class Following:
         return progress, start
 
     def _spawn(self, name: str, work: Callable[[], None]) -> None:
-        self._threads.append(threading.Thread(target=self._run, args=(work,), name=name))
+        self._threads.append(
+            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+        )
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
@@ -187,13 +193,18 @@ class Following:
                 self._recorder.add(LATE_ROWS, delivery.table, delivery.batch.num_rows)
 
     def _save_often(self) -> None:
-        """When a window was reached, and every interval; but not more often than once a second."""
+        """When windows were reached, and every interval; yet no more than once in either."""
         interval = self._subscription.config.checkpoint_interval.total_seconds()
+        due = time.monotonic() + interval
         while not self._stopping.is_set():
-            self._to_save.wait(interval or None)
+            reached = self._to_save.wait(_TICK)
             self._to_save.clear()
-            self._save()
-            self._stopping.wait(min(interval, 1.0))
+            for progress in self._progress:
+                progress.show()
+            if reached or time.monotonic() >= due:
+                self._save()
+                due = time.monotonic() + interval
+            self._stopping.wait(min(interval, _TICK))
 
     def _save(self) -> None:
         for progress in self._progress:

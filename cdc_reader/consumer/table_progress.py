@@ -116,14 +116,19 @@ class TableProgress:
         with self._saving:
             with self._lock:
                 checkpoint = self._work.take()
-                outstanding = self._outstanding
             if checkpoint is None:
                 return
             self._store.save(self.name, checkpoint)
         self._recorder.add(CHECKPOINTS, self.table)
-        self._recorder.set(OUTSTANDING, self.table, outstanding)
-        self._show_lag(checkpoint.position)
+        self.show()
         log.debug("checkpoint_saved", table=str(self.table), position=checkpoint.position)
+
+    def show(self) -> None:
+        """Tell the gauges how far it is, which changes even while nothing does."""
+        self._recorder.set(OUTSTANDING, self.table, self._outstanding)
+        if (position := self._work.position) > BEGINNING:
+            lag = max(0, self._clock.now() - position)
+            self._recorder.set(LAG, self.table, lag / 1_000_000)
 
     def _note(self, window: Window | None) -> None:
         if window is not None:
@@ -146,11 +151,6 @@ class TableProgress:
             raise HandlerError(
                 f"on_window of {self.table} failed at {window}: {error!r}"
             ) from error
-
-    def _show_lag(self, position: int) -> None:
-        if position > BEGINNING:
-            lag = max(0, self._clock.now() - position)
-            self._recorder.set(LAG, self.table, lag / 1_000_000)
 
 
 def _place(change: Change) -> Place:

@@ -13,7 +13,8 @@ T = TypeVar("T")
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
-    Nothing bounds the queues: whoever puts items in has to.
+    They are daemons, so that an interpreter need not wait for a handler that hangs. Nothing
+    bounds the queues: whoever puts items in has to.
     """
 
     def __init__(self, count: int, work: Callable[[T], None], stopping: threading.Event) -> None:
@@ -23,7 +24,9 @@ class Workers(Generic[T]):
             queue.SimpleQueue() for _ in range(count)
         ]
         self._threads = [
-            threading.Thread(target=self._run, args=(items,), name=f"cdc-worker-{number}")
+            threading.Thread(
+                target=self._run, args=(items,), name=f"cdc-worker-{number}", daemon=True
+            )
             for number, items in enumerate(self._queues)
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
@@ -127,24 +128,24 @@ def test_order_is_kept_across_generations() -> None:
 def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, write: Write) -> None:
     """What is in hand is bounded by the limit and one page; then all comes all the same."""
     write(table, 100)
-    go, metrics, name = threading.Event(), MemoryMetrics(), TableName.parse(table)
-    most: list[float] = []
+    go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
-    def handler(_: Change) -> None:
+    def handler(change: Change) -> None:
         go.wait(10)
-        most.append(metrics[ROWS, name] - len(most))
+        seen(change)
 
     limits = ConsumerConfig(workers=2, max_changes=5)
     slow = consumer(way, table, handler, config=limits, metrics=metrics)
     running = threading.Thread(target=slow.run)
     running.start()
-    while metrics[ROWS, name] < 10:
+    deadline = time.monotonic() + 5
+    while not slow._following._budget.is_awaited and time.monotonic() < deadline:
         go.wait(0.001)
-    assert metrics[ROWS, name] <= 20  # one page in hand, and one that waits to come in
+    assert slow._following._budget.is_awaited
+    assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in hand, and one that waits
     go.set()
     running.join()
-    assert len(most) == 100
-    assert max(most) <= 26
+    assert sorted(seen.numbers) == list(range(100))
 
 
 def test_bytes_in_hand_are_bounded_too(way: ConnectionConfig, table: str, write: Write) -> None:

@@ -1,0 +1,54 @@
+"""Room for what is in hand."""
+
+from __future__ import annotations
+
+import threading
+
+from cdc_reader.consumer.budget import Budget, Lot
+
+
+def entering(budget: Budget, changes: int, size: int) -> tuple[threading.Thread, list[Lot | None]]:
+    """A thread that enters, and what it gets."""
+    found: list[Lot | None] = []
+    thread = threading.Thread(target=lambda: found.append(budget.enter(changes, size)))
+    thread.start()
+    return thread, found
+
+
+def test_there_is_room_until_the_limit_is_reached() -> None:
+    """A lot that is larger than all there is comes in when nothing else is."""
+    budget = Budget(10, 100)
+    first = budget.enter(50, 10)
+    assert first is not None
+    thread, found = entering(budget, 1, 1)
+    for left in range(49, 9, -1):
+        budget.leave(first, 1)
+        assert first.left == left
+        assert not found
+    budget.leave(first, 1)
+    thread.join()
+    assert found[0] is not None
+
+
+def test_a_lot_keeps_its_bytes_until_its_last_change_is_gone() -> None:
+    """So long the page it is made of is in memory."""
+    budget = Budget(10, 100)
+    lot = budget.enter(2, 100)
+    assert lot is not None
+    thread, found = entering(budget, 1, 1)
+    budget.leave(lot, 1)
+    assert not found
+    budget.leave(lot, 1)
+    thread.join()
+    assert found[0] is not None
+
+
+def test_once_closed_nobody_comes_in() -> None:
+    """Those who wait are told."""
+    budget = Budget(1, 1)
+    assert budget.enter(1, 1) is not None
+    thread, found = entering(budget, 1, 1)
+    budget.close()
+    thread.join()
+    assert found == [None]
+    assert budget.enter(1, 1) is None
