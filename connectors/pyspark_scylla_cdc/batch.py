@@ -8,11 +8,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader.clock import SystemClock
+from cdc_reader.duration import micros
 from cdc_reader.schema import LogSchema
 from cdc_reader.window import FOREVER, Window
-from pyspark_scylla_cdc.log import oldest_alive, plan, read_log, timeline_of
+from pyspark_scylla_cdc.log import oldest_alive, plan, read_partition, timeline_of
 from pyspark_scylla_cdc.options import SourceOptions
-from pyspark_scylla_cdc.partition import LogPartition
+from pyspark_scylla_cdc.snapshot import snapshot_partitions
 
 AHEAD = 60_000_000
 """µs past now that are read when no end is given: the server takes writes of clocks up to
@@ -32,11 +33,14 @@ class BatchReader(DataSourceReader):
         now = SystemClock().now()
         oldest = oldest_alive(timeline, self._schema.base.cdc.ttl, now)
         asked = self._options.window(now)
+        first: list[InputPartition] = []
+        if self._options.snapshot:
+            position = max(oldest, now - micros(self._options.confidence_window))
+            first += snapshot_partitions(position, self._options.max_partitions)
+            asked = Window(position, asked.end)
         end = now + AHEAD if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)
-        return [*plan(self._options, self._schema.base, timeline, window)]
+        return [*first, *plan(self._options, self._schema.base, timeline, window)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, LogPartition):
-            return iter(())
-        return read_log(self._options, self._schema, self._names, partition)
+        return read_partition(self._options, self._schema, self._names, partition)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
+from typing import TypeVar
 
 import pyarrow as pa
 from attrs import evolve
+from pyspark.sql.datasource import InputPartition
 
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
@@ -19,7 +21,6 @@ from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
 from cdc_reader.ports import GenerationSource, LogSource
 from cdc_reader.schema import Column, LogSchema, TableSchema
-from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import FOREVER, Window
 from pyspark_scylla_cdc.formats import Format, ValueTypes, chosen, format_of
 from pyspark_scylla_cdc.formats.row_changes import SEQUENCE
@@ -29,7 +30,10 @@ from pyspark_scylla_cdc.partition import LogPartition, partitions
 from pyspark_scylla_cdc.partition_key import PartitionKey
 from pyspark_scylla_cdc.plan import divide, spans
 from pyspark_scylla_cdc.row_limit import RowLimit
+from pyspark_scylla_cdc.snapshot import SnapshotPartition, read_span
 from pyspark_scylla_cdc.streams import Streams
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
 
@@ -97,6 +101,18 @@ def oldest_alive(timeline: Timeline, ttl: int, now: int) -> int:
     )
 
 
+def read_partition(
+    options: SourceOptions, schema: LogSchema, names: Collection[str], partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of either kind; of any other kind there are none."""
+    match partition:
+        case LogPartition():
+            return read_log(options, schema, names, partition)
+        case SnapshotPartition():
+            return read_snapshot(options, schema, names, partition)
+    return iter(())
+
+
 def read_log(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: LogPartition
 ) -> Iterator[pa.RecordBatch]:
@@ -118,7 +134,7 @@ def _formatted(
     strategy = options.strategy if key is None else ReadStrategy.STREAMS
     streams = _streams(options, schema.base)
     tasks = partition.tasks(streams, strategy, options.read.chunk_size)
-    batches = _read(source, tasks, options.read.in_flight)
+    batches = _started_ahead(source.read, tasks, options.read.in_flight)
     if key is not None:
         batches = key.rows(batches)
     types = ValueTypes(options.decimal_type)
@@ -134,6 +150,21 @@ def _columns(
     return tuple(column for column in schema.columns if column.name in names)
 
 
+def read_snapshot(
+    options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the base table in the format asked for, with the columns `names`."""
+    try:
+        form, types = form_of(options, schema), ValueTypes(options.decimal_type)
+        connection = _connection(options.connection(), options.read)
+        read = partial(read_span, connection, schema.base)
+        batches = _started_ahead(read, partition.spans(), options.read.in_flight)
+        typed = (types.convert(batch, schema.base.columns) for batch in batches)
+        yield from form.snapshot(typed, part_of(form, names), partition.position)
+    except CdcError as error:
+        raise error.with_traceback(None) from None  # as in `read_log`
+
+
 def form_of(options: SourceOptions, schema: LogSchema) -> Format:
     """The format asked for; raises UnsupportedTableError if the table cannot be shown so."""
     return format_of(options.asked, schema, ValueTypes(options.decimal_type))
@@ -144,15 +175,15 @@ def part_of(form: Format, names: Iterable[str]) -> pa.Schema:
     return pa.schema([form.schema.field(name) for name in names])
 
 
-def _read(
-    source: LogSource, tasks: Iterable[Task | RangeTask], in_flight: int
+def _started_ahead(
+    read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Iterable[T], in_flight: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `tasks`, task after task, with several of them under way at a time."""
     started: deque[Iterator[pa.RecordBatch]] = deque()
     for task in tasks:
         if len(started) >= in_flight:
             yield from started.popleft()
-        started.append(source.read(task))
+        started.append(read(task))
     while started:
         yield from started.popleft()
 

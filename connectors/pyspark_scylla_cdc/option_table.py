@@ -40,6 +40,13 @@ class SchemaMode(StrEnum):
     FAIL = "fail"
 
 
+class Snapshot(StrEnum):
+    """Whether a query begins with the base table's rows."""
+
+    NONE = "none"
+    INITIAL = "initial"
+
+
 class ReadStrategy(StrEnum):
     """How queries name what they read: streams by their ids, or spans of the ring."""
 
@@ -192,6 +199,13 @@ OPTIONS = (
         OFFSET,
         "Where to start, in place of `startingTimestamp`: an offset as it stands in a checkpoint "
         "or in a query's progress.",
+    ),
+    Option(
+        "snapshot",
+        choice(Snapshot),
+        "With formats `changes` and `envelope`: `initial` begins with the rows of the base table, "
+        "as inserts, and goes on with the log from `confidenceWindow` before now.",
+        default=Snapshot.NONE.value,
     ),
     Option(
         "startingBoundInclusive",

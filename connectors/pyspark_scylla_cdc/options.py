@@ -21,8 +21,8 @@ from cdc_reader.errors import (
 from cdc_reader.ids import TableName
 from cdc_reader.timestamp import format_timestamp
 from cdc_reader.window import BEGINNING, FOREVER, Window
-from pyspark_scylla_cdc.formats.asked import Asked
-from pyspark_scylla_cdc.option_table import ReadStrategy, SchemaMode, parse_options
+from pyspark_scylla_cdc.formats.asked import Asked, FormatName
+from pyspark_scylla_cdc.option_table import ReadStrategy, SchemaMode, Snapshot, parse_options
 
 _OPTION_OF_FIELD = {
     "contact_points": "hosts",
@@ -55,6 +55,8 @@ class SourceOptions:
     """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
     ending: int | None
     """µs since 1970, exclusive."""
+    snapshot: bool
+    """Whether the base table is read first."""
     fail_on_data_loss: bool
     confidence_window: timedelta
     max_window: timedelta | None
@@ -82,6 +84,7 @@ class SourceOptions:
                 schema_mode=values["schemaMode"],
                 starting=_starting(values, given),
                 ending=_ending(values),
+                snapshot=_snapshot(values, given),
                 fail_on_data_loss=values["failOnDataLoss"],
                 confidence_window=values["confidenceWindow"],
                 max_window=values["maxWindowPerTrigger"],
@@ -180,6 +183,19 @@ def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
         remedy = "give startingTimestamp or startingOffsets, not both"
         raise ConfigurationError("startingTimestamp", text, remedy)
     return int(values["startingOffsets"])
+
+
+def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    if values["snapshot"] is Snapshot.NONE:
+        return False
+    if values["format"] is FormatName.LOG:
+        remedy = "a row of the table is no row of its log: give format 'changes' or 'envelope'"
+        raise ConfigurationError("snapshot", Snapshot.INITIAL.value, remedy)
+    for name in ("startingTimestamp", "startingOffsets", "partitionKey"):
+        if name.lower() in {key.lower() for key in given}:
+            remedy = "a snapshot is of the whole table, and of now: leave it out"
+            raise ConfigurationError(name, str(values[name]), remedy)
+    return True
 
 
 def _ending(values: Mapping[str, Any]) -> int | None:

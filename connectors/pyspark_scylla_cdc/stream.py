@@ -38,14 +38,14 @@ from pyspark_scylla_cdc.log import (
     generations_of,
     oldest_alive,
     plan,
-    read_log,
+    read_partition,
     row_limit,
     timeline_of,
 )
 from pyspark_scylla_cdc.offset import Offset
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.pace import Pace
-from pyspark_scylla_cdc.partition import LogPartition
+from pyspark_scylla_cdc.snapshot import snapshot_partitions
 
 log = get_logger(__name__)
 
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         if self._initial is None:
-            self._initial = Offset(self._start())
+            self._initial = Offset(self._start(), self._options.snapshot)
         return self._initial.to_json()
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, int]:
         position = Offset.from_json(start)
         if position == self._initial and not self._planned:
-            return position.to_json()
+            return position.to_json()  # even of a snapshot: it must have been pinned
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
         end = self._pace.next(position.position, now, limited=limited)
@@ -107,16 +107,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._planned = True
-        window = Window(Offset.from_json(start).position, Offset.from_json(end).position)
+        since, until = Offset.from_json(start), Offset.from_json(end)
+        window = Window(since.position, until.position)
+        parts: list[InputPartition] = []
+        if since.snapshot and not until.snapshot:
+            parts += snapshot_partitions(since.position, self._options.max_partitions)
         if window.is_empty:
-            return []
+            return parts
         self._check_loss(window)
-        return plan(self._options, self._schema.base, timeline_of(self._options), window)
+        return parts + plan(self._options, self._schema.base, timeline_of(self._options), window)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, LogPartition):
-            return iter(())
-        return read_log(self._options, self._schema, self._names, partition)
+        return read_partition(self._options, self._schema, self._names, partition)
 
     def _cut(self, window: Window) -> int:
         """Where the window ends that holds no more rows than a micro-batch may."""
@@ -143,5 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins: at what the log may still hold, or later."""
         now, ttl = self._clock.now(), self._schema.base.cdc.ttl
         oldest = oldest_alive(timeline_of(self._options), ttl, now)
+        if self._options.snapshot:
+            return max(oldest, self._pace.horizon(now))
         kept_since = now - ttl * 1_000_000 if ttl else oldest
         return max(self._options.window(now).start, oldest, kept_since)

@@ -45,6 +45,12 @@ class Format(Protocol):
         """
         ...
 
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the base table as inserts of `position`, in µs, with the columns of `schema`."""
+        ...
+
 
 def format_of(asked: Asked, schema: LogSchema, types: ValueTypes) -> Format:
     """The format asked for; raises UnsupportedTableError if the table cannot be shown so."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.timeuuid import bound
 from pyspark_scylla_cdc.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from pyspark_scylla_cdc.formats import images, names
-from pyspark_scylla_cdc.formats.arrays import NAMES, NONE, Indices, Mask, names_of, pick
+from pyspark_scylla_cdc.formats.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
 from pyspark_scylla_cdc.formats.asked import Asked, Preimages, RangeDelete
 from pyspark_scylla_cdc.formats.columns import is_key, log_columns, with_own_columns
 from pyspark_scylla_cdc.formats.images import gives_preimages
@@ -29,6 +30,7 @@ from pyspark_scylla_cdc.formats.row_changes import (
     clustering_of,
     read_changes,
 )
+from pyspark_scylla_cdc.formats.table_rows import table_rows
 from pyspark_scylla_cdc.formats.value_types import ValueTypes
 
 _TYPES = pa.array(
@@ -105,6 +107,38 @@ class ChangesFormat:
                 columns = [self._column(name, batch, net, rows) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the base table as inserts of `position`, in µs, with the columns of `schema`."""
+        for rows, is_static in table_rows(batches, self._base):
+            columns = [
+                rows.column(name)
+                if name in self._by_name
+                else self._of_snapshot(name, rows, position, is_static=is_static)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _of_snapshot(
+        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+    ) -> pa.Array:
+        """All that is in a row counts as set by it."""
+        count = rows.num_rows
+        match name:
+            case names.MODIFIED | names.NULLED:
+                there = [(c.kind is ColumnKind.STATIC) == is_static for c in self._values]
+                marks = np.tile(np.array(there, bool), (count, 1))
+                if name == names.NULLED:
+                    for place, column in enumerate(self._values):
+                        marks[:, place] &= ~valid(rows.column(column.name))
+                known = [column.name for column in self._values]
+                return names_of(marks, known, np.ones(count, bool))
+            case names.RANGE:
+                return pa.nulls(count, self.schema.field(name).type)
+            case _:
+                return pa.repeat(_snapshot_cell(name, position), count)
+
     def _column(self, name: str, batch: pa.RecordBatch, net: NetChanges, rows: _Rows) -> pa.Array:
         column = self._by_name.get(name)
         if column is None:
@@ -142,6 +176,21 @@ class ChangesFormat:
             marks[:-1, place] = test(column)
         shown = _is_upsert(rows)
         return names_of(marks[rows.change], [column.name for column in self._values], shown)
+
+
+def _snapshot_cell(name: str, position: int) -> pa.Scalar:
+    """What says of all rows of a snapshot which change they are, and when it was made."""
+    match name:
+        case names.CHANGE_TYPE:
+            return _TYPES[INSERT]
+        case names.COMMIT_TIMESTAMP:
+            return pa.scalar(position, TIMESTAMP)
+        case names.COMMIT_VERSION:
+            return commit_versions(pa.array([str(bound(position))]))[0]
+        case names.INSERTED:
+            return pa.scalar(True)
+        case _:
+            return pa.scalar(0, pa.int32())
 
 
 def _is_upsert(rows: _Rows) -> Mask:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.schema import Column, ColumnKind, ImageMode, LogSchema, TableSchema
+from cdc_reader.timeuuid import bound
 from pyspark_scylla_cdc.commit_time import commit_timestamps, commit_versions
 from pyspark_scylla_cdc.formats import images
 from pyspark_scylla_cdc.formats.arrays import NONE, Mask, pick
@@ -24,6 +25,7 @@ from pyspark_scylla_cdc.formats.net_changes import DELETE, NetChanges, net_chang
 from pyspark_scylla_cdc.formats.range_deletes import permitted
 from pyspark_scylla_cdc.formats.records import TIME, whole_records
 from pyspark_scylla_cdc.formats.row_changes import SEQUENCE, read_changes
+from pyspark_scylla_cdc.formats.table_rows import table_rows
 from pyspark_scylla_cdc.formats.value_types import ValueTypes
 
 SOURCE = pa.struct(
@@ -84,6 +86,45 @@ class EnvelopeFormat:
                 order = pa.array(np.argsort(net.at, kind="stable"))
                 yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
 
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the base table, read at `position` µs, with the columns of `schema`."""
+        for rows, is_static in table_rows(batches, self._base):
+            columns = [
+                self._of_snapshot(name, rows, position, is_static=is_static)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _of_snapshot(
+        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+    ) -> pa.Array:
+        count = rows.num_rows
+        match name:
+            case "op":
+                return pa.repeat("r", count)
+            case "before":
+                return pa.nulls(count, self.schema.field(name).type)
+            case "after":
+                return self._rows(self._snapshot_cells(rows, is_static), np.ones(count, bool))
+            case "source":
+                times = pa.repeat(str(bound(position)), count)
+                return self._source(times, pa.repeat(pa.scalar(0, pa.int32()), count), "true")
+            case _:
+                return pa.array(np.full(count, SystemClock().now() // 1_000))
+
+    def _snapshot_cells(self, rows: pa.RecordBatch, is_static: bool) -> list[pa.Array]:
+        def shown(column: Column) -> Mask:
+            return np.full(rows.num_rows, (column.kind is ColumnKind.STATIC) == is_static)
+
+        return [
+            rows.column(column.name)
+            if is_key(column)
+            else _cells(rows.column(column.name), shown(column))
+            for column in self._base.columns
+        ]
+
     def _column(self, name: str, net: NetChanges) -> pa.Array:
         match name:
             case "op":
@@ -93,7 +134,8 @@ class EnvelopeFormat:
             case "after":
                 return self._after(net)
             case "source":
-                return self._source(net)
+                times = pick(net.batch.column(TIME), net.at)
+                return self._source(times, pick(net.batch.column(SEQUENCE), net.at), "false")
             case _:
                 return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
 
@@ -131,8 +173,7 @@ class EnvelopeFormat:
             return _in_image(column, net)
         return net.shown_before(column)
 
-    def _source(self, net: NetChanges) -> pa.Array:
-        times = pick(net.batch.column(TIME), net.at)
+    def _source(self, times: pa.Array, sequence: pa.Array, snapshot: str) -> pa.Array:
         micros = commit_timestamps(times).cast(pa.int64())
         count = len(times)
         name = self._base.name
@@ -143,8 +184,8 @@ class EnvelopeFormat:
             pc.divide(micros, 1_000),
             micros,
             commit_versions(times),
-            pick(net.batch.column(SEQUENCE), net.at),
-            pa.repeat("false", count),
+            sequence,
+            pa.repeat(snapshot, count),
         ]
         return pa.StructArray.from_arrays(parts, fields=list(SOURCE))
 

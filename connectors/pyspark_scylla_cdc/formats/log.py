@@ -28,6 +28,12 @@ class LogFormat:
             column for column in self._columns if column.name in wanted or column.name == TIME
         )
 
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """A row of the base table is no row of the log."""
+        raise NotImplementedError
+
     def convert(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:

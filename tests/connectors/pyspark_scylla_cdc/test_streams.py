@@ -46,12 +46,9 @@ def test_in_ring_order() -> None:
     """Groups come in any order, streams are kept in that of the ring."""
     groups = [StreamGroup(end, (StreamId.from_parts(end, 1, 0),)) for end in (5, -3, 2)]
     streams = Streams.of(groups)
-    assert [stream.token for task in streams.tasks(None, 2) for stream in task.streams] == [
-        -3,
-        2,
-        5,
-    ]
-    assert [len(task.streams) for task in streams.tasks(None, 2)] == [2, 1]
+    tasks = list(streams.tasks(WINDOW, 2))
+    assert [stream.token for task in tasks for stream in task.streams] == [-3, 2, 5]
+    assert [len(task.streams) for task in tasks] == [2, 1]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(2, [0, 5]), (10, list(range(10))), (99, None)])
