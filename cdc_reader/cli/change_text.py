@@ -22,7 +22,7 @@ _STYLES = {ChangeOperation.INSERT: "green", ChangeOperation.UPDATE: "yellow"}
 _WIDTH = len("insert")
 
 
-def change_text(change: Change, *, names_table: bool, late: bool = False) -> Text:
+def change_text(change: Change, *, names_table: bool) -> Text:
     """The change, on one line or several; with its table if `names_table`."""
     text = Text.assemble(
         (_time(change), "dim"), "  ", (_operation(change).ljust(_WIDTH), _style(change)), "  "
@@ -30,7 +30,7 @@ def change_text(change: Change, *, names_table: bool, late: bool = False) -> Tex
     if names_table:
         text.append(f"{_printable(str(change.table))}  ")
     text.append(_columns(change, change.key), "bold")
-    for note in _notes(change, late):
+    for note in _notes(change):
         text.append(f"  {note}")
     for name, image in (("before", change.before), ("after", change.after)):
         if image is not None:
@@ -51,7 +51,7 @@ def _style(change: Change) -> str:
     return "red" if change.operation.is_delete else _STYLES.get(change.operation, "magenta")
 
 
-def _notes(change: Change, late: bool) -> Iterator[str]:
+def _notes(change: Change) -> Iterator[str]:
     """What was written, and what is special about it."""
     if (bounds := change.range) is not None:
         yield f"from {_bound(change, bounds.start)} to {_bound(change, bounds.end)}"
@@ -66,7 +66,7 @@ def _notes(change: Change, late: bool) -> Iterator[str]:
         f"({word})"
         for word, applies in (
             ("static row", change.is_static),
-            ("late", late),
+            ("late", change.late),
             ("incomplete", not change.complete),
         )
         if applies

@@ -19,7 +19,7 @@ from cdc_reader.change import Change
 from cdc_reader.checkpoint import MemoryCheckpoints, SqliteCheckpoints
 from cdc_reader.cli.change_text import change_text
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import told
+from cdc_reader.cli.failure import Failure, told
 from cdc_reader.cli.following import (
     FollowOptions,
     Kept,
@@ -34,7 +34,7 @@ from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.driver import Connection, SchemaSource
 from cdc_reader.errors import HandlerError
 from cdc_reader.ids import TableName
-from cdc_reader.window import BEGINNING, FOREVER, Window
+from cdc_reader.window import FOREVER, Window
 
 _APPLICATION = "tail"
 _ONE_BY_ONE = ConsumerConfig(workers=1, attempts=1)
@@ -42,17 +42,13 @@ _ONE_BY_ONE = ConsumerConfig(workers=1, attempts=1)
 
 @define(eq=False)
 class Printer:
-    """Prints changes to stdout, one by one; `stop` is called after `limit` of them.
-
-    A change behind the position that its table has reached is late.
-    """
+    """Prints changes to stdout, one by one, up to `limit` of them."""
 
     names_table: bool
     as_json: bool
     limit: int
     _console: Console = field(init=False)
     _shown: int = field(init=False, default=0)
-    _reached: dict[TableName, int] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
@@ -63,23 +59,13 @@ class Printer:
         """Print it, and have it leave the process; whether there is more to be shown."""
         if self.as_json:
             self._write(json.dumps(change.to_dict()))
+        elif self._console.is_terminal:
+            self._console.print(change_text(change, names_table=self.names_table))
         else:
-            self._print(change)
+            self._write(change_text(change, names_table=self.names_table).plain)
         self._console.file.flush()
         self._shown += 1
         return self._shown < self.limit
-
-    def reached(self, table: TableName, window: Window) -> None:
-        """All changes of the window have been shown."""
-        self._reached[table] = window.end
-
-    def _print(self, change: Change) -> None:
-        late = change.timestamp < self._reached.get(change.table, BEGINNING)
-        text = change_text(change, names_table=self.names_table, late=late)
-        if self._console.is_terminal:
-            self._console.print(text)
-        else:
-            self._write(text.plain)
 
     def _write(self, line: str) -> None:
         self._console.file.write(f"{line}\n")
@@ -117,7 +103,7 @@ def command(
         store = MemoryCheckpoints() if checkpoint is None else SqliteCheckpoints(checkpoint)
         printer = Printer(len(names) > 1, as_json, limit or FOREVER)
         _check(connection, names)
-        with _quiet_at_broken_pipe():
+        with _writing():
             _tail(connection, names, follow, Kept(store, application), printer)
 
 
@@ -142,8 +128,7 @@ def _tail(
         if not printer.show(change):
             consumer.stop()
 
-    def reached(table: TableName, window: Window) -> None:
-        printer.reached(table, window)
+    def reached(_table: TableName, _window: Window) -> None:
         if _reader_is_gone():
             consumer.stop()
 
@@ -183,15 +168,17 @@ def _greeting(name: TableName, follow: FollowOptions, saved: int | None) -> str:
 
 
 @contextmanager
-def _quiet_at_broken_pipe() -> Iterator[None]:
-    """Whoever reads our output may have enough of it: that is no error."""
+def _writing() -> Iterator[None]:
+    """Say it if our output cannot be written; that its reader has enough of it is no error."""
     try:
         yield
     except HandlerError as error:
-        if not isinstance(error.__cause__, BrokenPipeError):
+        if not isinstance(error.__cause__, OSError):
             raise
         # What is left in the buffer cannot be written when Python ends, either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error.__cause__, BrokenPipeError):
+            raise Failure(f"cannot write changes to stdout: {error.__cause__.strerror}") from error
 
 
 def _reader_is_gone() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,8 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
-from cdc_reader.cli.tail import Printer
-from cdc_reader.window import Window
+from cdc_reader.cli.change_text import change_text
 from tests.cdc_reader.test_change import change_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing import Scylla
 
+COMMAND = (sys.executable, "-c", "from cdc_reader.cli import main; main()", "tail")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 SETTLED = ("--from", "earliest", "--until", "now", "--confidence-window", "0s")
 """All there is: the only writer waits for its answers."""
@@ -70,9 +71,8 @@ def numbers(outcome: Result | str) -> list[int]:
 @contextmanager
 def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process that follows, from the moment on when it says so; what it says has been read."""
-    command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "tail"]
     process = subprocess.Popen(
-        [*command, "--hosts", scylla.contact_point, *arguments],
+        [*COMMAND, "--hosts", scylla.contact_point, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -184,15 +184,13 @@ def test_parts_of_the_ring_have_all_changes_together(
     assert all(len(part) < 20 for part in parts)
 
 
-def test_a_change_behind_the_position_is_late(capsys: pytest.CaptureFixture[str]) -> None:
-    """People are told that it is."""
-    printer = Printer(names_table=False, as_json=False, limit=9)
-    change = change_of({"op": 2, "ck": 2, "a": 3})
-    for position in (change.timestamp, change.timestamp + 1):
-        printer.reached(change.table, Window(0, position))
-        assert printer.show(change)
-    on_time, late = capsys.readouterr().out.splitlines()
-    assert late == f"{on_time}  (late)"
+def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
+    """Behind what was written."""
+    row = {"op": 2, "ck": 2, "a": 3}
+    told = change_text(change_of(row, late=True, complete=False), names_table=True).plain
+    assert told == (
+        "2023-11-14T22:13:20.000000Z  insert  ks.t  pk=1, ck=2  a = 3  (late)  (incomplete)"
+    )
 
 
 def test_with_a_checkpoint_it_goes_on_where_it_stopped(
@@ -240,6 +238,33 @@ def test_a_reader_that_leaves_is_no_error(
         write(insert(2))
         assert process.wait(timeout=30) == 0
         assert process.stderr.read() == ""
+
+
+def test_output_that_cannot_be_written_is_told_in_one_line(
+    scylla: Scylla, table: str, write: Callable[..., None]
+) -> None:
+    """As on a full disk; with status 1."""
+    write(insert(1))
+    words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    [_, line] = ended.stderr.splitlines()
+    assert line == "Error: cannot write changes to stdout: No space left on device"
+
+
+def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
+    """There the operation is green; long lines are left to the terminal."""
+    write(f"INSERT INTO <t> (p, c, v) VALUES (1, 1, '{'long ' * 50}')")
+    ours, theirs = os.openpty()
+    words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
+    colours = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run(words, stdout=theirs, check=True, env={**colours, "TERM": "xterm-256color"})
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "\x1b[32minsert\x1b[0m" in shown
+    assert "long " * 50 in shown
 
 
 def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, table: str) -> None:
