@@ -16,7 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import cassandra.connection
 from rich.console import Console
 from rich.table import Table
 
@@ -24,7 +23,7 @@ from tests.benchmarks.chart import chart
 from tests.benchmarks.figure import Figure
 
 BUILD = Path("build")
-NAMES = ("decode", "read", "peers", "spark", "scale", "memory", "latency")
+NAMES = ("decode", "read", "peers", "spark", "scale", "ways", "memory", "latency")
 """Modules with a function `figures`, in the order they run in."""
 MACHINE = "machine"
 
@@ -32,18 +31,20 @@ MACHINE = "machine"
 def main() -> int:
     """Run what is asked for."""
     given = _arguments()
-    # As where neither lz4 nor snappy is installed: what is measured is rows, for all rivals.
-    cassandra.connection.locally_supported_compressions.clear()
     found: list[Figure] = []
     loads = {}
     for name in given.names or NAMES:
         before = os.getloadavg()[0]
-        for figure in import_module(f"tests.benchmarks.{name}").figures(given.times):
+        server = (given.scylla,) if name == "ways" else ()
+        for figure in import_module(f"tests.benchmarks.{name}").figures(given.times, *server):
             found.append(figure)
             print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
         loads[name] = [before, os.getloadavg()[0]]
     _write(found, loads)
-    Console(width=None if sys.stdout.isatty() else 150).print(_table(found, loads))
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(_table([figure for figure in found if figure.cell is None], loads))
+    if ways := [figure for figure in found if figure.cell is not None]:
+        console.print(_ways(ways))
     return not all(figure.is_met for figure in found)
 
 
@@ -51,6 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the project against its rivals.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--times", type=int, default=5, help="turns of each rival (%(default)s)")
+    parser.add_argument(
+        "--scylla", metavar="HOST:PORT", help="measure the ways to read a window there"
+    )
     given = parser.parse_args()
     if unknown := set(given.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(NAMES)}")
@@ -76,6 +80,17 @@ def _table(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> Table:
         table.add_column(title, justify="right" if title in ("value", "rival", "ratio") else "left")
     for figure in found:
         table.add_row(*_cells(figure))
+    return table
+
+
+def _ways(found: Iterable[Figure]) -> Table:
+    """The milliseconds, and queries, of a window by each way."""
+    cells = {figure.cell: figure for figure in found if figure.cell is not None}
+    columns = list(dict.fromkeys(column for _, column in cells))
+    table = Table("one window, ms (queries)", *columns)
+    for row in dict.fromkeys(row for row, _ in cells):
+        told = (cells[row, column] for column in columns)
+        table.add_row(row, *(f"{_short(f.value)} ({f.note.split()[0]})" for f in told))
     return table
 
 

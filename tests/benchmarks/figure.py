@@ -12,7 +12,8 @@ class Figure:
     """A measured value in `unit`; the `rival` is in the same unit, and `against` says who it is.
 
     `ratio` is how many times the rival's the value is. `at_least` and `at_most` bound the ratio
-    if there is a rival, the value if there is none.
+    if there is a rival, the value if there is none. A figure with a `cell`, row and column, is
+    shown in a table of its kind.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Figure:
     at_least: float | None = None
     at_most: float | None = None
     note: str = ""
+    cell: tuple[str, str] | None = None
 
     @property
     def ratio(self) -> float | None:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 from attrs import frozen
 
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.embedded import scylla as embedded
 
 KEYSPACE = "bench"
 _KEYSPACE = (
@@ -44,6 +46,10 @@ class Served:
         size: int = self._ask(_replay, table, times, page_rows)
         return size
 
+    def replay_pages(self, keyspace: str, table: str, pages: Sequence[bytes]) -> None:
+        """Answer every read of a table with these pages."""
+        self._ask(EmbeddedScylla.replay, keyspace, table, pages)
+
     def _ask(self, action: Any, *arguments: Any) -> Any:
         self._pipe.send((action, arguments))
         answer = self._pipe.recv()
@@ -70,7 +76,9 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
 
 
 def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
-    with EmbeddedScylla(port=0, vnodes=vnodes, shards=shards) as scylla:
+    # Pages go uncompressed, as to clients without lz4 and snappy: it is rows that are measured.
+    uncompressed = patch.object(embedded, "compressions", dict)
+    with uncompressed, EmbeddedScylla(port=0, vnodes=vnodes, shards=shards) as scylla:
         scylla.execute(_KEYSPACE)
         pipe.send(scylla.port)
         while True:

@@ -1,0 +1,170 @@
+"""The Spark source against Python data sources that have nothing to do: what Spark itself costs."""
+
+from __future__ import annotations
+
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pyspark_scylla_cdc.local_session import local_session
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill, log_of
+from tests.benchmarks.serving import KEYSPACE, Served, serving
+from tests.benchmarks.spark_sources import Ready
+from tests.benchmarks.turns import take_turns
+
+PAGES = 200
+ROWS = PAGES * PAGE_ROWS
+PARTITIONS, MICRO_BATCHES = 2, 8
+"""Partitions of a micro-batch, and how many of each query's count, after two that do not."""
+
+
+@frozen
+class Bench:
+    """A Spark, a server, and a folder to work in."""
+
+    spark: SparkSession
+    served: Served
+    folder: Path
+
+    def ours(self, table: str) -> dict[str, str]:
+        """The options of our source."""
+        return {
+            "hosts": f"127.0.0.1:{self.served.port}",
+            "keyspace": KEYSPACE,
+            "table": table,
+            "consistencyLevel": "ONE",
+            "maxPartitions": str(PARTITIONS),
+            "confidenceWindow": "0s",
+            "minAdvance": "1ms",
+        }
+
+    def ready(self, frame: DataFrame, rows: int) -> dict[str, str]:
+        """The options of a source that has the first rows of a frame, as one batch."""
+        [batch] = frame.limit(rows).toArrow().combine_chunks().to_batches()
+        path = self.folder / f"{rows}.arrow"
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        return {
+            "path": str(path),
+            "schema": frame.schema.json(),
+            "times": str(PAGES),
+            "partitions": str(PARTITIONS),
+            "kind": "batches",
+        }
+
+
+def figures(times: int) -> Iterator[Figure]:
+    """Reads of a million rows, and micro-batches of next to none."""
+    with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
+        folder = Path(name)
+        spark = local_session("benchmarks", folder / "spark.log")
+        spark.dataSource.register(Ready)
+        try:
+            yield from _batch_figures(Bench(spark, one, folder), times)
+            yield from _stream_figures(Bench(spark, many, folder), times)
+        finally:
+            spark.stop()
+
+
+def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
+    fill(bench.served)
+    bench.served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
+    def ours() -> DataFrame:
+        return bench.spark.read.format("scylla_cdc").options(**bench.ours(FLAT)).load()
+
+    ready = bench.ready(ours(), PAGE_ROWS)
+
+    def rival(kind: str) -> DataFrame:
+        return bench.spark.read.format("ready").options(**{**ready, "kind": kind}).load()
+
+    assert ours().schema == rival("batches").schema
+    assert ours().count() == ROWS
+    found = take_turns(
+        {
+            "ours": lambda: _drain(ours()),
+            "batches": lambda: _drain(rival("batches")),
+            "tuples": lambda: _drain(rival("tuples")),
+        },
+        times,
+    )
+    rate = {way: ROWS / turn.wall for way, turn in found.items()}
+    for name, kind, target in (("spark_ceiling", "batches", 0.7), ("spark_rows", "tuples", 5)):
+        against = f"a source of ready-made {kind}"
+        yield Figure(name, rate["ours"], "rows/s", rate[kind], against, at_least=target)
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _stream_figures(bench: Bench, times: int) -> Iterator[Figure]:
+    """Queries take turns; the medians of the micro-batches of all."""
+    table = "stream"
+    bench.served.execute(
+        f"CREATE TABLE {KEYSPACE}.{table} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
+    )
+    write = _writer(bench.served, table)
+    write()
+    options = bench.ours(table)
+    like = bench.spark.read.format("scylla_cdc").options(**options).load()
+    formats = {"scylla_cdc": options, "ready": bench.ready(like, 1)}
+    taken: dict[str, list[float]] = {name: [] for name in formats}
+    for _ in range(times):
+        for name, given in formats.items():
+            taken[name] += _micro_batches(bench, name, given, write)
+    ours, theirs = (statistics.median(taken[name]) for name in formats)
+    yield Figure(
+        "stream_overhead",
+        ours,
+        "ms",
+        theirs,
+        "a trivial Python source",
+        at_most=1.3,
+        note=f"{PARTITIONS} partitions, medians of {len(taken['ready'])} micro-batches",
+    )
+
+
+def _writer(served: Served, table: str) -> Callable[[], None]:
+    cql = f"INSERT INTO {KEYSPACE}.{table} (pk, v) VALUES (?, ?)"
+    return lambda: served.execute(cql, [(struct.pack(">i", time.time_ns() % 10_000), bytes(4))])
+
+
+def _micro_batches(
+    bench: Bench, name: str, options: dict[str, str], write: Callable[[], None]
+) -> list[float]:
+    """The milliseconds of each micro-batch of a query, which starts now."""
+    query = (
+        bench.spark.readStream.format(name)
+        .options(**options)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", tempfile.mkdtemp(dir=bench.folder))
+        .start()
+    )
+    try:
+        while len(found := _durations(query)) < MICRO_BATCHES + 2:
+            assert query.isActive, query.exception()
+            write()
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    return found[2:]
+
+
+def _durations(query: StreamingQuery) -> list[float]:
+    """Of the micro-batches so far that ran, by their numbers; idle polls are left out."""
+    ran = {
+        progress.batchId: progress.durationMs["triggerExecution"]
+        for progress in query.recentProgress
+        if "addBatch" in progress.durationMs
+    }
+    return [ran[number] for number in sorted(ran)]
