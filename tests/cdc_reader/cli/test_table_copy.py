@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
 TYPES = (
-    'CREATE TYPE {ks}."In ner" (x int, "Y" frozen<list<text>>)',
-    'CREATE TYPE {ks}.outer_ (i frozen<"In ner">, m frozen<map<text, frozen<tuple<int, frozen<"In ner">>>>>)',
+    """CREATE TYPE {ks}."In ner" (x int, "Y" frozen<list<text>>)""",
+    """CREATE TYPE {ks}.outer_ (
+        i frozen<"In ner">, m frozen<map<text, frozen<tuple<int, frozen<"In ner">>>>>
+    )""",
 )
 TABLE = (
     "CREATE TABLE {ks}.t (a int, b text, c timeuuid, d int, o outer_, "
