@@ -205,13 +205,11 @@ class Follower:
                 "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if self._late is None:
-            position, swept = self._position, self._start.swept
+            position, swept, marks = self._position, self._start.swept, self._start.marks
+            start = position if swept is None else BEGINNING
             if swept is None:
-                self._late = LateRows(position, position, now, self._confidence)
-            else:
-                self._late = LateRows(
-                    BEGINNING, position, swept, self._confidence, self._start.marks
-                )
+                swept = BEGINNING if marks else now
+            self._late = LateRows(start, position, swept, self._confidence, marks)
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
         """Look back for late rows, if it is time to; they are few, and held until all are found."""

@@ -43,8 +43,8 @@ class LateRows:
 
     Times in µs, by the reader's clock: reading begins at `position`; before it, back to
     `start`, all that had arrived by `swept` was delivered, the begin of the last sweep before
-    a restart. `confidence` is the confidence window. The same is true of rows that `marks`
-    leave out without naming them: one may have come when its stream had been read past it.
+    a restart. So it is with rows that `marks` leave out without naming them: one may have come
+    when its stream had been read past it. `confidence` is the confidence window.
     """
 
     def __init__(

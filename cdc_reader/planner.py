@@ -33,6 +33,7 @@ class Planner:
         self._timeline = Timeline(())
         self._streams: dict[int, Chunking[StreamId]] = {}
         self._ranges: dict[int, Chunking[int]] = {}
+        self._members: dict[int, frozenset[bytes]] = {}
         self._planned: list[Chunking[StreamId]] | list[Chunking[int]] = []
 
     @property
@@ -72,6 +73,17 @@ class Planner:
             for (_, part), cut in zip(parts, cuts, strict=True)
             for span in pairwise((self._shard.start, *(ends[-1] for ends in cut)))
         ]
+
+    def streams_of(self, task: RangeTask) -> frozenset[bytes]:
+        """The streams that a task of the last plan is to read, of those it finds in its range.
+
+        Others are of a generation that was not announced: it is caught up with when it is.
+        """
+        start = max(s for s in self._streams if s <= task.window.start)
+        if start not in self._members:
+            members = frozenset(stream for chunk in self._streams[start] for stream in chunk)
+            self._members = {start: members}
+        return self._members[start]
 
     def adapt(self, pages: Sequence[float]) -> None:
         """Cut the next windows by how many pages each task of the last plan held, in its order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.current_log import CurrentLog
@@ -44,8 +45,9 @@ class WindowReader:
         found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
         for number, batch in found:
             held[number] += batch.num_rows
-            streams.update(batch.column(STREAM).unique().to_pylist())
-            yield batch
+            seen = batch.column(STREAM).unique().to_pylist()
+            streams.update(seen)
+            yield from self._planned(tasks[number], batch, seen)
         self.queries, self.rows = len(tasks), sum(held)
         self._planner.adapt([rows / self._fetch_size for rows in held])
         share = len(streams) / max(1, self._planner.count_streams())
@@ -54,6 +56,19 @@ class WindowReader:
     def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
         """The rows of a window that was read before, each with what it has to live."""
         for _, batch in self._log.read(self._planner.plan(window), remaining=True):
+            yield batch
+
+    def _planned(
+        self, task: Task | RangeTask, batch: pa.RecordBatch, seen: list[bytes]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batch, without rows of streams that a range has but that are not to be read yet."""
+        if isinstance(task, RangeTask):
+            known = self._planner.streams_of(task)
+            own = [stream for stream in seen if stream in known]
+            if len(own) < len(seen):
+                wanted = pa.array(own, batch.column(STREAM).type)
+                batch = batch.filter(pc.is_in(batch.column(STREAM), value_set=wanted))
+        if batch.num_rows:
             yield batch
 
     def _plan(self, window: Window, strategy: Strategy) -> list[Task] | list[RangeTask]:
