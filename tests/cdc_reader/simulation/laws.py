@@ -42,7 +42,7 @@ class _Life:
     position: int
     delivered: set[RowName] = field(factory=set)
     newest: dict[StreamId, RowKey] = field(factory=dict)
-    latest: dict[int, int] = field(factory=dict)
+    latest: dict[int | None, int] = field(factory=dict)
 
 
 @define(eq=False)

@@ -11,6 +11,7 @@ from cdc_reader.ids import StreamId
 from cdc_reader.late_rows import RowName
 from cdc_reader.progress import RowKey
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
+from cdc_reader.testing.embedded.storage.cell import Cell
 
 if TYPE_CHECKING:
     from cdc_reader.testing import EmbeddedScylla
@@ -75,6 +76,9 @@ class Truth:
         name = StreamId(stream), RowKey(time, int.from_bytes(seq, "big"))
         if name in self.rows:
             return False
-        cells = {column: cell.value for column, cell in row.cells.items()}
+        found = (
+            (column, cell.value) for column, cell in row.cells.items() if isinstance(cell, Cell)
+        )
+        cells = {column: value for column, value in found if value is not None}
         self.rows[name] = LogRow(name, name[1].micros, now, cells)
         return True
