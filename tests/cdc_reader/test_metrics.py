@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -49,3 +51,11 @@ def test_numbers_can_be_kept_to_look_at() -> None:
     metrics.set(LAG, TABLE, 7)
     assert (metrics[ROWS, TABLE], metrics[LAG, TABLE]) == (5, 7)
     assert metrics[ROWS, TableName("ks", "u")] == 0
+
+
+def test_the_page_about_metrics_tells_of_each() -> None:
+    """In the same order and words."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+    rows = re.findall(r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.M)
+    kinds = {True: "gauge", False: "counter"}
+    assert rows == [(metric.name, kinds[metric.is_gauge], metric.help) for metric in METRICS]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_reader import timeuuid
 from cdc_reader.checkpoint import ScyllaCheckpoints
+from cdc_reader.checkpoint.layout import SCHEMA
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import CheckpointError, RetriesExhaustedError
 from cdc_reader.ids import StreamId, TableName
@@ -130,3 +132,9 @@ def test_a_save_is_retried_and_given_up_at_the_deadline(
     assert store.load(NAME) == Checkpoint(NOW + 1)
     store.save(NAME, Checkpoint(NOW + 3))
     assert store.load(NAME) == Checkpoint(NOW + 3)
+
+
+def test_the_schema_is_the_documented_one() -> None:
+    """Word by word."""
+    page = Path(__file__).parents[3] / "docs" / "reference" / "checkpoints.md"
+    assert SCHEMA.format(table="shop.cdc_checkpoints") in page.read_text()
