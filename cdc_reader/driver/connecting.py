@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -107,7 +108,8 @@ def _too_slow(config: ConnectionConfig, where: str) -> ConnectionFailedError:
 
 def _settings(config: ConnectionConfig) -> dict[str, Any]:
     """What the driver is told. No schema and token metadata: on a large cluster reading it
-    takes longer than the queries to come, and its token ring is not that of CDC logs.
+    takes longer than the queries to come, and its token ring is not that of CDC logs. And no
+    delay: a window's queries are small and several, and would wait for each other's answers.
     """
     endpoints = config.endpoints()
     timeout = config.connect_timeout.total_seconds()
@@ -120,6 +122,7 @@ def _settings(config: ConnectionConfig) -> dict[str, Any]:
         "ssl_context": tls_context(config),
         "connect_timeout": timeout / len(endpoints),
         "control_connection_timeout": timeout,
+        "sockopts": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         "schema_metadata_enabled": False,
         "token_metadata_enabled": False,
         "monitor_reporting_enabled": False,

@@ -87,14 +87,17 @@ def test_the_authority_that_is_given_is_trusted() -> None:
             connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
 
 
-def test_a_page_takes_few_calls_to_receive() -> None:
-    """A session's connections take 64 times what the driver's own do at a time."""
+def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
+    """A session's connections take 64 times what the driver's own do at a time, and small
+    requests do not wait for the answers to others.
+    """
     with EmbeddedScylla(port=0) as server:
         session = connect(ConnectionConfig("127.0.0.1", port=server.port), 100)
         try:
             [pool] = session.get_pools()
             connection, _ = pool.borrow_connection(timeout=1)
             pool.return_connection(connection)
+            assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert connection.in_buffer_size >= 64 * DefaultConnection.in_buffer_size
         finally:
             session.cluster.shutdown()
