@@ -35,6 +35,7 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.ids import TableName
+from cdc_reader.ports import Clock
 from cdc_reader.replicator import Expiry, Replicator
 from cdc_reader.schema import TableSchema
 from cdc_reader.timestamp import format_timestamp
@@ -63,30 +64,40 @@ class Side:
 class Report:
     """Says on stderr how far the copy is, now and then, while there is news; from any thread."""
 
+    clock: Clock
     caught_up: int
     """How far behind now, in µs, the copy is when there is nothing left to do at once."""
     applied: int = 0
     position: int | None = None
-    _said: tuple[int, int] = (0, 0)
-    _is_caught_up: bool = False
-    _lock: threading.Lock = field(factory=threading.Lock)
+    _said: tuple[int, int] = field(init=False)
+    """When something was said last, and how many changes were applied then."""
+    _is_caught_up: bool = field(init=False, default=False)
+    _lock: threading.Lock = field(init=False, factory=threading.Lock)
+
+    def __attrs_post_init__(self) -> None:
+        self._said = self.clock.now(), 0
 
     def count(self) -> None:
         """One more change is applied."""
         with self._lock:
             self.applied += 1
+            if self.clock.now() >= self._said[0] + _EVERY:
+                self._say()
 
     def reached(self, _table: TableName, window: Window) -> None:
         """All changes of the window are applied."""
-        self.position = window.end
-        now = SystemClock().now()
-        if not self._is_caught_up and now - window.end < self.caught_up:
-            self._is_caught_up = True
-            click.echo(f"caught up: {self}", err=True)
-            self._said = now, self.applied
-        elif now - self._said[0] > _EVERY and self.applied != self._said[1]:
-            click.echo(str(self), err=True)
-            self._said = now, self.applied
+        with self._lock:
+            self.position = window.end
+            now = self.clock.now()
+            if not self._is_caught_up and now - window.end < self.caught_up:
+                self._is_caught_up = True
+                self._say("caught up: ")
+            elif now >= self._said[0] + _EVERY and self.applied != self._said[1]:
+                self._say()
+
+    def _say(self, news: str = "") -> None:
+        click.echo(f"{news}{self}", err=True)
+        self._said = self.clock.now(), self.applied
 
     def __str__(self) -> str:
         """So much is done."""
@@ -206,7 +217,7 @@ def _replicate(
     greeting: str,
 ) -> None:
     read = follow.read
-    report = Report(micros(read.confidence_window + 2 * read.poll_interval))
+    report = Report(SystemClock(), micros(read.confidence_window + 2 * read.poll_interval))
 
     def apply(change: Change) -> None:
         replicator.apply(change)

@@ -172,13 +172,20 @@ def _writing() -> Iterator[None]:
     """Say it if our output cannot be written; that its reader has enough of it is no error."""
     try:
         yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
     except HandlerError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        # What is left in the buffer cannot be written when Python ends, either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         if not isinstance(error.__cause__, BrokenPipeError):
             raise Failure(f"cannot write changes to stdout: {error.__cause__.strerror}") from error
+
+
+def _drop_output() -> None:
+    """What is left in the buffer cannot be written when Python ends, either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_is_gone() -> bool:

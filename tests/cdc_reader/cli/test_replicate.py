@@ -17,9 +17,12 @@ from cassandra.cluster import Session
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
-from cdc_reader.testing import EmbeddedScylla, Fault
+from cdc_reader.cli.replicate import Report
+from cdc_reader.ids import TableName
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from cdc_reader.testing.replay import raw_select
+from cdc_reader.window import Window
 from tests.cdc_reader.test_replicator import rows_of
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs("topology")
 
+SECOND = 1_000_000
 COLUMNS = (
     "(p int, c int, v text, l list<text>, m map<text, int>, u pair, st int static, "
     'us frozen<list<frozen<pair>>>, "Odd ""name" set<int>, PRIMARY KEY (p, c)) '
@@ -266,6 +270,31 @@ def test_a_write_that_is_refused_ends_it_in_one_line(
     there.execute(f"ALTER TABLE {copy} ADD v text")
     assert invoke(*words, *TO_NOW).exit_code == 0
     assert contents(there, copy) == contents(scylla.session, copy)
+
+
+def test_it_says_how_far_it_is_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every ten seconds, if there is news, within a window too; and once that it caught up."""
+    clock = ManualClock(100 * SECOND)
+    report = Report(clock, caught_up=5 * SECOND)
+    table = TableName("ks", "t")
+    for _ in range(1_234):
+        report.count()
+    assert capsys.readouterr().err == ""
+    clock.advance(10 * SECOND)
+    report.count()
+    assert capsys.readouterr().err == "1,235 changes applied\n"
+    clock.advance(10 * SECOND)
+    report.reached(table, Window(0, 60 * SECOND))
+    assert capsys.readouterr().err == ""
+    report.reached(table, Window(60 * SECOND, 116 * SECOND))
+    report.count()
+    caught_up = "caught up: 1,235 changes applied, all before 1970-01-01T00:01:56Z\n"
+    assert capsys.readouterr().err == caught_up
+    clock.advance(10 * SECOND)
+    for end in (117, 118):
+        report.reached(table, Window(0, end * SECOND))
+    later = "1,236 changes applied, all before 1970-01-01T00:01:57Z\n"
+    assert capsys.readouterr().err == later
 
 
 def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
