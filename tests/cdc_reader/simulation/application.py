@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from attrs import define
+from attrs import define, evolve
 
 from cdc_reader.acknowledgement import Acknowledgements, Place, Ticket
 from cdc_reader.checkpoint import MemoryCheckpoints
+from cdc_reader.config import ReadConfig
 from cdc_reader.delivery import Delivery
 from cdc_reader.driver.log_table import CdcTable
+from cdc_reader.driver.queries import Queries, Query
+from cdc_reader.driver.request import Page
 from cdc_reader.errors import RetriesExhaustedError, TransientError
 from cdc_reader.follower import Follower
 from cdc_reader.ids import TableName
@@ -24,6 +28,7 @@ from tests.cdc_reader.simulation.scenario import SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
+T = TypeVar("T")
 TABLE = TableName("ks", "t")
 
 
@@ -37,6 +42,20 @@ class Handed:
 
     name: RowName
     ticket: Ticket
+
+
+class _Connection(Queries):
+    """Reads the log in pages of one size and all else in pages of another."""
+
+    def __init__(self, log: Queries, other: Queries) -> None:
+        self._log = log
+        self._other = other
+
+    def pages(self, query: Query) -> Iterator[Page]:
+        return (self._log if "cdc$time" in query.cql else self._other).pages(query)
+
+    def retry(self, action: Callable[[], T]) -> T:
+        return self._other.retry(action)
 
 
 class Application:
@@ -103,10 +122,15 @@ class Application:
         )
         self._deliveries = self._follower.follow()
 
-    def _connection(self) -> InProcessConnection:
+    def _connection(self) -> _Connection:
+        scenario = self._scenario
+        small = evolve(scenario.config, fetch_size=scenario.small_pages)
+        return _Connection(*map(self._connected, (scenario.config, small)))
+
+    def _connected(self, config: ReadConfig) -> InProcessConnection:
         return InProcessConnection(
             self._world.server,
-            self._scenario.config,
+            config,
             before=self._before,
             sleep=lambda seconds: self._world.pass_time(int(seconds * SECOND)),
         )

@@ -24,6 +24,7 @@ class Scenario:
     ahead of the cluster's; `history` is how long there were writes before the reader came,
     `activity` how long there are after. `start` is ``earliest``, ``now`` or ``past``. Chances
     are those of each call (`crash`, `fault`, `outage`), or of each step of the handler.
+    `small_pages` are those of all that is read but the log, in rows.
     """
 
     topology: str
@@ -44,6 +45,7 @@ class Scenario:
     stop: float
     laziness: float
     saving: float
+    small_pages: int
 
     @property
     def confidence(self) -> int:
@@ -60,7 +62,7 @@ class Scenario:
 
 def draw(rng: random.Random) -> Scenario:
     """A scenario by chance: many are calm in some respect, few in all."""
-    activity = rng.randrange(40, 150)
+    activity = rng.randrange(30, 90)
     return Scenario(
         topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
         config=_config(rng),
@@ -72,7 +74,7 @@ def draw(rng: random.Random) -> Scenario:
         skew=rng.randint(-LARGEST_SKEW, LARGEST_SKEW),
         history=rng.choice([0, 10, 60]) * SECOND,
         activity=activity * SECOND,
-        gap=activity * SECOND // rng.choice([20, 40, 60]),
+        gap=activity * SECOND // rng.choice([20, 35, 50]),
         start=rng.choice(["earliest", "earliest", "now", "past"]),
         crash=rng.choice([0, 0.003, 0.02]),
         fault=rng.choice([0, 0.01, 0.1]),
@@ -80,6 +82,7 @@ def draw(rng: random.Random) -> Scenario:
         stop=rng.choice([0, 0.02]),
         laziness=rng.choice([0, 0.3, 0.8]),
         saving=rng.choice([0.1, 0.5, 1]),
+        small_pages=rng.choices([2, 30], [1, 15])[0],
     )
 
 
@@ -89,8 +92,8 @@ def _config(rng: random.Random) -> ReadConfig:
         max_window=_seconds(rng, 60, 3_600),
         confidence_window=_seconds(rng, 4, 10, 30),
         poll_interval=_seconds(rng, 3, 5, 10),
-        fetch_size=rng.choice([1, 2, 3, 7, 100]),
-        chunk_size=rng.choice([1, 3, 8, 64]),
+        fetch_size=rng.choices([1, 3, 7, 100], [1, 3, 3, 3])[0],
+        chunk_size=rng.choice([2, 8, 64]),
         in_flight=rng.choice([1, 2, 8]),
         retry_deadline=_seconds(rng, 10, 40),
         strategy=rng.choice(list(Strategy)),

@@ -21,6 +21,7 @@ from tests.cdc_reader.simulation.truth import Truth
 from tests.cdc_reader.simulation.writing import Writer
 
 EPOCH = 1_700_000_000 * SECOND
+_LONG_SLEEP = 15 * SECOND
 _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 
 
@@ -230,7 +231,10 @@ class World:
 
 @define
 class ReaderClock:
-    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets things happen."""
+    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets things happen.
+
+    It oversleeps once nothing happens any more.
+    """
 
     _world: World
     _ahead: int
@@ -240,4 +244,4 @@ class ReaderClock:
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
         if not wake.is_set():
-            self._world.pass_time(micros)
+            self._world.pass_time(max(micros, _LONG_SLEEP) if self._world.is_calm else micros)
