@@ -96,13 +96,15 @@ class CheckpointTable:
             )
 
     def load(self, name: CheckpointName) -> Stored:
-        """What is there; of the marks those that count."""
+        """What is there; of the marks those that count and are not void."""
         rows = self._statements.rows(self._cql(_SELECT), _key(name), _COLUMNS)
         if not rows or rows[0]["position"] is None:
             return Stored(has_rows=bool(rows))
         first = rows[0]
-        marks = dict(_mark(row) for row in rows if row["base"] == first["position"])
-        checkpoint = Checkpoint(first["position"], first["generation"], marks, first["swept"])
+        position = first["position"]
+        found = (_mark(row) for row in rows if row["base"] == position)
+        marks = {stream: mark for stream, mark in found if mark.reaches(position)}
+        checkpoint = Checkpoint(position, first["generation"], marks, first["swept"])
         has_rows = any(row["base"] is not None for row in rows)
         return Stored(checkpoint, first["writetime(position)"], has_rows)
 

@@ -56,6 +56,8 @@ def test_numbers_can_be_kept_to_look_at() -> None:
 def test_the_page_about_metrics_tells_of_each() -> None:
     """In the same order and words."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
-    rows = re.findall(r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.M)
+    rows = re.findall(
+        r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.MULTILINE
+    )
     kinds = {True: "gauge", False: "counter"}
     assert rows == [(metric.name, kinds[metric.is_gauge], metric.help) for metric in METRICS]
