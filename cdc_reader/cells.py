@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from attrs import frozen
 
+from cdc_reader import bulk
 from cdc_reader.cql_type import SetType, UserType
 from cdc_reader.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.schema import Column
@@ -15,6 +17,9 @@ from cdc_reader.value import FrozenDict
 Deltas = FrozenDict[str, Delta]
 Values = list[Any]
 """A log column's values by row, null as None. Where all of them are null there is no list."""
+Choice = Sequence[bool]
+"""For each row, whether it is one of those meant."""
+_NOTHING = (None, None, None)
 
 
 @frozen
@@ -25,17 +30,16 @@ class AtomicCells:
     values: Values | None
     deleted: Values | None
 
-    def put(self, deltas: Sequence[Deltas], rows: Iterable[int]) -> None:
+    def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
         """Put what delta rows did to the column among all they did, each in its place."""
-        name, put = self.name, dict.__setitem__  # the mappings are frozen once they are made
         if (values := self.values) is not None:
-            for row in rows:
-                if (value := values[row]) is not None:
-                    put(deltas[row], name, Set(value))
+            told = [row and value is not None for row, value in zip(rows, values, strict=True)]
+            made = bulk.instances(Set, sum(told), compress(values, told))
+            bulk.put(compress(deltas, told), self.name, made)
         if (deleted := self.deleted) is not None:
-            for row in rows:
-                if deleted[row]:
-                    put(deltas[row], name, DELETED)
+            for mapping, row, is_deleted in zip(deltas, rows, deleted, strict=True):
+                if row and is_deleted:
+                    dict.__setitem__(mapping, self.name, DELETED)  # frozen once it is made
 
     def value(self, row: int) -> Any:
         """What an image row shows; None for null, and for what is not shown."""
@@ -56,25 +60,25 @@ class MultiCells:
     removed: Values | None
     column: Column
 
-    def put(self, deltas: Sequence[Deltas], rows: Iterable[int]) -> None:
+    def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
         """Put what delta rows did to the column among all they did, each in its place."""
-        if self.values is None and self.deleted is None and self.removed is None:
+        columns = self.values, self.deleted, self.removed
+        if columns == _NOTHING:
             return
-        for row in rows:
-            if (delta := self._delta(row)) is not None:
-                dict.__setitem__(deltas[row], self.name, delta)
+        nulls = [None] * len(deltas)
+        cells = zip(*(nulls if column is None else column for column in columns), strict=True)
+        for mapping, cell in compress(zip(deltas, cells, strict=True), rows):
+            if cell != _NOTHING and (delta := self._delta(*cell)) is not None:
+                dict.__setitem__(mapping, self.name, delta)  # frozen once it is made
 
-    def _delta(self, row: int) -> Delta | None:
+    def _delta(self, value: Any, overwritten: bool | None, removed: Any) -> Delta | None:
         """The logged value of a user-defined type has nulls for fields that were left alone."""
-        value = None if self.values is None else self.values[row]
-        removed = None if self.removed is None else self.removed[row]
-        overwritten = self.is_deleted(row)
         if value is None and removed is None:
             return DELETED if overwritten else None
         added, gone = self._added(value), self._removed(removed)
         if overwritten and not added and not gone:
             return DELETED
-        return CollectionDelta(overwritten, added, gone)
+        return CollectionDelta(bool(overwritten), added, gone)
 
     def value(self, row: int) -> Any:
         """Null has several spellings in images: an empty collection, a type of null fields."""

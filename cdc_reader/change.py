@@ -80,8 +80,16 @@ class ChangeOperation(StrEnum):
         return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
 
 
-_RANGE_DELETES = dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE)
-_MEANINGS = _RANGE_DELETES | dict.fromkeys(IMAGES, ChangeOperation.IMAGE)
+class _Meanings(dict[Operation, ChangeOperation]):
+    """What the operation of a log row makes of its change."""
+
+    def __missing__(self, operation: Operation) -> ChangeOperation:
+        meaning = self[operation] = ChangeOperation(operation.name.lower())
+        return meaning
+
+
+_MEANINGS = _Meanings(dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE))
+_MEANINGS.update(dict.fromkeys(IMAGES, ChangeOperation.IMAGE))
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
@@ -146,8 +154,6 @@ class Change:
 
     _page: LogPage
     _rows: tuple[int, ...]
-    is_last: bool = True
-    complete: bool = True
 
     @property
     def table(self) -> TableName:
@@ -158,6 +164,16 @@ class Change:
     def schema(self) -> LogSchema:
         """The table and its log as they were when it was read."""
         return self._page.layout.schema
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other change of its record follows."""
+        return self._page.are_last[self._rows[0]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole record was seen, up to `cdc$end_of_batch`."""
+        return self._page.are_complete[self._rows[0]]
 
     @property
     def stream(self) -> StreamId:
@@ -196,10 +212,10 @@ class Change:
     @property
     def operation(self) -> ChangeOperation:
         """What it did, all in all: a delete if any part is one, else an insert if any part is."""
-        operations = self._page.operations
-        if len(self._rows) == 1:
-            return _of(operations[self._rows[0]])
-        return _of(min((operations[row] for row in self._rows), key=_rank))
+        operations, rows = self._page.operations, self._rows
+        if len(rows) == 1:
+            return _MEANINGS[operations[rows[0]]]
+        return _MEANINGS[min((operations[row] for row in rows), key=_rank)]
 
     @property
     def key(self) -> FrozenDict[str, Any]:
@@ -225,10 +241,10 @@ class Change:
     @property
     def deltas(self) -> Mapping[str, Delta]:
         """What was done to the columns, by name, all parts merged; empty for deletes."""
-        deltas = self._page.deltas
-        if len(self._rows) == 1:
-            return deltas[self._rows[0]]
-        return _merged([deltas[row] for row in self._rows if deltas[row]])
+        deltas, rows = self._page.deltas, self._rows
+        if len(rows) == 1:
+            return deltas[rows[0]]
+        return _merged([deltas[row] for row in rows if deltas[row]])
 
     @property
     def deltas_shown(self) -> bool:
@@ -347,16 +363,8 @@ def change_of_rows(
     Columns left out are null. This is how a test makes a change, and how one is unpickled.
     """
     page = LogPage.of_values(layout_of(schema), columns, late=late)
-    count = len(columns[OPERATION])
-    return Change(page, tuple(range(count)), is_last, complete)
-
-
-def _of(operation: Operation) -> ChangeOperation:
-    """What an operation of a log row makes of its change."""
-    meaning = _MEANINGS.get(operation)
-    if meaning is None:
-        meaning = _MEANINGS[operation] = ChangeOperation(operation.name.lower())
-    return meaning
+    page.are_last[0], page.are_complete[0] = is_last, complete
+    return Change(page, tuple(range(len(columns[OPERATION]))))
 
 
 def _rank(operation: Operation) -> int:

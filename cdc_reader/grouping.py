@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import repeat
+from collections.abc import Callable
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader import bulk
 from cdc_reader.change import Change
 from cdc_reader.cql_type import CqlType, Native
 from cdc_reader.log_page import (
@@ -89,16 +90,14 @@ class Grouping:
 
     def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> list[Change]:
         page = LogPage(self._layout, batch, late=self._late)
-        ends = [*starts[1:], batch.num_rows]
         complete = self._complete(page)
         if len(starts) == batch.num_rows:
-            rows = zip(range(batch.num_rows))
-            return list(map(Change, repeat(page), rows, repeat(True), complete))
-        return [
-            change
-            for start, end in zip(starts, ends, strict=True)
-            for change in self._of_record(page, start, end, complete[end - 1])
-        ]
+            page.are_complete = complete
+            return _made(page, list(zip(starts)))
+        ends = [*starts[1:], batch.num_rows]
+        records = zip(starts, ends, strict=True)
+        found = (self._of_record(page, start, end, complete[end - 1]) for start, end in records)
+        return _made(page, list(chain.from_iterable(found)))
 
     def _complete(self, page: LogPage) -> list[bool]:
         """For each row: if it is the last of its record, is the record complete."""
@@ -106,13 +105,15 @@ class Grouping:
             return [True] * len(page[TIME])
         return [mark is True for mark in page[END_OF_BATCH]]
 
-    def _of_record(self, page: LogPage, start: int, end: int, complete: bool) -> Iterator[Change]:
-        if end - start == 1:
-            yield Change(page, (start,), True, complete)
-            return
-        groups = self._groups(page, range(start, end))
-        for number, rows in enumerate(groups, 1):
-            yield Change(page, tuple(rows), number == len(groups), complete)
+    def _of_record(
+        self, page: LogPage, start: int, end: int, complete: bool
+    ) -> list[tuple[int, ...]]:
+        """The rows of each change of a record; the page is told how they stand in it."""
+        groups = self._groups(page, range(start, end)) if end - start > 1 else [[start]]
+        for rows in groups:
+            page.are_last[rows[0]] = rows is groups[-1]
+            page.are_complete[rows[0]] = complete
+        return [tuple(rows) for rows in groups]
 
     def _groups(self, page: LogPage, rows: range) -> list[list[int]]:
         """The record's rows by what of the base table they speak of, in order of their deltas."""
@@ -132,6 +133,10 @@ class Grouping:
         return ("range" if operation in RANGE_STARTS else "other"), row
 
 
+def _made(page: LogPage, rows: list[tuple[int, ...]]) -> list[Change]:
+    return bulk.instances(Change, len(rows), repeat(page), rows)
+
+
 def _first_delta(rows: list[int], operations: list[int]) -> int:
     deltas = (row for row in rows if operations[row] not in IMAGES)
     return next(deltas, rows[0])
@@ -140,8 +145,8 @@ def _first_delta(rows: list[int], operations: list[int]) -> int:
 def _starts(batch: pa.RecordBatch) -> list[int]:
     """Where records start: at 0, and wherever stream or time differ from the row before."""
     differs = pc.or_(*(_differs(batch[name]) for name in (STREAM_ID, TIME)))
-    places: list[int] = pc.indices_nonzero(differs).to_pylist()
-    return [0, *(place + 1 for place in places)]
+    places = pc.add(pc.indices_nonzero(differs), 1).to_pylist()
+    return [0, *places]
 
 
 def _differs(column: pa.Array) -> pa.Array:

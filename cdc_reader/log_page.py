@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property, lru_cache
-from itertools import repeat
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
 
-from cdc_reader.cells import AtomicCells, Cells, Deltas, MultiCells, Values
+from cdc_reader import bulk
+from cdc_reader.cells import AtomicCells, Cells, Choice, Deltas, MultiCells, Values
 from cdc_reader.cql_type import is_multi_cell
 from cdc_reader.operation import Operation
 from cdc_reader.schema import Column, ColumnKind, LogSchema
@@ -60,13 +61,16 @@ class LogPage(dict[str, Values]):
     """The columns of some log rows by name; one the log does not have is all null.
 
     It keeps the batch, and so do all changes made of it. `late` rows came to light behind
-    others of their stream.
+    others of their stream. What `are_last` and `are_complete` tell of the first row of a change
+    is told of the change: whether it is the last of its record, and whether that is complete.
     """
 
     def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
         super().__init__()
         self.layout = layout
         self.late = late
+        self.are_last = [True] * batch.num_rows
+        self.are_complete = [True] * batch.num_rows
         self._batch = batch
         self._names = frozenset(batch.schema.names)
 
@@ -117,41 +121,39 @@ class LogPage(dict[str, Values]):
     @cached_property
     def partition_keys(self) -> list[FrozenDict[str, Any]]:
         """Each row's partition key, by column."""
-        return self._mappings(self.layout.partition_key)
+        return self._keys()
 
     @cached_property
     def keys_of_rows(self) -> list[FrozenDict[str, Any]]:
         """Each row's partition key and, if it is of one base row, its clustering columns."""
         if not self.layout.clustering:
             return self.partition_keys
-        keys = self._mappings(self.layout.partition_key + self.layout.clustering)
-        for row, (code, is_static) in self._facts():
-            if is_static or code in RANGE_BOUNDS:
-                names = self.layout.partition_key
-                keys[row] = FrozenDict({name: keys[row][name] for name in names})
+        keys, of_rows = self._keys(), self._chosen(RANGE_BOUNDS, static=False)
+        for name in self.layout.clustering:
+            bulk.put(compress(keys, of_rows), name, compress(self[name], of_rows))
         return keys
 
     @cached_property
     def deltas(self) -> list[Deltas]:
         """What each row did to the columns; nothing if it is an image."""
-        found: list[Deltas] = [FrozenDict() for _ in self.operations]
-        for are_static, columns in ((True, self.static_cells), (False, self.regular_cells)):
-            rows = self._delta_rows(are_static)
+        nothing: Deltas = FrozenDict()
+        found = [nothing if it in IMAGES else FrozenDict() for it in self.operations]
+        for static, columns in ((True, self.static_cells), (False, self.regular_cells)):
+            rows = self._chosen(IMAGES, static=static)
             for cells in columns:
                 cells.put(found, rows)
         return found
 
-    def _delta_rows(self, are_static: bool) -> list[int]:
-        facts = self._facts()
-        return [row for row, (c, static) in facts if static is are_static and c not in IMAGES]
+    def _keys(self) -> list[FrozenDict[str, Any]]:
+        keys: list[FrozenDict[str, Any]] = [FrozenDict() for _ in self.operations]
+        for name in self.layout.partition_key:
+            bulk.put(keys, name, self[name])
+        return keys
 
-    def _facts(self) -> Iterator[tuple[int, tuple[int, bool]]]:
-        """Each row's operation code, and whether it is like a static row."""
-        return enumerate(zip(self[OPERATION], self.are_static, strict=True))
-
-    def _mappings(self, names: tuple[str, ...]) -> list[FrozenDict[str, Any]]:
-        rows = zip(*(self[name] for name in names), strict=True)
-        return list(map(FrozenDict, map(zip, repeat(names), rows)))
+    def _chosen(self, without: Container[Operation], *, static: bool) -> Choice:
+        """The rows that are like static ones, or are not, without those of some operations."""
+        facts = zip(self.operations, self.are_static, strict=True)
+        return [is_static is static and it not in without for it, is_static in facts]
 
     def _cells(self, *, static: bool) -> list[Cells]:
         return [self._column(column) for column in self.layout.columns(static=static)]
