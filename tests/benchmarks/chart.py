@@ -29,7 +29,10 @@ def chart(results: Mapping[str, Any]) -> str:
         if isinstance(result, dict) and result.get("ratio") is not None
     ]
     height = TOP + BAR * len(shown) + 34
-    parts = [*_frame(height), *(part for at, found in enumerate(shown) for part in _bar(at, *found))]
+    parts = [
+        *_frame(height),
+        *(part for at, found in enumerate(shown) for part in _bar(at, *found)),
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
         f"<title>How many times its rival's speed each part has</title>\n"
@@ -44,7 +47,8 @@ def _frame(height: int) -> Iterator[str]:
         kind = "even" if mark == 1 else "grid"
         x = _x(mark)
         yield f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - 30}"/>'
-        yield f'<text class="quiet" x="{x:.1f}" y="{height - 12}" text-anchor="middle">{mark:g}×</text>'
+        place = f'x="{x:.1f}" y="{height - 12}" text-anchor="middle"'
+        yield f'<text class="quiet" {place}>{mark:g}</text>'
 
 
 def _bar(at: int, name: str, result: Mapping[str, Any]) -> Iterator[str]:
@@ -60,7 +64,7 @@ def _bar(at: int, name: str, result: Mapping[str, Any]) -> Iterator[str]:
     if wanted := result["target"].lstrip("≥≤ "):
         x = _x(float(wanted))
         yield f'<line class="target" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + BAR - 5}"/>'
-    beside = f"{ratio:.3g}× {result['against']}"
+    beside = f"{ratio:.3g} of {result['against']}"
     yield f'<text class="quiet" x="{WIDTH - RIGHT + 8}" y="{y + 14}">{escape(beside[:40])}</text>'
 
 

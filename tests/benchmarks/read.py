@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import Cluster, ExecutionProfile
 from cassandra.query import named_tuple_factory, tuple_factory
 
 from cdc_reader.reader import CdcReader

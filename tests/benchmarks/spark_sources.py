@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 
@@ -43,7 +44,7 @@ class Ready(DataSource):
 class ReadyReader(DataSourceReader):
     """One partition."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._times = options["path"], int(options["times"])
         self._as_tuples = options["kind"] == "tuples"
 
@@ -65,13 +66,16 @@ class ReadyReader(DataSourceReader):
 class ReadyStream(DataSourceStreamReader):
     """A micro-batch whenever Spark asks; its offset is a point in time."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._partitions = options["path"], int(options["partitions"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"at": 0}
 
-    def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, int]:
+        del start, limit
         return {"at": time.time_ns() // 1_000}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -39,4 +39,8 @@ def median(turns: list[Turn]) -> Turn:
 def _timed(run: Callable[[], object]) -> Turn:
     wall, cpu = time.perf_counter(), time.process_time()
     told = run()
-    return told if isinstance(told, Turn) else Turn(time.perf_counter() - wall, time.process_time() - cpu)
+    return (
+        told
+        if isinstance(told, Turn)
+        else Turn(time.perf_counter() - wall, time.process_time() - cpu)
+    )

@@ -30,11 +30,8 @@ def rust() -> list[str] | None:
         return None
     target = BUILD / "rust"
     manifest = _SOURCES / "rust" / "Cargo.toml"
-    subprocess.run(
-        ["cargo", "build", "--release", "--quiet", "--manifest-path", manifest]
-        + ["--target-dir", str(target)],
-        check=True,
-    )
+    places = ["--manifest-path", str(manifest), "--target-dir", str(target)]
+    subprocess.run(["cargo", "build", "--release", "--quiet", *places], check=True)
     return [str(target / "release" / "scylla-cdc-peer")]
 
 
@@ -56,9 +53,7 @@ def figures(times: int) -> Iterator[Figure]:
                 yield from _against(peer, _reading(command, served, start), served, times)
 
 
-def _against(
-    peer: str, read: Callable[[], Turn], served: Served, times: int
-) -> Iterator[Figure]:
+def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) -> Iterator[Figure]:
     with CdcReader(served.config, f"{KEYSPACE}.{FLAT}") as reader:
         ours: dict[str, Callable[[], object]] = {
             "batches": lambda: batches(reader),
