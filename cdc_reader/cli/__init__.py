@@ -58,5 +58,11 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version of this package."""
-    click.echo(installed_version("scylla-cdc"))
+    """Print the version of this package, and which kernel decodes pages."""
+    from cdc_reader.errors import ConfigurationError
+
+    try:
+        from cdc_reader.kernel import NAME
+    except ConfigurationError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"scylla-cdc {installed_version('scylla-cdc')} (kernel: {NAME})")

@@ -1,11 +1,13 @@
 """`scylla-cdc serve` as a process."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib.metadata import version
 
 import pytest
 from cassandra import Unavailable
@@ -15,6 +17,7 @@ from cassandra.query import SimpleStatement
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
+from cdc_reader.kernel import NAME
 
 
 @contextmanager
@@ -127,11 +130,28 @@ def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str)
     assert message in outcome.output.splitlines()[-1]
 
 
-def test_version_prints_the_packages_version() -> None:
-    """One line, a number."""
+def test_version_prints_the_packages_version_and_the_kernel() -> None:
+    """One line."""
     outcome = CliRunner().invoke(main, ["version"])
     assert outcome.exit_code == 0
-    assert outcome.output.strip().replace(".", "").isalnum()
+    assert outcome.output == f"scylla-cdc {version('scylla-cdc')} (kernel: {NAME})\n"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
+)
+def test_version_tells_of_the_kernel_that_is_forced(kernel: str, told: str) -> None:
+    """Or, in a line, why there is none."""
+    code = "from cdc_reader.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code, "version"],
+        env={**os.environ, "CDC_READER_KERNEL": kernel},
+        capture_output=True,
+        text=True,
+    )
+    assert told in run.stdout + run.stderr
+    assert (run.returncode == 0) == (kernel == "python")
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
