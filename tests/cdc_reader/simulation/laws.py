@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from cdc_reader import timeuuid
 from cdc_reader.delivery import Delivery
@@ -124,7 +124,7 @@ class Laws:
         self._claimed = {row.name for row in self._rows() if self._claims(kept, row)}
         for row in self._rows():
             if row.name in self._claimed - self._acknowledged and self._is_due(row):
-                raise LawBroken(f"{kept} is ahead of {row}")
+                raise LawBroken(f"{evolve(kept, marks={})} is ahead of {row}")
         undone = self._behind.union(*(each.rows for each in self._look_backs if each.awaits))
         self._claimed = (self._claimed & self._acknowledged) - undone
         if self._scenario.delivers_late_rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def simulate(seed: int) -> Run:
     """Run a seed; raises BrokenSeed if a law does not hold, or the reader fails."""
     rng = random.Random(seed)
     scenario = draw(rng)
-    with _same_pauses(seed):
+    with _same_pauses(seed), _no_logging():
         world = World(scenario, rng)
         try:
             applications = _run(world, scenario, rng)
@@ -81,6 +82,17 @@ def _same_pauses(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
+
+
+@contextmanager
+def _no_logging() -> Iterator[None]:
+    """What goes wrong is meant to."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _story(seed: int, scenario: Scenario, world: World, error: Exception) -> str:

@@ -1,0 +1,83 @@
+"""Following a log through whatever befalls it: random histories, and the laws that hold in each.
+
+`SCYLLA_CDC_SEEDS` sets how many are run (200 if unset), `SCYLLA_CDC_SEED` the first one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.cdc_reader.simulation.simulation import BrokenSeed, Run, simulate
+
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "200"))
+FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
+_AT_A_TIME = 10
+
+pytestmark = pytest.mark.needs("faults", "topology")
+
+
+@pytest.mark.timeout(60 + SEEDS)
+def test_the_laws_hold_in_every_history() -> None:
+    """Nothing lost, repeated, out of order or ahead of its acknowledgement; whatever happens.
+
+    A seed runs in one thread; several processes share the seeds, and the first that breaks a
+    law is told with its story and how to run it again.
+    """
+    runs = list(_runs(range(FIRST, FIRST + SEEDS)))
+    broken = [run for run in runs if isinstance(run, str)]
+    assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])
+    if SEEDS >= 100:
+        _check_variety([run for run in runs if isinstance(run, Run)])
+
+
+def test_a_seed_repeats() -> None:
+    """To the last event, in another process that hashes otherwise."""
+    digests = {_digest(seed) for seed in ("0", "1", "random")}
+    assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
+
+
+def _runs(seeds: range) -> Iterator[Run | str]:
+    if len(seeds) <= _AT_A_TIME:
+        yield from map(_run, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        yield from pool.map(_run, seeds, chunksize=_AT_A_TIME)
+
+
+def _run(seed: int) -> Run | str:
+    try:
+        return simulate(seed)
+    except BrokenSeed as error:
+        return str(error)
+
+
+def _digest(hash_seed: str) -> str:
+    code = (
+        "from tests.cdc_reader.simulation.simulation import simulate\n"
+        "print(*(simulate(seed).digest for seed in (1, 2, 3)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    ).stdout.strip()
+
+
+def _check_variety(runs: list[Run]) -> None:
+    """The histories have of everything: the laws hold of much, not of nothing."""
+    scenarios = [run.scenario for run in runs]
+    kinds = Counter((each.topology, str(each.config.delivery)) for each in scenarios)
+    assert len(kinds) == 6
+    assert len({(each.config.strategy, each.delivers_late_rows) for each in scenarios}) == 6
+    assert sum(run.rows for run in runs) > 50 * len(runs)
+    assert sum(run.generations for run in runs) > 2 * len(runs)
+    assert sum(run.restarts for run in runs) > 2 * len(runs)
