@@ -40,6 +40,7 @@ _KEY = "application, keyspace_name, table_name, shard"
 _WHERE = "application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"
 _SELECTED = "position, generation, swept, base, stream, upto, rows, writetime(position)"
 _SELECT = f"SELECT {_SELECTED} FROM {{table}} WHERE {_WHERE}"  # noqa: S608 - values are bound
+_NAMES = f"SELECT DISTINCT {_KEY} FROM {{table}}"  # noqa: S608 - no values
 _POSITION = (
     f"INSERT INTO {{table}} ({_KEY}, position, generation, swept) "  # noqa: S608 - as above
     "VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?"
@@ -94,6 +95,17 @@ class CheckpointTable:
                 f"table {self._name} is not one of checkpoints: expected columns {missing}; "
                 "give another table"
             )
+
+    def names(self) -> list[CheckpointName]:
+        """Whose checkpoints there are, in order; none if the table is not there."""
+        if not self._columns():
+            return []
+        key = tuple(Column(name, Native("text")) for name in _KEY.split(", "))
+        rows = self._statements.rows(self._cql(_NAMES), (), key)
+        return [
+            CheckpointName(application, TableName(keyspace, table), shard)
+            for application, keyspace, table, shard in sorted(tuple(row.values()) for row in rows)
+        ]
 
     def load(self, name: CheckpointName) -> Stored:
         """What is there; of the marks those that count and are not void."""

@@ -81,6 +81,10 @@ class ScyllaCheckpoints:
             stored, kept.stored = kept.stored or self._table.load(name), None
             kept.stored = self._save(name, stored, checkpoint)
 
+    def names(self) -> list[CheckpointName]:
+        """Whose checkpoints it has, in order; does not make the table."""
+        return self._table.names()
+
     def close(self) -> None:
         """Give up the connection; using the store again opens another."""
         with self._lock:

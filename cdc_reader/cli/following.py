@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +15,6 @@ from cdc_reader.clock import SystemClock
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.duration import micros, parse_duration
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.ids import TableName
-from cdc_reader.ports import CheckpointStore
-from cdc_reader.progress import CheckpointName
 from cdc_reader.shard import Shard
 from cdc_reader.strategy import Strategy
 from cdc_reader.timestamp import format_timestamp, parse_timestamp
@@ -43,19 +39,6 @@ class FollowOptions:
             raise ConfigurationError("--until", format_timestamp(self.end), remedy)
 
 
-@frozen
-class Kept:
-    """Where the positions of an application are kept."""
-
-    store: CheckpointStore
-    application: str
-
-    def position(self, table: TableName, shard: Shard) -> int | None:
-        """The one to resume from, in µs; None if there is none."""
-        found = self.store.load(CheckpointName(self.application, table, str(shard)))
-        return None if found is None else found.position
-
-
 def follow_options(
     start: str, late_rows: LateRowsMode
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -74,12 +57,6 @@ def follow_options(
         return wrapped
 
     return decorate
-
-
-def checkpoint_option(text: str) -> Callable[..., Any]:
-    """The option for the file of checkpoints."""
-    kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("--checkpoint", type=kind, metavar="FILE", help=text)
 
 
 def _options(start: str, late_rows: LateRowsMode) -> tuple[Callable[..., Any], ...]:

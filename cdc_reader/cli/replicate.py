@@ -11,13 +11,11 @@ import click
 from attrs import define, evolve, field, frozen
 
 from cdc_reader.change import Change
-from cdc_reader.checkpoint import SqliteCheckpoints
+from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
 from cdc_reader.cli.failure import Failure, told
 from cdc_reader.cli.following import (
     FollowOptions,
-    Kept,
-    checkpoint_option,
     follow_options,
     since,
 )
@@ -126,9 +124,10 @@ class Report:
     help="Cells with a TTL expire when those they are copies of do; or, where write timestamps "
     "are no points in time, so long after they were applied.",
 )
-@checkpoint_option(
+@checkpoint_options(
     "Where the position is kept; by default a file in the current directory, named after the "
-    "tables. Delete it to begin anew."
+    "tables. Delete it to begin anew.",
+    "A table of the target cluster, in place of the file; made if it is not there.",
 )
 @two_connection_options
 def command(
@@ -139,7 +138,7 @@ def command(
     follow: FollowOptions,
     workers: int,
     expiry: str,
-    checkpoint: Path | None,
+    place: Place | None,
 ) -> None:
     """Apply the changes of a table to a copy of it, until SIGINT or SIGTERM.
 
@@ -152,14 +151,14 @@ def command(
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
         follow = _checked(*sides, follow)
-        file = checkpoint or _file(*sides)
-        store = SqliteCheckpoints(file)
+        where = place or Place(_file(*sides))
+        store = where.open(target)
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
         writer = CqlWriter(target, follow.read)
         try:
             config = ConsumerConfig(workers=workers, attempts=1)  # the writer tries again itself
             replicator = Replicator(writer, {name: sides[1].table}, expiry=Expiry(expiry))
-            greeting = _greeting(*sides, follow, kept, file)
+            greeting = _greeting(*sides, follow, kept, where)
             _replicate(*sides, follow, kept, config, replicator, greeting)
         finally:
             writer.close()
@@ -200,11 +199,13 @@ def _file(source: Side, target: Side) -> Path:
     return Path(re.sub(r"[^\w.-]", "_", name))
 
 
-def _greeting(source: Side, target: Side, follow: FollowOptions, kept: Kept, file: Path) -> str:
+def _greeting(source: Side, target: Side, follow: FollowOptions, kept: Kept, where: Place) -> str:
     saved = kept.position(source.table, follow.shard)
     start = since(follow.start if saved is None else saved)
     resumed = "" if saved is None else ", where the last run stopped"
-    return f"replicating {source} to {target} from {start}{resumed}; the position is kept in {file}"
+    return (
+        f"replicating {source} to {target} from {start}{resumed}; the position is kept in {where}"
+    )
 
 
 def _replicate(

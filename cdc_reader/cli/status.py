@@ -12,10 +12,10 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
-from cdc_reader.checkpoint import SqliteCheckpoints
+from cdc_reader.cli.checkpoints import Place, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Misuse, told
-from cdc_reader.cli.following import checkpoint_option, since
+from cdc_reader.cli.following import since
 from cdc_reader.cli.generations import Row, rows_of, show
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -121,7 +121,10 @@ class Status:
 
 @click.command("status")
 @click.argument("table", metavar="KS.TABLE")
-@checkpoint_option("The file with the positions of those who read the table.")
+@checkpoint_options(
+    "The file with the positions of those who read the table.",
+    "The table of the cluster with them, in place of the file.",
+)
 @click.option("--application", metavar="NAME", help="Only the positions of this one.")
 @click.option("--count/--no-count", default=True, help="Read and count the streams.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
@@ -129,7 +132,7 @@ class Status:
 def command(
     connection: ConnectionConfig,
     table: str,
-    checkpoint: Path | None,
+    place: Place | None,
     application: str | None,
     count: bool,
     as_json: bool,
@@ -138,11 +141,11 @@ def command(
 
     Asks the cluster for its generations and the table's schema only: no log is read.
     """
-    if application is not None and checkpoint is None:
-        raise Misuse("--application names a position in a file: give it with --checkpoint")
+    if application is not None and place is None:
+        raise Misuse("--application names a position: give the file it is in with --checkpoint")
     with told():
         name = TableName.parse(table)
-        kept = {} if checkpoint is None else _kept(checkpoint, name, application)
+        kept = _kept(connection, place, name, application)
         queries = Connection(connection, ReadConfig())
         try:
             status = _status(queries, name, kept, count)
@@ -152,27 +155,28 @@ def command(
         click.echo(json.dumps(status.to_dict()))
     else:
         _show(status)
-        _show_readers(status.readers, checkpoint)
+        _show_readers(status.readers, place)
 
 
 def _kept(
-    file: Path, table: TableName, application: str | None
+    way: ConnectionConfig, place: Place | None, table: TableName, application: str | None
 ) -> dict[CheckpointName, Checkpoint]:
-    """The checkpoints of a file that is there; opening another would make one."""
-    if not file.exists():
-        raise Misuse(f"--checkpoint is {str(file)!r}: no such file; give one that a reader keeps")
-    store = SqliteCheckpoints(file)
+    """The checkpoints of a table, or of one application; nothing is made where there are none."""
+    if place is None:
+        return {}
+    if isinstance(place.at, Path) and not place.at.exists():
+        raise Misuse(f"--checkpoint is {str(place)!r}: no such file; give one that a reader keeps")
+    store = place.open(way)
     try:
-        found = {name: store.load(name) for name in store.names() if name.table == table}
+        names = [name for name in store.names() if name.table == table]
+        wanted = [name for name in names if application in (None, name.application)]
+        found = {name: store.load(name) for name in wanted}
     finally:
         store.close()
-    wanted = {name: kept for name, kept in found.items() if kept is not None}
-    if application is not None:
-        wanted = {name: kept for name, kept in wanted.items() if name.application == application}
-        if not wanted:
-            known = ", ".join(sorted({name.application for name in found})) or "no application"
-            raise Misuse(f"--application is {application!r}: of {table} the file has {known}")
-    return wanted
+    if application is not None and not wanted:
+        known = ", ".join(sorted({name.application for name in names})) or "nobody"
+        raise Misuse(f"--application is {application!r}: of {table}, {place} knows {known}")
+    return {name: kept for name, kept in found.items() if kept is not None}
 
 
 def _status(
@@ -203,8 +207,8 @@ def _log(options: CdcOptions) -> str:
     return f"keeps rows {lifetime} and tells {', '.join(shown)}{off}"
 
 
-def _show_readers(readers: Sequence[Reader], file: Path | None) -> None:
-    if file is None:
+def _show_readers(readers: Sequence[Reader], place: Place | None) -> None:
+    if place is None:
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("APPLICATION", "SHARD", "POSITION", "LAG", "MARKS", "UNREAD ROWS EXPIRE"):
@@ -213,7 +217,7 @@ def _show_readers(readers: Sequence[Reader], file: Path | None) -> None:
         table.add_row(*reader.cells())
     console = Console(width=max(Console().width, _WIDEST), highlight=False, markup=False)
     console.print()
-    console.print(table if readers else f"nobody has a position of this table in {file}")
+    console.print(table if readers else f"nobody has a position of this table in {place}")
 
 
 def _span(micros: int) -> str:

@@ -9,21 +9,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from pathlib import Path
 
 import click
 from attrs import define, field
 from rich.console import Console
 
 from cdc_reader.change import Change
-from cdc_reader.checkpoint import MemoryCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoint import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
+from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, told
 from cdc_reader.cli.following import (
     FollowOptions,
-    Kept,
-    checkpoint_option,
     follow_options,
     seconds,
     since,
@@ -76,13 +74,16 @@ class Printer:
 @follow_options(start="now", late_rows=LateRowsMode.IGNORE)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
-@checkpoint_option("Go on where the last run with this file stopped.")
+@checkpoint_options(
+    "Go on where the last run with this file stopped.",
+    "The same, with a table of the cluster in place of the file.",
+)
 @click.option(
     "--application",
     metavar="NAME",
     default=_APPLICATION,
     show_default=True,
-    help="Whose position in the file it is.",
+    help="Whose position it is, in the file or table.",
 )
 @connection_options
 def command(
@@ -91,7 +92,7 @@ def command(
     follow: FollowOptions,
     limit: int | None,
     as_json: bool,
-    checkpoint: Path | None,
+    place: Place | None,
     application: str,
 ) -> None:
     """Print the changes of tables as they happen, until SIGINT or SIGTERM.
@@ -100,7 +101,7 @@ def command(
     """
     with told():
         names = list(dict.fromkeys(map(TableName.parse, tables)))
-        store = MemoryCheckpoints() if checkpoint is None else SqliteCheckpoints(checkpoint)
+        store = place.open(connection) if place else MemoryCheckpoints()
         printer = Printer(len(names) > 1, as_json, limit or FOREVER)
         _check(connection, names)
         with _writing():

@@ -153,6 +153,28 @@ def test_the_copy_is_the_table(
     assert "where the last run stopped" in again.stderr
 
 
+def test_the_position_is_kept_where_it_is_said(
+    scylla: Scylla,
+    copy: str,
+    there: Session,
+    target: EmbeddedScylla,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a file named after the tables, or in a table of the target."""
+    monkeypatch.chdir(tmp_path)
+    scylla.session.execute(WRITES[0].format(t=copy))
+    words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]
+    file = f"replicate-{copy}-to-{copy}.db"
+    table = f"{copy}_positions"
+    for more, place in (((), file), (("--checkpoint-table", table), f"table {table}")):
+        first, second = (invoke(*words, *more) for _ in range(2))
+        assert f"the position is kept in {place}\n" in first.stderr
+        assert (applied(first.stderr), applied(second.stderr)) == (1, 0)
+    assert [path.name for path in tmp_path.glob("*.db")] == [file]
+    assert len(list(there.execute(f"SELECT application FROM {table}"))) == 1
+
+
 def test_stopped_and_started_again_it_goes_on(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:

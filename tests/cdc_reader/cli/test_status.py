@@ -147,9 +147,9 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--application", "a"], "--application names a position in a file: give it with "),
+        (["--application", "a"], "--application names a position: give the file "),
         (["--checkpoint", "{tmp}/missing"], "missing': no such file; give one that a reader"),
-        (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table} "),
+        (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table}, "),
     ],
 )
 def test_a_position_that_is_not_there_is_told_in_one_line(

@@ -209,6 +209,27 @@ def test_with_a_checkpoint_it_goes_on_where_it_stopped(
     assert numbers(invoke(scylla, table, *options, "--application", "me")) == list(range(6))
 
 
+def test_a_table_of_checkpoints_does_as_a_file(
+    scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
+) -> None:
+    """And `status` shows it."""
+    write(*map(insert, range(4)))
+    kept = ("--checkpoint-table", f"{keyspace}.positions")
+    hosts = ("--hosts", scylla.contact_point)
+    missing = CliRunner().invoke(main, ["status", *hosts, table, *kept])
+    assert "nobody has a position of this table" in missing.stdout
+    assert numbers(invoke(scylla, table, *SETTLED, "--json", *kept, "--limit", "3")) == [0, 1, 2]
+    assert numbers(invoke(scylla, table, *SETTLED, "--json", *kept)) == [3]
+    shown = CliRunner().invoke(main, ["status", *hosts, table, *kept, "--json"])
+    [application] = json.loads(shown.stdout)["applications"]
+    assert (application["application"], application["shard"]) == ("tail", "1/1")
+    both = invoke(scylla, table, *kept, "--checkpoint", "file")
+    assert (both.exit_code, both.stderr) == (
+        2,
+        "Error: --checkpoint and --checkpoint-table are two places: give one\n",
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_follows_until_a_signal_ends_it(
     scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
