@@ -26,7 +26,10 @@ _observer: ContextVar[Callable[[], object] | None] = ContextVar("observer", defa
 
 @contextmanager
 def observed(observer: Callable[[], object]) -> Iterator[None]:
-    """Call `observer` before each further attempt that is made in this context, or thread."""
+    """Call `observer` before each further attempt that is made in this context, or thread.
+
+    What it raises is raised instead of attempting further.
+    """
     token = _observer.set(observer)
     try:
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from attrs import frozen
@@ -17,6 +18,7 @@ from cdc_reader.consumer.saving import RetryingCheckpoints
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import TableProgress
 from cdc_reader.delivery import Delivery
+from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
 from cdc_reader.progress import Checkpoint, CheckpointName
@@ -29,6 +31,10 @@ log = get_logger(__name__)
 
 _TICK = 1.0
 """Seconds between two looks at what is to be shown and saved."""
+
+
+class _Stopped(Exception):
+    """Ends attempts at reading."""
 
 
 @frozen(eq=False)
@@ -88,7 +94,7 @@ class Following:
             self._reader.stop()  # for those that began to follow after `stop` was called
         for thread in self._threads:
             thread.start()
-        log.info("following", tables=[str(progress.name) for progress in self._progress])
+        log.info("following", **self._facts())
 
     def wait(self) -> None:
         """Return when all is read and acknowledged, on `stop`, and after a failure."""
@@ -129,7 +135,7 @@ class Following:
             if thread.ident is not None:
                 thread.join()
         self._reader.close()
-        log.info("stopped", tables=[str(progress.name) for progress in self._progress])
+        log.info("stopped", **self._facts())
         if self._errors:
             raise self._errors[0]
 
@@ -164,15 +170,24 @@ class Following:
             self.fail(error)
 
     def _read(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
+        with suppress(_Stopped), observed(partial(self._ask_again, progress.table)):
+            self._take(progress, deliveries)
+
+    def _ask_again(self, table: TableName) -> None:
+        """Count it; while an outage lasts, this is where stopping comes through."""
+        self._recorder.add(RETRIES, table)
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()
-        with observed(partial(self._recorder.add, RETRIES, progress.table)):
-            for delivery in deliveries:
-                self._count(delivery)
-                self._deliver(progress, grouping.feed(delivery), delivery)
-                if self._stopping.is_set():
-                    return
-                if delivery.complete:
-                    progress.complete(delivery)
+        for delivery in deliveries:
+            self._count(delivery)
+            self._deliver(progress, grouping.feed(delivery), delivery)
+            if self._stopping.is_set():
+                return
+            if delivery.complete:
+                progress.complete(delivery)
         if not self._stopping.is_set():
             progress.finish()
 
@@ -212,6 +227,14 @@ class Following:
                 progress.save()
             except Exception as error:  # noqa: BLE001 - `close` raises it
                 self.fail(error)
+
+    def _facts(self) -> dict[str, str]:
+        subscription = self._subscription
+        return {
+            "application": subscription.application,
+            "tables": ", ".join(map(str, subscription.tables)),
+            "shard": str(subscription.shard),
+        }
 
     def _wake(self) -> None:
         self._changed.set()

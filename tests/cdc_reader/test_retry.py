@@ -54,3 +54,13 @@ def test_further_attempts_can_be_observed() -> None:
         retry(_failing(*[TransientError("overloaded")] * 2), minute, pauses.append)
     retry(_failing(TransientError("overloaded")), minute, pauses.append)
     assert len(seen) == 2
+
+
+def test_an_observer_may_end_the_attempts() -> None:
+    """With an error of its own."""
+
+    def observer() -> None:
+        raise KeyError("enough")
+
+    with observed(observer), pytest.raises(KeyError):
+        retry(_failing(TransientError("overloaded")), timedelta(minutes=1), _no_pause)

@@ -453,6 +453,27 @@ def test_a_read_that_fails_for_a_while_is_asked_again(
 
 
 @pytest.mark.needs("faults")
+def test_an_outage_does_not_keep_a_consumer_from_stopping(
+    scylla: Scylla, way: ConnectionConfig, table: str
+) -> None:
+    """However long it would go on asking."""
+    from cdc_reader.testing import Fault
+
+    server: Any = scylla.server
+    patient = evolve(READ, retry_deadline=timedelta(hours=1))
+    metrics = MemoryMetrics()
+    stuck = consumer(way, table, Seen(), read=patient, metrics=metrics, end=None)
+    running = threading.Thread(target=stuck.run)
+    with server.faults.during(Fault("unavailable", f"{table}_scylla_cdc_log", times=None)):
+        running.start()
+        while not metrics[RETRIES, TableName.parse(table)]:
+            running.join(0.001)
+        stuck.stop()
+        running.join(30)
+    assert not running.is_alive()
+
+
+@pytest.mark.needs("faults")
 def test_an_idle_window_costs_one_write(
     scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
