@@ -158,7 +158,9 @@ def test_in_every_micro_batch(
     def update(changes: DataFrame, _: int) -> None:
         onto = spark.read.parquet(current[-1]) if current else None
         path = str(tmp_path / f"state-{next(states)}")
+        changes.persist()
         fold(changes, onto=onto).write.parquet(path)
+        changes.unpersist()
         current.append(path)
 
     stream = load(

@@ -6,12 +6,21 @@ import pickle
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.window import BEGINNING, FOREVER, Window
-from pyspark_scylla_cdc.option_table import OPTIONS, aliases_markdown, markdown
+from pyspark_scylla_cdc.formats.asked import Asked, FormatName, Preimages, RangeDelete
+from pyspark_scylla_cdc.option_table import (
+    OPTIONS,
+    ReadStrategy,
+    SchemaMode,
+    aliases_markdown,
+    markdown,
+)
 from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.type_table import markdown as types_markdown
 
 REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
 REFERENCE = Path(__file__).parents[3] / "docs/reference/spark-options.md"
@@ -39,6 +48,39 @@ def test_defaults() -> None:
     assert options.window(now=7) == Window(BEGINNING, FOREVER)
     assert options.confidence_window == timedelta(seconds=30)
     assert options.max_window is None
+
+
+def test_options_of_this_source() -> None:
+    """Those of formats, bounds and limits reach the values they speak of, too."""
+    options = parse(
+        format="Changes",
+        includeDelta="TRUE",
+        rangeDeletes="emit",
+        preimages="require",
+        columns='["a", "b,c"]',
+        decimalType="Decimal(20, 3)",
+        schemaMode="fail",
+        snapshot="none",
+        startingTimestamp="1970-01-01T00:00:01Z",
+        startingBoundInclusive="false",
+        endingTimestamp="1970-01-01T00:00:02Z",
+        endingBoundInclusive="true",
+        failOnDataLoss="false",
+        maxRowsPerTrigger="7",
+        readStrategy="ranges",
+        minPartitions="3",
+        partitionKey='{"a": 1}',
+    )
+    assert options.asked == Asked(FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE)
+    assert options.columns == ("a", "b,c")
+    assert options.decimal_type == pa.decimal128(20, 3)
+    assert options.window(now=0) == Window(1_000_001, 2_000_001)
+    assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
+    assert (options.strategy, options.schema_mode) == (ReadStrategy.RANGES, SchemaMode.FAIL)
+    assert options.partition_key == '{"a": 1}'
+    assert parse(snapshot="initial", format="envelope").snapshot
+    assert parse(startingOffsets='{"version": 1, "position": 9}').starting == 9
+    assert parse(columns="a, b").columns == ("a", "b")
 
 
 def test_names_are_case_insensitive() -> None:
@@ -108,6 +150,32 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         ({"confidenceWindow": "30"}, "confidenceWindow is '30': give a duration such as '30s'"),
         ({"maxWindowPerTrigger": "0s"}, "maxWindowPerTrigger is '0s': give a duration above zero"),
+        ({"format": "rows"}, "format is 'rows': give log, changes or envelope"),
+        ({"includeDelta": "yes"}, "includeDelta is 'yes': give true or false"),
+        ({"rangeDeletes": "drop"}, "rangeDeletes is 'drop': give fail, emit or skip"),
+        ({"preimages": "all"}, "preimages is 'all': give auto, none or require"),
+        ({"columns": "a,,b"}, "columns is 'a,,b': give names separated by commas, or a JSON"),
+        ({"columns": "[1]"}, "columns is '[1]': give names separated by commas, or a JSON"),
+        ({"decimalType": "decimal(39, 2)"}, "decimalType is 'decimal(39, 2)': give 'string', or"),
+        ({"decimalType": "decimal(3, 4)"}, "decimalType is 'decimal(3, 4)': give 'string', or"),
+        ({"schemaMode": "x"}, "schemaMode is 'x': give keep or fail"),
+        ({"startingOffsets": "{}"}, "startingOffsets is '{}': give 'earliest', 'latest', or an"),
+        ({"startingOffsets": "7"}, "startingOffsets is '7': give 'earliest', 'latest', or an"),
+        (
+            {"startingOffsets": "latest", "startingTimestamp": "latest"},
+            "startingTimestamp is 'latest': give startingTimestamp or startingOffsets, not both",
+        ),
+        ({"startingBoundInclusive": "1"}, "startingBoundInclusive is '1': give true or false"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': give true or false"),
+        ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
+        ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams or ranges"),
+        ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
+        ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
+        ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),
+        (
+            {"spark.cassandra.connection.port": "1", "port": "2"},
+            "it is port by another name, which is given too: give one of them",
+        ),
         ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),
         ({"fetchSize": "2000000"}, "fetchSize is 2000000"),
         ({"consistencyLevel": "MOST"}, "consistencyLevel is 'MOST': give one of ONE"),
@@ -156,10 +224,11 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 
 def test_reference_page_is_current() -> None:
-    """The reference page holds the table of options as it is."""
+    """The reference page holds the tables of options, aliases and types as they are."""
     page = REFERENCE.read_text(encoding="utf-8")
     assert markdown() in page
     assert aliases_markdown() in page
+    assert types_markdown() in page
 
 
 def test_every_option_is_documented() -> None:
