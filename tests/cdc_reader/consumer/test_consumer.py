@@ -270,6 +270,20 @@ def test_windows_are_told_when_all_their_changes_are_handled(
     assert len([window for window in windows if window.start > max(handled)]) > 1
 
 
+def test_being_told_of_a_window_may_fail(way: ConnectionConfig, table: str, write: Write) -> None:
+    """That stops the consumer; its changes were handled all the same."""
+    write(table, 10)
+    seen, store = Seen(), MemoryCheckpoints()
+
+    def on_window(_: TableName, window: Window) -> None:
+        raise OSError(f"no room for {window.end}")
+
+    with pytest.raises(HandlerError, match=r"on_window of .*\.t failed at .*no room"):
+        consumer(way, table, seen, checkpoints=store, on_window=on_window).run()
+    consumer(way, table, seen, checkpoints=store).run()
+    assert Counter(seen.numbers) == Counter(range(10))
+
+
 def test_stop_leaves_what_waits_for_another_run(
     way: ConnectionConfig, table: str, write: Write
 ) -> None:
@@ -420,6 +434,15 @@ def test_a_store_that_fails_for_good_stops_the_consumer(
         consumer(way, table, seen, checkpoints=store, end=None).run()
     consumer(way, table, seen, checkpoints=store).run()
     assert set(seen.numbers) == set(range(40))
+
+
+def test_a_store_that_cannot_be_read_is_told_at_once(
+    way: ConnectionConfig, table: str, tmp_path: Path
+) -> None:
+    """Before anything is read."""
+    store = SqliteCheckpoints(tmp_path / "nowhere" / "c.db")
+    with pytest.raises(CheckpointError, match="unable to open"):
+        consumer(way, table, Seen(), checkpoints=store, end=None).run()
 
 
 def test_each_change_is_saved_if_asked_to(way: ConnectionConfig, table: str, write: Write) -> None:
