@@ -1,0 +1,127 @@
+"""A simulation that finds nothing proves nothing: the engine is broken on purpose, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_reader import current_log, follower, late_rows, outlook, planner, timeuuid, unsettled
+from cdc_reader.driver import request
+from cdc_reader.errors import TransientError
+from cdc_reader.generation import Timeline
+from cdc_reader.window import Window, WindowSize
+from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
+
+_MOST_SEEDS = 60
+
+pytestmark = pytest.mark.needs("faults", "topology")
+
+
+def _only_the_newest(self: Timeline, window: Window) -> list[Window]:
+    return [span for span in self.operating() if not span.intersect(window).is_empty][-1:]
+
+
+def _newer_first(self: Timeline, window: Window) -> list[Window]:
+    return [span for span in self.operating() if not span.intersect(window).is_empty][::-1]
+
+
+def _from_the_beginning(self: Any) -> Any:
+    answer, self._under_way = self._under_way or self._ask(None), None
+    return answer()
+
+
+def _until_it_fails(first: Any, ask: Any, _retry: Any) -> Iterator[Any]:
+    try:
+        yield from _FOLLOWING(first, ask, lambda attempt: attempt())
+    except TransientError:
+        return
+
+
+def _ahead(self: Any, table: Any, clock: Any, config: Any, start: Any, shard: Any = None) -> None:
+    _INIT(self, table, clock, config, start, shard)
+    if start.marks:
+        self._position = max(key.micros for mark in start.marks.values() for key in _keys(mark))
+
+
+def _keys(mark: Any) -> list[Any]:
+    return [*mark.rows, *([mark.upto] if mark.upto else [])]
+
+
+def _caught_up_at_once(self: Any) -> Iterator[Any]:
+    for span in self._outlook.missed(self._position):
+        yield self._complete(Window(span.start, self._position), late=True)
+
+
+_INIT = follower.Follower.__init__
+_FOLLOWING = request._following
+_BOUND = timeuuid.bound
+
+MUTATIONS: dict[str, tuple[object, str, Callable[..., Any], int]] = {
+    "hand-over: of a window, only the newest part is read": (
+        (Timeline, "touched", _only_the_newest, 3)
+    ),
+    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 4),
+    "hand-over: one announced late is passed over": (
+        (outlook.Outlook, "missed", lambda _self, _position: [], 19)
+    ),
+    "catch-up: said to be done before it is": (
+        (follower.Follower, "_catch_up", _caught_up_at_once, 19)
+    ),
+    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 2),
+    "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 2),
+    "dedup: what was seen is forgotten": (
+        (unsettled.Unsettled, "_seen", lambda _self: pa.array([], pa.binary()), 2)
+    ),
+    "dedup: nobody is told what comes behind": (
+        (unsettled.Unsettled, "_is_behind", lambda _self, _stream, _key: False, 10)
+    ),
+    "late rows: none is found": (
+        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 4)
+    ),
+    "late rows: those that came in time are found too": (
+        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: True, 4)
+    ),
+    "window: ends are a microsecond too late": (
+        (timeuuid, "bound", lambda micros: _BOUND(micros + 1), 1)
+    ),
+    "window: goes beyond what has settled": (
+        WindowSize,
+        "next_window",
+        lambda self, position, _horizon: Window(position, position + self.current),
+        1,
+    ),
+    "faults: a page that fails is asked for from the beginning": (
+        (request.Request, "_attempt", _from_the_beginning, 4)
+    ),
+    "faults: a page that fails is taken for the last": (
+        (request, "_following", _until_it_fails, 5)
+    ),
+    "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 1),
+    "shards: each reads everything": (
+        (planner.Planner, "_own", lambda _self, generation: generation.streams(), 6)
+    ),
+}
+"""What is broken and how; and a seed that is known to find it, which is tried first."""
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_the_simulation_finds_what_is_broken(
+    mutation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a few seeds."""
+    owner, name, broken, known = MUTATIONS[mutation]
+    assert _is_whole(known)
+    monkeypatch.setattr(owner, name, broken)
+    assert not all(map(_is_whole, (known, *range(1, _MOST_SEEDS))))
+
+
+def _is_whole(seed: int) -> bool:
+    """Whether all laws hold in the history of a seed."""
+    try:
+        simulate(seed)
+    except BrokenSeed:
+        return False
+    return True
