@@ -15,7 +15,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.generations import KnownSource
 from cdc_reader.duration import micros
-from cdc_reader.errors import CdcError, SourceError, UnsupportedTableError
+from cdc_reader.errors import CdcError, SchemaError, SourceError, UnsupportedTableError
 from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
@@ -24,7 +24,7 @@ from cdc_reader.schema import Column, LogSchema, TableSchema
 from cdc_reader.window import FOREVER, Window
 from pyspark_scylla_cdc.formats import Format, ValueTypes, chosen, format_of
 from pyspark_scylla_cdc.formats.row_changes import SEQUENCE
-from pyspark_scylla_cdc.option_table import ReadStrategy
+from pyspark_scylla_cdc.option_table import ReadStrategy, SchemaMode
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.partition import LogPartition, partitions
 from pyspark_scylla_cdc.partition_key import PartitionKey
@@ -49,6 +49,25 @@ def schema_of(options: SourceOptions) -> LogSchema:
         schema = _table(options).schema()
     _check_key(options, schema.base)
     return chosen(schema, options.columns)
+
+
+def refuse_new_columns(
+    options: SourceOptions, known: Collection[str], names: Collection[str]
+) -> None:
+    """Raise SchemaError if there are more columns than a DataFrame's, and that is to be told."""
+    new = [name for name in known if name not in names]
+    if new and options.schema_mode is SchemaMode.FAIL:
+        raise SchemaError(
+            f"{options.table} has columns that the DataFrame lacks ({', '.join(new)}), and "
+            "schemaMode is 'fail': load it again"
+        )
+
+
+def check_columns(options: SourceOptions, names: Collection[str]) -> None:
+    """Raise SchemaError as `refuse_new_columns` does, by the schema that the table has now."""
+    if options.schema_mode is SchemaMode.FAIL:
+        known = form_of(options, schema_of(options)).schema.names
+        refuse_new_columns(options, known, names)
 
 
 def generations_of(options: SourceOptions) -> GenerationSource:

@@ -44,19 +44,14 @@ class ScyllaCdcDataSource(DataSource):
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
         """What to read for a DataFrame with this schema, a part of the one there is now."""
-        from pyspark_scylla_cdc.option_table import SchemaMode
+        from pyspark_scylla_cdc.log import refuse_new_columns
 
         options, log_schema, current = self._load()
         known = {field.name: field.dataType for field in current}
         for field in schema:
             if known.get(field.name) != field.dataType:
                 raise _no_such_column(options, field, known)
-        if options.schema_mode is SchemaMode.FAIL and len(known) > len(schema):
-            new = ", ".join(name for name in known if name not in schema.names)
-            raise SchemaError(
-                f"{options.table} has columns that the DataFrame lacks ({new}), and schemaMode is "
-                "'fail': load it again"
-            )
+        refuse_new_columns(options, known, schema.names)
         return options, log_schema, tuple(schema.names)
 
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:

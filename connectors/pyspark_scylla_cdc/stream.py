@@ -35,6 +35,7 @@ from cdc_reader.schema import LogSchema
 from cdc_reader.window import Window
 from pyspark_scylla_cdc.announced import Announced
 from pyspark_scylla_cdc.log import (
+    check_columns,
     generations_of,
     oldest_alive,
     plan,
@@ -115,6 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if window.is_empty:
             return parts
         self._check_loss(window)
+        check_columns(self._options, self._names)
         return parts + plan(self._options, self._schema.base, timeline_of(self._options), window)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -109,6 +109,10 @@ def test_stream_equals_recording(
     )
     query = run_to_parquet(frame, tmp_path)
     assert sum(1 for progress in query if progress["numInputRows"]) >= 6
+    for progress in query:  # its lag shows: how far it is, and how far it could be
+        (source,) = progress["sources"]
+        ends, latest = (json.loads(source[name]) for name in ("endOffset", "latestOffset"))
+        assert ends["position"] <= latest["position"] == history.end + 1
     assert_recorded(spark.read.parquet(str(tmp_path / "rows")).collect(), history.log)
 
 

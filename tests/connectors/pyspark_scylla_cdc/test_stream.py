@@ -11,7 +11,7 @@ from attrs import evolve
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader.clock import SystemClock
-from cdc_reader.errors import CdcError, ConfigurationError, DataLossError
+from cdc_reader.errors import CdcError, ConfigurationError, DataLossError, SchemaError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.log import form_of, schema_of
 from pyspark_scylla_cdc.options import SourceOptions
@@ -222,6 +222,10 @@ def test_table_altered_while_followed(
     assert [row["pk"] for row in before] == [1]
     assert sorted(row["pk"] for row in after) == [1, 3]
     assert before[0].keys() == after[0].keys()
+    strict = reader(schemaMode="fail")
+    scylla.session.execute(f"ALTER TABLE {table} ADD x int")
+    with pytest.raises(SchemaError, match=r"the DataFrame lacks \(cdc\$deleted_x, x\)"):
+        rows_up_to(strict, start, clock)
 
 
 def test_column_dropped_while_followed(
@@ -234,6 +238,21 @@ def test_column_dropped_while_followed(
     assert len(rows_up_to(stream, start, clock)) == 1
     scylla.session.execute(f"ALTER TABLE {table} DROP v")
     with pytest.raises(CdcError, match="deleted_v"):
+        rows_up_to(stream, start, clock)
+
+
+def test_postimages_turned_off_while_followed(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A stream of whole rows ends with an error at the first change that the log shows in part."""
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'postimage': true}}")
+    stream = reader(format="changes")
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    assert [row["v"] for row in rows_up_to(stream, start, clock)] == [2]
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true}}")
+    scylla.session.execute(f"UPDATE {table} SET v = 3 WHERE pk = 1")
+    with pytest.raises(SchemaError, match="has no postimage in the log"):
         rows_up_to(stream, start, clock)
 
 
