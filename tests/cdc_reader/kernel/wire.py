@@ -36,6 +36,11 @@ _PACKED = {
 }  # fmt: skip
 
 
+def native_class(name: str) -> Any:
+    """The driver's class of a native type."""
+    return _CLASSES[name]
+
+
 def integer(value: int) -> bytes:
     """An int's four bytes."""
     return struct.pack(">i", value)
