@@ -294,6 +294,33 @@ def test_a_write_that_is_refused_ends_it_in_one_line(
     assert contents(there, copy) == contents(scylla.session, copy)
 
 
+@pytest.mark.parametrize(("expiry", "left"), [("written", 40), ("applied", 100)])
+def test_a_cell_expires_as_asked(
+    keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
+) -> None:
+    """An hour after it was written for 100 minutes: with its original, or in 100 minutes."""
+    clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
+    with EmbeddedScylla(clock=clock) as source:
+        for server in (source, target):
+            server.execute(
+                f"CREATE KEYSPACE {keyspace} WITH replication = "
+                "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
+                "AND tablets = {'enabled': false}"
+            )
+        table = f"{keyspace}.t"
+        source.execute(
+            f"CREATE TABLE {table} (p int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
+        )
+        target.execute(f"CREATE TABLE {table} (p int PRIMARY KEY, v int)")
+        source.execute(f"INSERT INTO {table} (p, v) VALUES (1, 1) USING TTL 6000")
+        words = ["replicate", source.contact_point, table, target.contact_point, *TO_NOW]
+        file = ("--checkpoint", str(tmp_path / "position"))
+        assert invoke(*words, *file, "--expiry", expiry).exit_code == 0
+    ttl = there.execute(f"SELECT ttl(v) FROM {table}").one()[0]
+    assert ttl / 60 == pytest.approx(left, abs=2)
+    there.execute(f"DROP KEYSPACE {keyspace}")
+
+
 def test_it_says_how_far_it_is_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     """Every ten seconds, if there is news, within a window too; and once that it caught up."""
     clock = ManualClock(100 * SECOND)
