@@ -90,6 +90,7 @@ class _Meanings(dict[Operation, ChangeOperation]):
 
 _MEANINGS = _Meanings(dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE))
 _MEANINGS.update(dict.fromkeys(IMAGES, ChangeOperation.IMAGE))
+_PREIMAGE, _POSTIMAGE = (Operation.PREIMAGE,), (Operation.POSTIMAGE,)
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
@@ -273,7 +274,7 @@ class Change:
         With ``preimage: true`` these are the columns touched. Collections are as `value` has
         them, empty ones None; a list is a dict of its elements by timeuuid, in their order.
         """
-        row = self._row([Operation.PREIMAGE])
+        row = self._row(_PREIMAGE)
         if row is None:
             return None
         shown = {cells.name: (cells.value(row), cells.is_deleted(row)) for cells in self._cells}
@@ -287,7 +288,7 @@ class Change:
 
         None too if the row was deleted. See `before` for the values.
         """
-        row = self._row([Operation.POSTIMAGE])
+        row = self._row(_POSTIMAGE)
         if row is None:
             return None
         return FrozenDict({cells.name: cells.value(row) for cells in self._cells})
@@ -341,7 +342,10 @@ class Change:
 
     def _row(self, operations: Container[Operation]) -> int | None:
         found = self._page.operations
-        return next((row for row in self._rows if found[row] in operations), None)
+        for row in self._rows:
+            if found[row] in operations:
+                return row
+        return None
 
     def _bound(self, kinds: Container[Operation]) -> Bound | None:
         if (row := self._row(kinds)) is None:
