@@ -32,6 +32,7 @@ def figures(times: int) -> Iterator[Figure]:
 def _figures(served: Served, table: str, times: int, *, targets: bool) -> Iterator[Figure]:
     served.replay(log_of(table), PAGES, PAGE_ROWS)
     with CdcReader(served.config, f"{KEYSPACE}.{table}") as reader, driver(served) as rows_of:
+        _check(sum(len(change.seqs) for change in reader.changes()))
         found = take_turns(
             {
                 "tuples": rows_of(table, tuple_factory),
@@ -70,12 +71,11 @@ def batches(reader: CdcReader) -> None:
 
 
 def changes(reader: CdcReader) -> None:
-    """Read all changes and what each says: its operation, its key, and what it did to columns."""
-    rows = 0
+    """Read all changes and what each says: its operation, its key, what it did to columns, and
+    the row before and after it.
+    """
     for change in reader.changes():
-        rows += len(change.seqs)
         _ = change.operation, change.key, change.deltas, change.before, change.after
-    _check(rows)
 
 
 @contextmanager
