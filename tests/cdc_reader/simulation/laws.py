@@ -87,7 +87,8 @@ class Laws:
     def deliver(self, delivery: Delivery, now: int) -> Iterator[LogRow]:
         """A batch is handed on, at `now` by the reader's clock; the rows that it stands for."""
         window = delivery.window
-        if not (self._scenario.is_eager or window.end <= now - self._scenario.confidence):
+        is_settled = window.end <= now - self._scenario.confidence
+        if not (is_settled or delivery.late or self._scenario.is_eager):
             raise LawBroken(f"rows of {window} are delivered at {now}, unsettled")
         columns = self._world.log_columns()
         for row in delivery.batch.to_pylist() if delivery.batch else ():
