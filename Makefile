@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 EXTRAS := spark,embedded,docker,metrics
 ARGS :=
 SEED := 1
+SEEDS := 1000
 SECONDS := 600
 FUZZ := build/fuzz
 KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
@@ -43,6 +44,10 @@ fuzz-kernel: install ## feed the kernel damaged pages, under sanitizers; needs c
 
 bench: install ## measure everything against its rivals; ARGS="decode read" for some of it
 	$(SPARK_ENV) $(BIN)/python -m tests.benchmarks $(ARGS)
+
+simulate: install ## follow 1,000 random histories through faults and crashes; SEEDS=1 SEED=7 for one
+	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
+	    tests/cdc_reader/simulation/test_simulation.py -k laws $(ARGS)
 
 lint: $(INSTALLED) ## check style, types and who imports whom
 	$(BIN)/ruff check .
