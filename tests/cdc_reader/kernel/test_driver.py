@@ -31,6 +31,7 @@ from tests.cdc_reader.kernel.wire import native_class
 
 ROWS = int(os.environ.get("SCYLLA_CDC_KERNEL_ROWS", "500"))
 ROWS_A_TABLE = 20
+_COUNTERS = "VectorType(element=Native(name='counter')"
 
 
 def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type each
@@ -123,7 +124,7 @@ def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
     def check(table: Table) -> None:
         nonlocal rows
         # No server has them, and to the driver their elements have a width.
-        assume(not any("vector<counter" in str(column.type) for column in table.columns))
+        assume(_COUNTERS not in repr(table.columns))
         batch = decode(table.body, table.columns)
         for mine, theirs in zip(batch.to_pylist(), by_driver(table), strict=True):
             rows += 1
