@@ -98,7 +98,9 @@ def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]
-    with CdcReader(evolve(way, contact_points=line.contact_point), f"{table}.t", config=config) as it:
+    with CdcReader(
+        evolve(way, contact_points=line.contact_point), f"{table}.t", config=config
+    ) as it:
         for batch in it.batches():
             found += batch.column("c").to_pylist()
             if cuts and len(found) > cuts[0]:
