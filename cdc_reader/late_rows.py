@@ -70,7 +70,7 @@ class LateRows:
 
     def delivered(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
         """The rows that are read now, without `REMAINING`; doubtful ones are noted."""
-        delayed = _delayed(batch, ttl, now, self._reads[-1] - DOUBT, self._confidence)
+        delayed = _delayed(batch, ttl, now, self._reads[-1] - DOUBT, self._confidence - DOUBT)
         self._doubtful.update(name for _, name, _ in delayed)
         return batch.drop_columns([REMAINING])
 
@@ -109,14 +109,15 @@ class Sweep:
     def late(self, batch: pa.RecordBatch, ttl: int, now: int) -> pa.RecordBatch:
         """Of the rows that were read back, those that were not delivered before."""
         since = min(*self._reads, self._marked) - DOUBT
-        delayed = _delayed(batch, ttl, now, since, self._confidence)
+        delayed = _delayed(batch, ttl, now, since, self._confidence - DOUBT)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
         return batch.drop_columns([REMAINING]).take(pa.array(late, pa.int64()))
 
     def _is_late(self, name: RowName, arrival: int) -> bool:
         if arrival >= self.began - DOUBT:
             self.doubtful.add(name)
-        return name not in self._known and arrival > self._read_at(*name)
+        is_delayed = arrival > name[1].micros + self._confidence
+        return is_delayed and name not in self._known and arrival > self._read_at(*name)
 
     def _read_at(self, stream: StreamId, key: RowKey) -> int:
         """What had arrived by then, in µs, was delivered."""
@@ -128,12 +129,13 @@ class Sweep:
 
 
 def _delayed(
-    batch: pa.RecordBatch, ttl: int, now: int, since: int, confidence: int
+    batch: pa.RecordBatch, ttl: int, now: int, since: int, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Rows that arrived after `since`, and a confidence window after they were written.
+    """Rows that arrived after `since`, and more than `delay` after they were written.
 
-    For each its number, its name and its arrival. A row that is not delayed was there
-    whenever its window was read.
+    For each its number, its name and its arrival. A row that did not come a confidence window
+    after it was written was there whenever its window was read; but one read tells its arrival
+    as late as another does only to within `DOUBT`.
     """
     arrivals = _arrivals(batch, ttl, now)
     recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))
@@ -141,7 +143,7 @@ def _delayed(
     for at, arrival, name in zip(
         recent.to_pylist(), arrivals.take(recent).to_pylist(), names, strict=True
     ):
-        if arrival > name[1].micros + confidence:
+        if arrival > name[1].micros + delay:
             yield at, name, arrival
 
 
