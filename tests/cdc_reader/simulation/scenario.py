@@ -62,19 +62,19 @@ class Scenario:
 
 def draw(rng: random.Random) -> Scenario:
     """A scenario by chance: many are calm in some respect, few in all."""
-    activity = rng.randrange(30, 90)
+    activity = rng.randrange(25, 60)
     return Scenario(
         topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
         config=_config(rng),
         images=rng.choice(["", ", 'preimage': true", ", 'preimage': 'full', 'postimage': true"]),
         shards=rng.choice([1, 1, 1, 2]),
-        vnodes=rng.randrange(1, 5),
+        vnodes=rng.randrange(1, 4),
         node_shards=rng.randrange(1, 4),
         ring_delay=rng.choice([2_000, 5_000, 15_000]),
         skew=rng.randint(-LARGEST_SKEW, LARGEST_SKEW),
-        history=rng.choice([0, 10, 60]) * SECOND,
+        history=rng.choice([0, 10, 30]) * SECOND,
         activity=activity * SECOND,
-        gap=activity * SECOND // rng.choice([20, 35, 50]),
+        gap=activity * SECOND // rng.choice([15, 25, 40]),
         start=rng.choice(["earliest", "earliest", "now", "past"]),
         crash=rng.choice([0, 0.003, 0.02]),
         fault=rng.choice([0, 0.01, 0.1]),
@@ -98,9 +98,9 @@ def _config(rng: random.Random) -> ReadConfig:
         retry_deadline=_seconds(rng, 10, 40),
         strategy=rng.choice(list(Strategy)),
         delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.SETTLED, DeliveryMode.EAGER]),
-        eager_interval=_seconds(rng, 1, 4),
+        eager_interval=_seconds(rng, 2, 4),
         late_rows=rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER]),
-        late_interval=_seconds(rng, 5, 20, 60),
+        late_interval=_seconds(rng, 5, 15, 40),
         publication_wait=_seconds(rng, 0, 10, 600),
     )
 

@@ -61,22 +61,22 @@ _BOUND = timeuuid.bound
 
 MUTATIONS: dict[str, tuple[object, str, Callable[..., Any], int]] = {
     "hand-over: of a window, only the newest part is read": (
-        (Timeline, "touched", _only_the_newest, 3)
+        (Timeline, "touched", _only_the_newest, 5)
     ),
-    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 4),
+    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 7),
     "hand-over: one announced late is passed over": (
-        (outlook.Outlook, "missed", lambda _self, _position: [], 19)
+        (outlook.Outlook, "missed", lambda _self, _position: [], 7)
     ),
     "catch-up: said to be done before it is": (
-        (follower.Follower, "_catch_up", _caught_up_at_once, 19)
+        (follower.Follower, "_catch_up", _caught_up_at_once, 7)
     ),
-    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 2),
-    "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 2),
+    "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 3),
+    "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
-        (unsettled.Unsettled, "_seen", lambda _self: pa.array([], pa.binary()), 2)
+        (unsettled.Unsettled, "_seen", lambda _self: pa.array([], pa.binary()), 8)
     ),
     "dedup: nobody is told what comes behind": (
-        (unsettled.Unsettled, "_is_behind", lambda _self, _stream, _key: False, 10)
+        (unsettled.Unsettled, "_is_behind", lambda _self, _stream, _key: False, 21)
     ),
     "late rows: none is found": (
         (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 4)
@@ -97,11 +97,11 @@ MUTATIONS: dict[str, tuple[object, str, Callable[..., Any], int]] = {
         (request.Request, "_attempt", _from_the_beginning, 4)
     ),
     "faults: a page that fails is taken for the last": (
-        (request, "_following", _until_it_fails, 5)
+        (request, "_following", _until_it_fails, 3)
     ),
     "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 1),
     "shards: each reads everything": (
-        (planner.Planner, "_own", lambda _self, generation: generation.streams(), 6)
+        (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
     ),
 }
 """What is broken and how; and a seed that is known to find it, which is tried first."""
