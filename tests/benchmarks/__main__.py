@@ -40,7 +40,7 @@ def main() -> int:
             found.append(figure)
             print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
         loads[name] = [before, os.getloadavg()[0]]
-    _write(found, loads)
+        _write(found, loads)
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(_table([figure for figure in found if figure.cell is None], loads))
     if ways := [figure for figure in found if figure.cell is not None]:
