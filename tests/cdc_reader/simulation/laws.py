@@ -26,7 +26,7 @@ from tests.cdc_reader.simulation.scenario import Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import World
 
-_GENERATION_TABLES = ("cdc_generation_timestamps", "cdc_timestamps", "cdc_streams_descriptions ")
+_LOOKS = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
 
@@ -62,6 +62,7 @@ class Laws:
         self._shard = shard
         self._first: int | None = None
         self._looks: list[int] = []
+        self._is_new_look = True
         self._acknowledged: set[RowName] = set()
         self._claimed: set[RowName] = set()
 
@@ -78,9 +79,11 @@ class Laws:
         """A page is asked for: one of the log must be of streams that take writes in its time."""
         cql = asked.query.cql
         if "schema_version" in cql:
-            self._looks = []
-        elif any(table in f"{cql} " for table in _GENERATION_TABLES):
+            self._is_new_look = True
+        elif any(words in cql for words in _LOOKS):
+            self._looks = [] if self._is_new_look else self._looks
             self._looks.append(self._world.clock.now())
+            self._is_new_look = False
         elif "cdc$time" in cql and asked.query.columns:
             self._read(*asked.query.values)
 
