@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
-CHANGES = {"format": "changes", "rangeDeletes": "emit"}
+CHANGES = {"format": "changes", "rangeDeletes": "emit", "maxPartitions": "2"}
 TABLE = (
     "CREATE TABLE {t} (pk int, a text, b timeuuid, s int static, v int, w set<int>, "
     "PRIMARY KEY (pk, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC) AND cdc = "
@@ -105,7 +105,7 @@ def test_random_statements(
     execute(TABLE + images)
     execute(*random_statements(7, 150))
     half = table_of(scylla, f"{keyspace}.t")
-    first = load(**CHANGES, includeDelta="true").localCheckpoint()
+    first = load(**CHANGES, includeDelta="true").persist()
     assert folded(first) == half
     assert len(half) >= 5
     middle = SystemClock().now()
@@ -170,7 +170,6 @@ def test_in_every_micro_batch(
         startingTimestamp=format_ms(began),
         confidenceWindow="0s",
         maxWindowPerTrigger=f"{(until - began) // 4_000 + 1}ms",
-        maxPartitions="2",
         **CHANGES,
     )
     query = (

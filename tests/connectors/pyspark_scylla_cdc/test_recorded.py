@@ -122,6 +122,7 @@ def test_changes_folded_are_the_recorded_table(
     """Whatever the images, changes folded by key are the base table as it was recorded."""
     kept = ("pk", "ck", *(WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES))
     asked = {"format": "changes", "includeDelta": "true", "rangeDeletes": "emit"}
+    asked["maxPartitions"] = "2"
     frame = load(**asked, columns=",".join(kept), endingTimestamp=history.until)
     found = [row.asDict(recursive=True) for row in fold(frame).collect()]
     base = [

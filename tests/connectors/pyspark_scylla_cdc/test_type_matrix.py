@@ -105,6 +105,7 @@ def frame(
     """Reads at once, or follows into files and reads these."""
 
     def read(**options: str) -> DataFrame:
+        options["maxPartitions"] = "2"
         if request.param == "batch":
             return load(**options)
         query = (
@@ -163,12 +164,12 @@ def test_nested_decimals(execute: Execute, load: Load) -> None:
         "INSERT INTO {t} (pk, d, l, m) VALUES (1, 1.50, [7, -8], {2.5: (3, 4)})",
         "INSERT INTO {t} (pk) VALUES (2)",
     )
-    options = {"format": "changes", "decimalType": "decimal(20,2)"}
+    options = {"format": "changes", "decimalType": "decimal(20,2)", "maxPartitions": "2"}
     rows = {row["pk"]: row for row in load(**options).collect()}
     assert (rows[2]["d"], rows[2]["l"], rows[2]["m"]) == (None, None, None)
     assert (rows[1]["d"], rows[1]["l"]) == (Decimal("1.50"), [Decimal(7), Decimal(-8)])
     assert rows[1]["m"] == {Decimal("2.50"): (3, Decimal(4))}
-    assert load(decimalType="decimal(20,2)").count() == 4
+    assert load(decimalType="decimal(20,2)", maxPartitions="2").count() == 4
 
 
 def test_timestamps_that_spark_cannot_hold(
