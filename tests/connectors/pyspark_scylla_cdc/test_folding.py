@@ -97,12 +97,9 @@ def statement(draw: random.Random, before: int) -> str:
     )
 
 
-@pytest.mark.parametrize("images", IMAGES.values(), ids=IMAGES)
-def test_random_statements(
-    scylla: Scylla, keyspace: str, execute: Execute, load: Load, images: str
-) -> None:
+def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Whatever is done to a table, its changes fold into it; a former result may be the start."""
-    execute(TABLE + images)
+    execute(TABLE + IMAGES["full images"])
     execute(*random_statements(7, 150))
     half = table_of(scylla, f"{keyspace}.t")
     first = load(**CHANGES, includeDelta="true").persist()
