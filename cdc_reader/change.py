@@ -208,7 +208,7 @@ class Change:
     def seqs(self) -> tuple[int, ...]:
         """`cdc$batch_seq_no` of its log rows, ascending; other changes may have rows between."""
         numbers = self._page[BATCH_SEQ_NO]
-        return tuple(numbers[row] for row in self._rows)
+        return tuple([numbers[row] for row in self._rows])
 
     @property
     def operation(self) -> ChangeOperation:
@@ -373,7 +373,8 @@ def change_of_rows(
 
 def _rank(operation: Operation) -> int:
     """What decides of several operations comes first."""
-    return _RANKS.get(operation, 0 if operation.is_known else 1)
+    rank = _RANKS.get(operation)
+    return (0 if operation.is_known else 1) if rank is None else rank
 
 
 _RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3, **dict.fromkeys(IMAGES, 4)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain, repeat
+from collections.abc import Callable, Iterator
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from cdc_reader.log_page import (
     STREAM_ID,
     TIME,
     LogPage,
+    Stretch,
     layout_of,
 )
 from cdc_reader.operation import Operation
@@ -33,6 +34,8 @@ _ROW_OPERATIONS = IMAGES | {
     Operation.ROW_DELETE,
     Operation.SERVER_ROW_DELETE,
 }
+_RECORDS = 128
+"""So many are made into changes at a time: few enough that they are gone before they count."""
 
 
 class Grouping:
@@ -53,12 +56,18 @@ class Grouping:
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
         """The changes of all records that are complete with this batch, in its order."""
+        return list(self.each(batch))
+
+    def each(self, batch: pa.RecordBatch) -> Iterator[Change]:
+        """The same changes, made while they are asked for: whoever lets one go before the next
+        has the least to keep. The batch is taken note of at once.
+        """
         if not batch.num_rows:
-            return []
+            return iter(())
         starts = _starts(batch)
         if self._held and self._is_middle(batch, starts):
             self._held.append(batch)
-            return []
+            return iter(())
         if self._held:
             batch = pa.concat_batches([*self._held, batch])
             starts = _starts(batch)
@@ -77,7 +86,7 @@ class Grouping:
         if not self._held:
             return []
         batch, self._held = pa.concat_batches(self._held), []
-        return self._changes(batch, [0])
+        return list(self._changes(batch, [0]))
 
     def _is_middle(self, batch: pa.RecordBatch, starts: list[int]) -> bool:
         """Whether the batch has nothing but more of the record held, and not its end."""
@@ -88,21 +97,28 @@ class Grouping:
         """Whether the batch's last row ends its record, as far as the log says so."""
         return self._ends_marked and batch[END_OF_BATCH][-1].as_py() is True
 
-    def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> list[Change]:
+    def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> Iterator[Change]:
         page = LogPage(self._layout, batch, late=self._late)
+        bounds = [*starts, batch.num_rows]
+        for at in range(0, len(starts), _RECORDS):
+            places = bounds[at : at + _RECORDS + 1]
+            stretch = Stretch(page, places[0], places[-1])
+            yield from self._of_stretch(stretch, [place - places[0] for place in places])
+
+    def _of_stretch(self, page: LogPage, bounds: list[int]) -> list[Change]:
         complete = self._complete(page)
-        if len(starts) == batch.num_rows:
+        if len(bounds) == page.count + 1:
             page.are_complete = complete
-            return _made(page, list(zip(starts)))
-        ends = [*starts[1:], batch.num_rows]
-        records = zip(starts, ends, strict=True)
-        found = (self._of_record(page, start, end, complete[end - 1]) for start, end in records)
-        return _made(page, list(chain.from_iterable(found)))
+            return _made(page, list(zip(range(page.count))))
+        records = (
+            self._of_record(page, start, end, complete[end - 1]) for start, end in pairwise(bounds)
+        )
+        return _made(page, list(chain.from_iterable(records)))
 
     def _complete(self, page: LogPage) -> list[bool]:
         """For each row: if it is the last of its record, is the record complete."""
         if not self._ends_marked:
-            return [True] * len(page[TIME])
+            return [True] * page.count
         return [mark is True for mark in page[END_OF_BATCH]]
 
     def _of_record(
@@ -121,7 +137,10 @@ class Grouping:
         operations = page[OPERATION]
         for row in rows:
             groups.setdefault(self._subject(page, row, operations[row], groups), []).append(row)
-        return sorted(groups.values(), key=lambda group: _first_delta(group, operations))
+        found = list(groups.values())
+        if len(found) == 1:
+            return found
+        return sorted(found, key=lambda group: _first_delta(group, operations))
 
     def _subject(self, page: LogPage, row: int, operation: int, groups: Any) -> object:
         if operation in _ROW_OPERATIONS or (

@@ -58,7 +58,7 @@ layout_of = lru_cache(maxsize=64)(Layout)
 
 
 class LogPage(dict[str, Values]):
-    """The columns of some log rows by name; one the log does not have is all null.
+    """The columns of `count` log rows by name; one the log does not have is all null.
 
     It keeps the batch, and so do all changes made of it. `late` rows came to light behind
     others of their stream. What `are_last` and `are_complete` tell of the first row of a change
@@ -69,9 +69,10 @@ class LogPage(dict[str, Values]):
         super().__init__()
         self.layout = layout
         self.late = late
-        self.are_last = [True] * batch.num_rows
-        self.are_complete = [True] * batch.num_rows
-        self._batch = batch
+        self.count = batch.num_rows
+        self.are_last = [True] * self.count
+        self.are_complete = [True] * self.count
+        self.batch = batch
         self._names = frozenset(batch.schema.names)
 
     @classmethod
@@ -91,7 +92,7 @@ class LogPage(dict[str, Values]):
     def rows(self, rows: Sequence[int]) -> dict[str, Values]:
         """The values of some rows, by column; columns that are null in all of them left out."""
         names = [column.name for column in self.layout.schema.columns]
-        found = {name: [self[name][row] for row in rows] for name in names if self._has(name)}
+        found = {name: [self[name][row] for row in rows] for name in names if self.has(name)}
         return {name: cells for name, cells in found.items() if _any(cells)}
 
     @cached_property
@@ -115,7 +116,7 @@ class LogPage(dict[str, Values]):
     def are_static(self) -> list[bool]:
         """For each row: whether no clustering column is known, as of a static row."""
         if not self.layout.clustering:
-            return [False] * self._batch.num_rows
+            return [False] * self.count
         return [value is None for value in self[self.layout.clustering[0]]]
 
     @cached_property
@@ -167,20 +168,40 @@ class LogPage(dict[str, Values]):
         return MultiCells(column.name, values, deleted, removed, column)
 
     def _present(self, name: str) -> Values | None:
-        return self[name] if self._has(name) else None
+        return self[name] if self.has(name) else None
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether any row has a value in the column."""
         if name not in self._names:
             return name in self and _any(self[name])
-        column = self._batch.column(name)
+        column = self.batch.column(name)
         return bool(column.null_count < len(column))
 
     def _convert(self, name: str) -> Values:
         convert: Convert | None = self.layout.converters.get(name)
-        if convert is None or name not in self._names or not self._has(name):
-            return [None] * self._batch.num_rows
-        return convert(self._batch.column(name))
+        if convert is None or name not in self._names or not self.has(name):
+            return [None] * self.count
+        return convert(self.batch.column(name))
+
+
+class Stretch(LogPage):
+    """Rows of a page that follow each other.
+
+    What is made of rows is the stretch's, not the page's: it goes when the changes of these few
+    rows are let go. A whole page's would live on for long enough to keep the garbage collector
+    busy, which then takes longer than all else.
+    """
+
+    def __init__(self, page: LogPage, start: int, end: int) -> None:
+        super().__init__(page.layout, page.batch.slice(start, end - start), late=page.late)
+        self._page = page
+        self._place = slice(start, end)
+
+    def has(self, name: str) -> bool:
+        return self._page.has(name)
+
+    def _convert(self, name: str) -> Values:
+        return self._page[name][self._place]
 
 
 def _any(values: Values) -> bool:

@@ -136,7 +136,7 @@ class TableReader:
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
         grouping = Grouping(self.schema)
         for batch in batches:
-            yield from grouping.feed(batch)
+            yield from grouping.each(batch)
         yield from grouping.finish()
 
     @cached_property

@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import uuid
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -174,6 +175,23 @@ def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
         at += size
     assert changes == whole
     assert [repr(change) for change in changes] == [repr(change) for change in whole]
+
+
+@each_history
+def test_changes_are_the_same_one_at_a_time(history: History) -> None:
+    """Of a page of many records, some of them long: made while the reader goes on."""
+    batch = history.batch(0, 1_000)
+    found = Grouping(history.schema).each(batch)
+    assert [next(found), *found] == Grouping(history.schema).feed(batch) != []
+
+
+def test_what_is_made_of_a_change_goes_with_it() -> None:
+    """A reader that keeps no change has little of a page in memory while it reads on."""
+    rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]
+    changes = Grouping(SMALL).each(log_batch(SMALL, *rows))
+    read = [weakref.ref(change.deltas["a"]) for change in itertools.islice(changes, 900)]
+    assert 0 < sum(delta() is not None for delta in read) < 300
+    assert len(list(changes)) == 100
 
 
 def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
