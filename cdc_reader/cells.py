@@ -30,6 +30,10 @@ class AtomicCells:
     values: Values | None
     deleted: Values | None
 
+    def part(self, place: slice) -> AtomicCells:
+        """Those of some of the rows."""
+        return AtomicCells(self.name, _part(self.values, place), _part(self.deleted, place))
+
     def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
         """Put what delta rows did to the column among all they did, each in its place."""
         if (values := self.values) is not None:
@@ -59,6 +63,13 @@ class MultiCells:
     deleted: Values | None
     removed: Values | None
     column: Column
+
+    def part(self, place: slice) -> MultiCells:
+        """Those of some of the rows."""
+        values, deleted, removed = (
+            _part(column, place) for column in (self.values, self.deleted, self.removed)
+        )
+        return MultiCells(self.name, values, deleted, removed, self.column)
 
     def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
         """Put what delta rows did to the column among all they did, each in its place."""
@@ -104,6 +115,10 @@ class MultiCells:
             fields = self.column.type.fields
             return frozenset(fields[i][0] if i < len(fields) else f"[{i}]" for i in removed)
         return removed or frozenset()
+
+
+def _part(values: Values | None, place: slice) -> Values | None:
+    return None if values is None else values[place]
 
 
 Cells = AtomicCells | MultiCells

@@ -34,7 +34,7 @@ _ROW_OPERATIONS = IMAGES | {
     Operation.ROW_DELETE,
     Operation.SERVER_ROW_DELETE,
 }
-_RECORDS = 128
+_RECORDS = 256
 """So many are made into changes at a time: few enough that they are gone before they count."""
 
 
@@ -99,14 +99,14 @@ class Grouping:
 
     def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> Iterator[Change]:
         page = LogPage(self._layout, batch, late=self._late)
-        bounds = [*starts, batch.num_rows]
+        bounds, complete = [*starts, batch.num_rows], self._complete(page)
         for at in range(0, len(starts), _RECORDS):
             places = bounds[at : at + _RECORDS + 1]
-            stretch = Stretch(page, places[0], places[-1])
-            yield from self._of_stretch(stretch, [place - places[0] for place in places])
+            start, end = places[0], places[-1]
+            stretch, within = Stretch(page, start, end), [place - start for place in places]
+            yield from self._of_stretch(stretch, within, complete[start:end])
 
-    def _of_stretch(self, page: LogPage, bounds: list[int]) -> list[Change]:
-        complete = self._complete(page)
+    def _of_stretch(self, page: LogPage, bounds: list[int], complete: list[bool]) -> list[Change]:
         if len(bounds) == page.count + 1:
             page.are_complete = complete
             return _made(page, list(zip(range(page.count))))

@@ -73,7 +73,6 @@ class LogPage(dict[str, Values]):
         self.are_last = [True] * self.count
         self.are_complete = [True] * self.count
         self.batch = batch
-        self._names = frozenset(batch.schema.names)
 
     @classmethod
     def of_values(
@@ -140,10 +139,14 @@ class LogPage(dict[str, Values]):
         nothing: Deltas = FrozenDict()
         found = [nothing if it in IMAGES else FrozenDict() for it in self.operations]
         for static, columns in ((True, self.static_cells), (False, self.regular_cells)):
-            rows = self._chosen(IMAGES, static=static)
+            rows = self._chosen(IMAGES, static=static) if columns else []
             for cells in columns:
                 cells.put(found, rows)
         return found
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.batch.schema.names)
 
     def _keys(self) -> list[FrozenDict[str, Any]]:
         keys: list[FrozenDict[str, Any]] = [FrozenDict() for _ in self.operations]
@@ -196,6 +199,22 @@ class Stretch(LogPage):
         super().__init__(page.layout, page.batch.slice(start, end - start), late=page.late)
         self._page = page
         self._place = slice(start, end)
+
+    @cached_property
+    def operations(self) -> list[Operation]:
+        return self._page.operations[self._place]
+
+    @cached_property
+    def are_static(self) -> list[bool]:
+        return self._page.are_static[self._place]
+
+    @cached_property
+    def static_cells(self) -> list[Cells]:
+        return [cells.part(self._place) for cells in self._page.static_cells]
+
+    @cached_property
+    def regular_cells(self) -> list[Cells]:
+        return [cells.part(self._place) for cells in self._page.regular_cells]
 
     def has(self, name: str) -> bool:
         return self._page.has(name)
