@@ -34,7 +34,7 @@ _ROW_OPERATIONS = IMAGES | {
     Operation.ROW_DELETE,
     Operation.SERVER_ROW_DELETE,
 }
-_RECORDS = 256
+_RECORDS = 128
 """So many are made into changes at a time: few enough that they are gone before they count."""
 
 
