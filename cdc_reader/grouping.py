@@ -35,7 +35,7 @@ _ROW_OPERATIONS = IMAGES | {
     Operation.SERVER_ROW_DELETE,
 }
 _RECORDS = 128
-"""So many are made into changes at a time: few enough that they are gone before they count."""
+"""So many are few enough to be gone before the garbage collector has to look at them."""
 
 
 class Grouping:
@@ -56,11 +56,11 @@ class Grouping:
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
         """The changes of all records that are complete with this batch, in its order."""
-        return list(self.each(batch))
+        return list(self.each(batch, records=max(1, batch.num_rows)))  # all are kept anyway
 
-    def each(self, batch: pa.RecordBatch) -> Iterator[Change]:
-        """The same changes, made while they are asked for: whoever lets one go before the next
-        has the least to keep. The batch is taken note of at once.
+    def each(self, batch: pa.RecordBatch, *, records: int = _RECORDS) -> Iterator[Change]:
+        """The same changes, made of so many records at a time, while they are asked for: whoever
+        lets one go before the next has little to keep. The batch is taken note of at once.
         """
         if not batch.num_rows:
             return iter(())
@@ -75,7 +75,7 @@ class Grouping:
         if not self._ends(batch):
             self._held = [batch.slice(starts[-1])]
             batch = batch.slice(0, starts.pop())
-        return self._changes(batch, starts)
+        return self._changes(batch, starts, records)
 
     def finish(self) -> list[Change]:
         """The changes of what is held back; the grouping may be used for another read then.
@@ -86,7 +86,7 @@ class Grouping:
         if not self._held:
             return []
         batch, self._held = pa.concat_batches(self._held), []
-        return list(self._changes(batch, [0]))
+        return list(self._changes(batch, [0], 1))
 
     def _is_middle(self, batch: pa.RecordBatch, starts: list[int]) -> bool:
         """Whether the batch has nothing but more of the record held, and not its end."""
@@ -97,11 +97,11 @@ class Grouping:
         """Whether the batch's last row ends its record, as far as the log says so."""
         return self._ends_marked and batch[END_OF_BATCH][-1].as_py() is True
 
-    def _changes(self, batch: pa.RecordBatch, starts: list[int]) -> Iterator[Change]:
+    def _changes(self, batch: pa.RecordBatch, starts: list[int], records: int) -> Iterator[Change]:
         page = LogPage(self._layout, batch, late=self._late)
         bounds, complete = [*starts, batch.num_rows], self._complete(page)
-        for at in range(0, len(starts), _RECORDS):
-            places = bounds[at : at + _RECORDS + 1]
+        for at in range(0, len(starts), records):
+            places = bounds[at : at + records + 1]
             start, end = places[0], places[-1]
             stretch, within = Stretch(page, start, end), [place - start for place in places]
             yield from self._of_stretch(stretch, within, complete[start:end])
