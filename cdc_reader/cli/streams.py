@@ -11,7 +11,6 @@ from attrs import frozen
 
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import told
-from cdc_reader.cli.key import parse_key
 from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import Connection, SchemaSource
@@ -20,6 +19,7 @@ from cdc_reader.driver.token import token_of
 from cdc_reader.errors import ConfigurationError, SourceError, UnsupportedTableError
 from cdc_reader.generation import Generation, StreamGroup, Timeline
 from cdc_reader.ids import StreamId, TableName
+from cdc_reader.key_json import parse_key
 from cdc_reader.stream_choice import IGNORE_MSB, group_of, stream_of
 from cdc_reader.timestamp import format_timestamp, parse_timestamp
 from cdc_reader.window import FOREVER, Window

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from cdc_reader.cli.key import parse_key
 from cdc_reader.driver.serial import serialise
 from cdc_reader.driver.token import token_of
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.kernel.cells import build
+from cdc_reader.key_json import parse_key
 from cdc_reader.schema import Column, ColumnKind, TableSchema
 from cdc_reader.stream_choice import group_of
 from cdc_reader.window import BEGINNING, FOREVER, Window

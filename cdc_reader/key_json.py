@@ -1,4 +1,4 @@
-"""A partition key as people write it on a command line: in JSON."""
+"""A partition key as people write it in an option: in JSON."""
 
 from __future__ import annotations
 

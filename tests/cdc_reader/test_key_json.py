@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.cli.key import parse_key
 from cdc_reader.cql_type import UserType, parse
 from cdc_reader.driver.token import token_of
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.ids import TableName
+from cdc_reader.key_json import parse_key
 from cdc_reader.schema import Column, ColumnKind, TableSchema
 
 PAIR = UserType("ks", "pair", (("x", parse("int")), ("y", parse("text"))), frozen=True)
