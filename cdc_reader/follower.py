@@ -235,6 +235,6 @@ class Follower:
     def _pause(self, looked: int) -> None:
         """Sleep until it is time for another look; not at all after a pass that took so long."""
         interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
-        rest = looked + micros(interval) - self._clock.now()
-        if rest > 0:
-            self._clock.sleep(rest, self._stopped)
+        took = max(0, self._clock.now() - looked)  # a clock that was set back is not waited for
+        if took < micros(interval):
+            self._clock.sleep(micros(interval) - took, self._stopped)

@@ -67,6 +67,34 @@ def test_it_does_not_sleep_while_behind() -> None:
     assert len(followed.follow(EPOCH, horizon)) < 20
 
 
+class UnsteadyClock(ManualClock):
+    def set_back(self, micros: int) -> None:
+        self._now -= micros
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        assert micros <= 5 * SECOND
+        super().sleep(micros, wake)
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
+    """An hour back in the middle of a pass costs no hour: the next look comes when it would."""
+    clock = UnsteadyClock(EPOCH)
+    followed = Followed(clock=clock, config=SMALL)
+    clock.advance(60 * MINUTE)
+    reads = iter([lambda: clock.set_back(60 * MINUTE)])
+
+    def set_back_once(asked: Asked) -> None:
+        if "scylla_cdc_log" in asked.query.cql:
+            next(reads, lambda: None)()
+
+    followed.before = set_back_once
+    start = clock.now() - MINUTE
+    deliveries = followed.follow(start, start + 2 * MINUTE, delivery=delivery)
+    assert deliveries[-1].window.end == start + 2 * MINUTE
+    assert next(reads, None) is None
+
+
 def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
     """Not years of windows in which all has expired."""
     followed.clock.advance(400 * 24 * 60 * MINUTE)
