@@ -91,8 +91,10 @@ class Cluster:
         return self._add(Generation.empty(self._later(now_us), self.source))
 
     def later_timestamp(self, now_us: int, previous: int) -> int:
-        """When (ms) what follows on a timestamp begins, if it is made now."""
-        return max(now_us // 1000 + self.delay_ms, previous + 1)
+        """When (ms) what follows on a timestamp begins, if it is made now: never before now, for
+        what was written in this millisecond is in the streams there were.
+        """
+        return max(-(-now_us // 1000) + self.delay_ms, previous + 1)
 
     def _later_generation(self, now_us: int) -> Generation:
         return self._new_generation(self._later(now_us))

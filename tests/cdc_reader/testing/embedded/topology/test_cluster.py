@@ -42,6 +42,14 @@ def test_a_joining_node_brings_a_generation_ahead_of_its_time() -> None:
     assert hasty.join(NOW, hasty.new_node(1, 1)).timestamp == NOW // 1000 + 1
 
 
+def test_no_later_generation_begins_before_it_is_made() -> None:
+    """Where the millisecond has begun, with the next: rows of this one have been written."""
+    hasty = cluster([], ring_delay_ms=0)
+    made = NOW + 5_001
+    assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000
+    assert hasty.later_timestamp(made, previous=0) * 1000 == NOW + 6_000
+
+
 def test_a_leaving_node_brings_none_until_the_streams_are_repaired() -> None:
     """And a repair without need makes none either."""
     published: list[Generation] = []
