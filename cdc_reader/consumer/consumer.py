@@ -43,7 +43,7 @@ class CdcConsumer:
         application: names the checkpoints; one running consumer for each name, table and shard.
         start: where to begin if there is no checkpoint: ``earliest`` (the default), ``now``,
             µs since 1970 or a datetime.
-        end: the write time to stop at, in the same terms; for good if None.
+        end: the write time to stop at: ``now``, µs since 1970 or a datetime; for good if None.
         checkpoints: the store, which is not closed; in memory by default.
         config: how changes are handed out.
         read: how the log is read.

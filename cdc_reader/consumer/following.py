@@ -84,9 +84,10 @@ class Following:
 
     def start(self) -> None:
         """Begin where the checkpoints say, tables without one where the subscription does."""
+        end = self._subscription.last_position()
         for table in self._reader.tables:
             progress, start = self._begin(table)
-            deliveries = table.follow(start, self._subscription.end)
+            deliveries = table.follow(start, end)
             self._progress.append(progress)
             self._spawn(f"cdc-read-{table.name}", partial(self._read, progress, deliveries))
         self._spawn("cdc-checkpoints", self._save_often)

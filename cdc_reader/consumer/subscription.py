@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from datetime import datetime
 from typing import Required, TypedDict
 
 from attrs import field, frozen
@@ -23,6 +24,8 @@ from cdc_reader.window import BEGINNING, FOREVER
 EARLIEST, NOW = "earliest", "now"
 Start = Moment | str
 """``earliest``, ``now``, or a moment: µs since 1970 or a datetime."""
+End = Moment | str | None
+"""``now``, or a moment; None for good."""
 
 
 class Options(TypedDict, total=False):
@@ -30,7 +33,7 @@ class Options(TypedDict, total=False):
 
     application: Required[str]
     start: Start
-    end: Moment | None
+    end: End
     checkpoints: CheckpointStore
     config: ConsumerConfig
     read: ReadConfig
@@ -46,11 +49,14 @@ def _tables(names: str | Iterable[str | TableName]) -> tuple[TableName, ...]:
 
 
 def _shard(shard: str | Shard) -> Shard:
-    return Shard.parse(shard) if isinstance(shard, str) else shard
+    return shard if isinstance(shard, Shard) else Shard.parse(str(shard))
 
 
-def _end(moment: Moment | None) -> int:
-    return FOREVER if moment is None else as_micros(moment)
+def _check(option: str, value: Start | None, words: Container[Start | None]) -> None:
+    """ConfigurationError unless `value` is one of `words` or a moment."""
+    if value not in words and not isinstance(value, int | datetime):
+        named = f"'{EARLIEST}', '{NOW}'" if EARLIEST in words else f"'{NOW}'"
+        raise ConfigurationError(option, value, f"give {named}, a datetime or µs since 1970")
 
 
 @frozen(kw_only=True)
@@ -61,7 +67,7 @@ class Subscription:
     tables: tuple[TableName, ...] = field(converter=_tables)
     application: str
     start: Start = EARLIEST
-    end: int = field(default=None, converter=_end)
+    end: End = None
     checkpoints: CheckpointStore = field(factory=MemoryCheckpoints)
     config: ConsumerConfig = ConsumerConfig()
     read: ReadConfig = ReadConfig()
@@ -73,12 +79,16 @@ class Subscription:
     def __attrs_post_init__(self) -> None:
         if not self.application:
             raise ConfigurationError("application", "", "give a name to keep checkpoints under")
-        if isinstance(self.start, str) and self.start not in (EARLIEST, NOW):
-            remedy = f"give '{EARLIEST}', '{NOW}', a datetime or µs since 1970"
-            raise ConfigurationError("start", self.start, remedy)
+        _check("start", self.start, (EARLIEST, NOW))
+        _check("end", self.end, (NOW, None))
 
     def first_position(self) -> int:
         """Where to begin without a checkpoint, in µs since 1970."""
-        if self.start == EARLIEST:
-            return BEGINNING
-        return self.clock.now() if isinstance(self.start, str) else as_micros(self.start)
+        return BEGINNING if self.start == EARLIEST else self._micros(self.start)
+
+    def last_position(self) -> int:
+        """Where to stop, in µs since 1970; FOREVER for good."""
+        return FOREVER if self.end is None else self._micros(self.end)
+
+    def _micros(self, moment: Start) -> int:
+        return self.clock.now() if isinstance(moment, str) else as_micros(moment)

@@ -204,6 +204,14 @@ def test_now_begins_with_what_is_written_next(
     assert sorted(seen.numbers) == list(range(10, 20))
 
 
+def test_now_is_an_end_too(way: ConnectionConfig, table: str, write: Write) -> None:
+    """What is there is handled, then the run ends."""
+    write(table, 5)
+    seen = Seen()
+    consumer(way, table, seen, end="now").run()
+    assert sorted(seen.numbers) == list(range(5))
+
+
 def test_several_tables_are_followed_at_once(
     scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
@@ -575,7 +583,10 @@ def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: 
     [
         ({"application": ""}, "application is ''"),
         ({"start": "yesterday"}, "start is 'yesterday'"),
+        ({"start": 1.5}, "start is 1.5: give 'earliest', 'now', a datetime or µs"),
+        ({"end": "earliest"}, "end is 'earliest': give 'now', a datetime or µs"),
         ({"shard": "5/4"}, "shard is '5/4'"),
+        ({"shard": (1, 4)}, "shard is .* give it as '1/4'"),
     ],
 )
 def test_values_that_cannot_be_used_are_refused(
