@@ -75,7 +75,8 @@ def _options(start: str, late_rows: LateRowsMode) -> tuple[Callable[..., Any], .
             "--until",
             "end",
             metavar="TIME",
-            help="Stop at this time, in the same terms; by default go on for good.",
+            help="Stop at this time: now, so long ago or a point in time; by default go on for "
+            "good.",
         ),
         click.option(
             "--eager",
@@ -142,9 +143,17 @@ def _moment(text: str, option: str, now: int) -> int:
     """A point in time in µs; ``-10m`` is ten minutes ago."""
     if text == NOW:
         return now
-    if text.startswith("-"):
-        return max(BEGINNING, now - micros(parse_duration(text[1:], option)))
-    return parse_timestamp(text, option)
+    try:
+        if text.startswith("-"):
+            return max(BEGINNING, now - micros(parse_duration(text[1:], option)))
+        return parse_timestamp(text, option)
+    except ConfigurationError:
+        earliest = "'earliest', " if option == "--from" else ""
+        remedy = (
+            f"give {earliest}'now', so long ago such as '-10m', an ISO-8601 time such as "
+            "'2026-11-21T05:30:00Z' (UTC if no zone is given), or milliseconds since 1970"
+        )
+        raise ConfigurationError(option, text, remedy) from None
 
 
 def seconds(duration: timedelta) -> str:

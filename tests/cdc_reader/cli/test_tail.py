@@ -314,8 +314,9 @@ def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
     [
         (["{ks}.missing"], 1, "table {ks}.missing was not found"),
         (["nonsense"], 2, "table is 'nonsense': give it as keyspace.table"),
-        (["{ks}.t", "--from", "yesterday"], 2, "--from is 'yesterday': give an ISO-8601 time"),
-        (["{ks}.t", "--from", "-10"], 2, "--from is '10': give a duration such as"),
+        (["{ks}.t", "--from", "yesterday"], 2, "--from is 'yesterday': give 'earliest', 'now', "),
+        (["{ks}.t", "--from", "-10"], 2, "--from is '-10': give 'earliest', 'now', so long ago"),
+        (["{ks}.t", "--until", "earliest"], 2, "--until is 'earliest': give 'now', so long ago"),
         (["{ks}.t", "--until", "-10m"], 2, "give a time after that of --from"),
         (["{ks}.t", "--confidence-window", "30"], 2, "--confidence-window is '30': give a "),
         (["{ks}.t", "--shard", "3/2"], 2, "shard is '3/2': give it as '1/4' to '4/4'"),
