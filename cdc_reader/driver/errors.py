@@ -75,5 +75,7 @@ def _one_line(error: Exception) -> str:
         return "; ".join(dict.fromkeys(map(_one_line, causes)))
     if isinstance(error, UnresolvableContactPoints):
         return "no address was found for it"
+    if isinstance(error, NoHostAvailable):
+        return "no node can be reached"  # nor was one tried: the driver's words are a tuple
     text = error.message if isinstance(error, ErrorMessage) else str(error)
     return " ".join(text.split()) or type(error).__name__

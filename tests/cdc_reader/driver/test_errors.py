@@ -49,6 +49,14 @@ def test_each_error_of_a_request_has_one_meaning(
     assert "\n" not in str(translated)
 
 
+def test_an_outage_of_all_nodes_is_told_in_words() -> None:
+    """The driver, which knows them to be down, tries none and has no error to name."""
+    outage = NoHostAvailable("Unable to complete the operation against any hosts", {})
+    assert str(request_error(outage, "reading ks.t")).startswith(
+        "reading ks.t: no node can be reached; check that"
+    )
+
+
 def test_our_own_errors_pass_untouched() -> None:
     """A page that does not decode is not the server's fault."""
     error = DecodeError("odd")
