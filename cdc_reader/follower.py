@@ -37,6 +37,9 @@ from cdc_reader.window_reader import WindowReader
 
 log = get_logger(__name__)
 
+_LOOK_AGAIN = 1_000_000
+"""µs between two looks at schema and generations while rows are polled for more often. The
+position moves by what the last look knew; a new column is noticed with the row that has it."""
 _AHEAD = 60_000_000
 """µs past our clock that an eager read looks: the server takes timestamps of up to 5 s past
 its own, which may be ahead of ours."""
@@ -77,14 +80,16 @@ class Follower:
 
         Raises errors of `cdc_reader.errors`; those that may pass only after the retry deadline.
         """
+        looked = horizon = BEGINNING
         while not self._stopped.is_set():
-            looked = self._clock.now()
-            horizon = self._look(looked)
+            began = self._clock.now()
+            if not self._is_eager or not 0 <= began - looked < _LOOK_AGAIN:
+                looked, horizon = began, self._look(began)
             if horizon > BEGINNING:
                 yield from self._pass(horizon, end)
             if self._position >= end:
                 return
-            self._pause(looked)
+            self._pause(began)
 
     def stop(self) -> None:
         """End `follow` after the batch it is at, from any thread; wakes it if it waits."""
@@ -232,9 +237,9 @@ class Follower:
             if rows.num_rows:
                 yield rows
 
-    def _pause(self, looked: int) -> None:
-        """Sleep until it is time for another look; not at all after a pass that took so long."""
+    def _pause(self, began: int) -> None:
+        """Sleep until it is time for another pass; not at all after one that took so long."""
         interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
-        took = max(0, self._clock.now() - looked)  # a clock that was set back is not waited for
+        took = max(0, self._clock.now() - began)  # a clock that was set back is not waited for
         if took < micros(interval):
             self._clock.sleep(micros(interval) - took, self._stopped)

@@ -435,3 +435,15 @@ def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
     ]
     assert found[:2] == found[2:]
     assert repr(found[0]).replace(" late ", " ") == repr(found[2])
+
+
+def test_polling_often_does_not_look_at_generations_as_often(followed: Followed) -> None:
+    """An idle table costs a query a chunk and poll, and some small ones a second."""
+    followed.clock.advance(MINUTE)
+    start = followed.clock.now()
+    eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=100))
+    list(eager.follow(start + 10 * SECOND))
+    log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
+    polls = (followed.clock.now() - start) // 100_000
+    assert polls <= len(log) / 2 <= polls + 1  # of two chunks
+    assert len(followed.asked) - len(log) < 12 * (polls // 10 + 2)
