@@ -117,6 +117,28 @@ def freeze(cql_type: CqlType) -> CqlType:
     return cql_type
 
 
+def children(cql_type: CqlType) -> tuple[CqlType, ...]:
+    """The types a type is directly made of."""
+    match cql_type:
+        case ListType(element) | SetType(element) | VectorType(element):
+            return (element,)
+        case MapType(key, value):
+            return key, value
+        case TupleType(elements):
+            return elements
+        case UserType(fields=fields):
+            return tuple(field for _, field in fields)
+        case _:
+            return ()
+
+
+def parts(cql_type: CqlType) -> Iterator[CqlType]:
+    """A type and all types inside it."""
+    yield cql_type
+    for child in children(cql_type):
+        yield from parts(child)
+
+
 def quote(identifier: str) -> str:
     """The identifier as CQL text: bare if it is a lower-case word, else in double quotes."""
     if re.fullmatch(r"[a-z][a-z0-9_]*", identifier):

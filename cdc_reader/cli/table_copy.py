@@ -14,6 +14,7 @@ from cdc_reader.cql_type import (
     TupleType,
     UserType,
     VectorType,
+    children,
 )
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.ids import TableName, quoted
@@ -86,24 +87,10 @@ def _shape(cql_type: CqlType) -> CqlType:
 
 def _user_types(cql_type: CqlType) -> Iterator[UserType]:
     """The user-defined types that a type is made of, each after those it is made of."""
-    for part in _parts(cql_type):
+    for part in children(cql_type):
         yield from _user_types(part)
     if isinstance(cql_type, UserType):
         yield evolve(cql_type, frozen=False)
-
-
-def _parts(cql_type: CqlType) -> tuple[CqlType, ...]:
-    match cql_type:
-        case ListType(element) | SetType(element) | VectorType(element):
-            return (element,)
-        case MapType(key, value):
-            return key, value
-        case TupleType(elements):
-            return elements
-        case UserType(fields=fields):
-            return tuple(part for _, part in fields)
-        case _:
-            return ()
 
 
 def _type_creation(user_type: UserType, keyspace: str) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from cdc_reader.cql_type import (
     CqlType,
-    ListType,
-    MapType,
     Native,
-    SetType,
     TupleType,
     UserType,
     VectorType,
+    children,
     is_multi_cell,
+    parts,
 )
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
@@ -70,25 +67,3 @@ def check_static(static: bool, has_clustering: bool) -> Kind:
             "clustering column"
         )
     return Kind.STATIC if static else Kind.REGULAR
-
-
-def children(cql_type: CqlType) -> tuple[CqlType, ...]:
-    """The types a type is directly made of."""
-    match cql_type:
-        case ListType(element) | SetType(element) | VectorType(element):
-            return (element,)
-        case MapType(key, value):
-            return key, value
-        case TupleType(elements):
-            return elements
-        case UserType(fields=fields):
-            return tuple(field for _, field in fields)
-        case _:
-            return ()
-
-
-def parts(cql_type: CqlType) -> Iterator[CqlType]:
-    """A type and all types inside it."""
-    yield cql_type
-    for child in children(cql_type):
-        yield from parts(child)

@@ -15,8 +15,8 @@ from cdc_reader.cql_type import (
     UserType,
     VectorType,
     is_multi_cell,
+    parts,
 )
-from cdc_reader.testing.embedded.ddl.columns import parts
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
