@@ -1,4 +1,4 @@
-"""Keys of the rows in a batch: the last of each stream, and leaving out rows by their keys."""
+"""Keys of the rows in a batch, and leaving out rows by their keys."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
     columns = (batch.column(name).to_pylist() for name in (STREAM, TIME, SEQUENCE))
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
-
-
-def last_keys(batch: pa.RecordBatch) -> dict[StreamId, RowKey]:
-    """The key of each stream's last row."""
-    return {stream: key_at(batch, end - 1) for stream, _, end in runs(batch)}
 
 
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:

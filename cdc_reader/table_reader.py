@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ class TableReader:
         self._clock = clock or SystemClock()
         self._known_schema = schema
         self._shard = shard
-        self._followers: list[Follower] = []
+        self._followers: WeakSet[Follower] = WeakSet()
 
     @cached_property
     def schema(self) -> LogSchema:
@@ -125,12 +126,12 @@ class TableReader:
         if not isinstance(start, Checkpoint):
             start = Checkpoint(BEGINNING if start is None else as_micros(start))
         follower = Follower(self._table, self._clock, self._config, start, self._shard)
-        self._followers.append(follower)
+        self._followers.add(follower)
         return follower.follow(FOREVER if end is None else as_micros(end))
 
     def stop(self) -> None:
         """End every `follow` soon, from any thread. A window cut short is not declared complete."""
-        for follower in self._followers:
+        for follower in tuple(self._followers):
             follower.stop()
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:

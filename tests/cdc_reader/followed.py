@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from attrs import define, evolve, field
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.delivery import Delivery
 from cdc_reader.driver.log_table import CdcTable
 from cdc_reader.follower import Follower
-from cdc_reader.ids import TableName
-from cdc_reader.progress import Checkpoint
+from cdc_reader.ids import StreamId, TableName
+from cdc_reader.progress import Checkpoint, Mark
+from cdc_reader.row_keys import key_at, runs
 from cdc_reader.shard import Shard
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.in_process import Asked, InProcessConnection
@@ -78,6 +80,11 @@ class Followed:
     def _note(self, asked: Asked) -> None:
         self.asked.append(asked)
         self.before(asked)
+
+
+def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
+    """Everything up to each stream's last row in the batch is acknowledged."""
+    return {stream: Mark(key_at(batch, end - 1)) for stream, _, end in runs(batch)}
 
 
 def cells(deliveries: list[Delivery], *names: str) -> list[tuple[Any, ...]]:

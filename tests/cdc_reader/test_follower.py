@@ -22,14 +22,14 @@ from cdc_reader.errors import (
 )
 from cdc_reader.ids import StreamId
 from cdc_reader.progress import Checkpoint, Mark, RowKey
-from cdc_reader.row_keys import keys, last_keys
+from cdc_reader.row_keys import keys
 from cdc_reader.shard import Shard
 from cdc_reader.table_changes import TableChanges
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import Asked
 from cdc_reader.timeuuid import micros
 from cdc_reader.window import BEGINNING
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, last_marks
 
 SMALL = ReadConfig(
     window=timedelta(seconds=10), chunk_size=4, fetch_size=3, retry_deadline=timedelta(seconds=1)
@@ -216,7 +216,7 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
         follower.stop()
     assert [delivery.complete for delivery in deliveries] == [False]
     (batch,) = [delivery.batch for delivery in deliveries]
-    marks = {stream: Mark(key) for stream, key in last_keys(batch).items()}
+    marks = last_marks(batch)
     rest = followed.follow(Checkpoint(EPOCH, EPOCH, marks), EPOCH + SECOND)
     assert cells(deliveries + rest, "c") == [(c,) for c in range(10)]
 

@@ -8,9 +8,8 @@ import pytest
 from attrs import evolve
 
 from cdc_reader.config import ReadConfig
-from cdc_reader.progress import Checkpoint, Mark
-from cdc_reader.row_keys import last_keys
-from tests.cdc_reader.followed import SECOND, Followed, cells
+from cdc_reader.progress import Checkpoint
+from tests.cdc_reader.followed import SECOND, Followed, cells, last_marks
 
 _POLL = timedelta(seconds=4.6)
 _CONFIG = ReadConfig(
@@ -55,7 +54,7 @@ def test_a_row_that_comes_behind_a_mark_is_found(swept: int | None) -> None:
     swept = swept and followed.clock.now()
     first = next(followed.follower(Checkpoint(start)).follow())
     assert cells([first], "c") == [(1,), (2,)]
-    marks = {stream: Mark(key) for stream, key in last_keys(first.batch).items()}
+    marks = last_marks(first.batch)
     followed.clock.advance(30 * SECOND)
     followed.insert(1, 3, at=written)
     followed.clock.advance(30 * SECOND)
