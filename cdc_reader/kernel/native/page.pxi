@@ -86,14 +86,42 @@ cdef int64_t row_count(
     return rows
 
 
+cdef extern from *:
+    """
+    #define CDC_CACHE_LINE 64
+    #define CDC_FETCHED_AHEAD 1024
+    #if defined(__GNUC__)
+    #define CDC_FETCH(address) __builtin_prefetch(address)
+    #else
+    #define CDC_FETCH(address) (void)(address)
+    #endif
+    """
+    const int64_t CACHE_LINE "CDC_CACHE_LINE"
+    const int64_t FETCHED_AHEAD "CDC_FETCHED_AHEAD"
+    void fetch_line "CDC_FETCH"(const void *address) noexcept nogil
+
+
+cdef inline int64_t fetch(const uint8_t *body, int64_t at, int64_t end) noexcept nogil:
+    """Ask for what will be cut soon. Where a cell starts is known only when the one before it was
+    read, so the processor cannot look ahead by itself; and a page just received, by another
+    core, is in none of this one's caches. Half of the time of cutting would be waiting.
+    """
+    while at < end:
+        fetch_line(body + at)
+        at += CACHE_LINE
+    return at
+
+
 cdef int cut_rows(
     const uint8_t *body, int64_t size, int64_t at, int64_t rows, int64_t width, Cell *cells
 ) except -1 nogil:
     """The cells of each column, one column's after the other's."""
     cdef int64_t row
     cdef int32_t length = 0
+    cdef int64_t fetched = at
     cdef Cell *cell
     for row in range(rows if width else 0):
+        fetched = fetch(body, fetched, min(at + FETCHED_AHEAD, size))
         cell = cells + row
         for _ in range(width):
             if size - at < 4:
