@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader import bulk
+from cdc_reader import kernel
 from cdc_reader.cql_type import SetType, UserType
 from cdc_reader.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.schema import Column
@@ -38,8 +38,8 @@ class AtomicCells:
         """Put what delta rows did to the column among all they did, each in its place."""
         if (values := self.values) is not None:
             told = [row and value is not None for row, value in zip(rows, values, strict=True)]
-            made = bulk.instances(Set, sum(told), compress(values, told))
-            bulk.put(compress(deltas, told), self.name, made)
+            made = kernel.instances(Set, sum(told), compress(values, told))
+            kernel.put_all(compress(deltas, told), self.name, made)
         if (deleted := self.deleted) is not None:
             for mapping, row, is_deleted in zip(deltas, rows, deleted, strict=True):
                 if row and is_deleted:

@@ -274,6 +274,8 @@ class Change:
         With ``preimage: true`` these are the columns touched. Collections are as `value` has
         them, empty ones None; a list is a dict of its elements by timeuuid, in their order.
         """
+        if not self._page.has_preimages:
+            return None
         row = self._row(_PREIMAGE)
         if row is None:
             return None
@@ -288,6 +290,8 @@ class Change:
 
         None too if the row was deleted. See `before` for the values.
         """
+        if not self._page.has_postimages:
+            return None
         row = self._row(_POSTIMAGE)
         if row is None:
             return None

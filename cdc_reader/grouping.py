@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader import bulk
+from cdc_reader import kernel
 from cdc_reader.change import Change
 from cdc_reader.cql_type import CqlType, Native
 from cdc_reader.log_page import (
@@ -153,7 +153,7 @@ class Grouping:
 
 
 def _made(page: LogPage, rows: list[tuple[int, ...]]) -> list[Change]:
-    return bulk.instances(Change, len(rows), repeat(page), rows)
+    return kernel.instances(Change, len(rows), repeat(page), rows)
 
 
 def _first_delta(rows: list[int], operations: list[int]) -> int:

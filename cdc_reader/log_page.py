@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import compress
 from typing import Any
 
 import pyarrow as pa
 
-from cdc_reader import bulk
+from cdc_reader import kernel
 from cdc_reader.cells import AtomicCells, Cells, Choice, Deltas, MultiCells, Values
 from cdc_reader.cql_type import is_multi_cell
 from cdc_reader.operation import Operation
@@ -112,6 +112,16 @@ class LogPage(dict[str, Values]):
         return [named[code] for code in codes]
 
     @cached_property
+    def has_preimages(self) -> bool:
+        """Whether any row is one."""
+        return Operation.PREIMAGE in self.operations
+
+    @cached_property
+    def has_postimages(self) -> bool:
+        """Whether any row is one."""
+        return Operation.POSTIMAGE in self.operations
+
+    @cached_property
     def are_static(self) -> list[bool]:
         """For each row: whether no clustering column is known, as of a static row."""
         if not self.layout.clustering:
@@ -130,7 +140,7 @@ class LogPage(dict[str, Values]):
             return self.partition_keys
         keys, of_rows = self._keys(), self._chosen(RANGE_BOUNDS, static=False)
         for name in self.layout.clustering:
-            bulk.put(compress(keys, of_rows), name, compress(self[name], of_rows))
+            kernel.put_all(compress(keys, of_rows), name, compress(self[name], of_rows))
         return keys
 
     @cached_property
@@ -151,11 +161,13 @@ class LogPage(dict[str, Values]):
     def _keys(self) -> list[FrozenDict[str, Any]]:
         keys: list[FrozenDict[str, Any]] = [FrozenDict() for _ in self.operations]
         for name in self.layout.partition_key:
-            bulk.put(keys, name, self[name])
+            kernel.put_all(keys, name, self[name])
         return keys
 
-    def _chosen(self, without: Container[Operation], *, static: bool) -> Choice:
+    def _chosen(self, without: frozenset[Operation], *, static: bool) -> Choice:
         """The rows that are like static ones, or are not, without those of some operations."""
+        if not any(self.are_static) and without.isdisjoint(self.operations):
+            return [not static] * self.count
         facts = zip(self.operations, self.are_static, strict=True)
         return [is_static is static and it not in without for it, is_static in facts]
 
@@ -203,6 +215,14 @@ class Stretch(LogPage):
     @cached_property
     def operations(self) -> list[Operation]:
         return self._page.operations[self._place]
+
+    @cached_property
+    def has_preimages(self) -> bool:
+        return self._page.has_preimages
+
+    @cached_property
+    def has_postimages(self) -> bool:
+        return self._page.has_postimages
 
     @cached_property
     def are_static(self) -> list[bool]:

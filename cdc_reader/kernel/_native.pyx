@@ -18,6 +18,7 @@ from libc.string cimport memcpy, memset
 
 from functools import lru_cache
 
+import attrs
 import pyarrow as pa
 
 from cdc_reader.cql_type import ListType, MapType, Native, SetType, UserType, VectorType
@@ -38,6 +39,7 @@ include "native/forms.pxi"
 include "native/numerals.pxi"
 include "native/nested.pxi"
 include "native/page.pxi"
+include "native/objects.pxi"
 
 
 def decode(bytes body, columns=None):

@@ -14,10 +14,13 @@ import pyarrow as pa
 
 from cdc_reader.errors import DecodeError
 from cdc_reader.kernel.arrow_type import arrow_schema
+from cdc_reader.kernel.bulk import instances, put_all
 from cdc_reader.kernel.cells import build
 from cdc_reader.kernel.metadata import agreed_columns, parse_metadata
 from cdc_reader.kernel.scalars import Cells
 from cdc_reader.schema import Column
+
+__all__ = ["decode", "instances", "put_all"]
 
 _LENGTH = struct.Struct(">i").unpack_from
 

@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -17,16 +18,14 @@ from cdc_reader.kernel.choice import MODULES
 Decode = Callable[..., pa.RecordBatch]
 
 
-def kernel(name: str) -> Decode:
-    """The kernel's `decode`; where a kernel could have been compiled, its absence is a failure."""
+def kernel(name: str) -> ModuleType:
+    """The kernel; where one could have been compiled, its absence is a failure."""
     try:
-        module = import_module(MODULES[name])
+        return import_module(MODULES[name])
     except ModuleNotFoundError:
         if not can_compile():
             pytest.skip("there is neither a compiled kernel nor a C compiler")
         pytest.fail("the compiled kernel was not built: install the project anew")
-    decode: Decode = module.decode
-    return decode
 
 
 def can_compile() -> bool:
@@ -39,10 +38,11 @@ def can_compile() -> bool:
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def decode(request: pytest.FixtureRequest) -> Decode:
     """Each kernel in turn."""
-    return kernel(request.param)
+    decode: Decode = kernel(request.param).decode
+    return decode
 
 
 @pytest.fixture(scope="session")
 def twins() -> tuple[Decode, Decode]:
     """The compiled kernel and the plain one."""
-    return kernel("cython"), kernel("python")
+    return kernel("cython").decode, kernel("python").decode
