@@ -45,13 +45,9 @@ class AtomicCells:
                 if row and is_deleted:
                     dict.__setitem__(mapping, self.name, DELETED)  # frozen once it is made
 
-    def value(self, row: int) -> Any:
-        """What an image row shows; None for null, and for what is not shown."""
-        return None if self.values is None else self.values[row]
-
-    def is_deleted(self, row: int) -> bool:
-        """Whether the row says that the column is null, or was overwritten."""
-        return self.deleted is not None and self.deleted[row] is True
+    def shown(self, rows: Choice) -> Values:
+        """What image rows show, by row; None for null, and for what is not shown."""
+        return [None] * len(rows) if self.values is None else self.values
 
 
 @frozen
@@ -91,15 +87,16 @@ class MultiCells:
             return DELETED
         return CollectionDelta(bool(overwritten), added, gone)
 
-    def value(self, row: int) -> Any:
+    def shown(self, rows: Choice) -> Values:
+        """What image rows show, by row; None for null, and for what is not shown."""
+        if self.values is None:
+            return [None] * len(rows)
+        return [self._shown(it) if row else None for row, it in zip(rows, self.values, strict=True)]
+
+    def _shown(self, value: Any) -> Any:
         """Null has several spellings in images: an empty collection, a type of null fields."""
-        value = None if self.values is None else self.values[row]
         is_udt = isinstance(self.column.type, UserType)
         return value if value and (not is_udt or self._added(value)) else None
-
-    def is_deleted(self, row: int) -> bool:
-        """Whether the row says that the column is null, or was overwritten."""
-        return self.deleted is not None and self.deleted[row] is True
 
     def _added(self, value: Any) -> Any:
         if isinstance(self.column.type, UserType):
@@ -122,3 +119,14 @@ def _part(values: Values | None, place: slice) -> Values | None:
 
 
 Cells = AtomicCells | MultiCells
+
+
+def put_images(cells: Cells, images: Sequence[Any], rows: Choice, *, whole: bool) -> None:
+    """Put what image rows show of a column into their images, each in its place; into those that
+    are not whole, only what is told: a value, or that there is none.
+    """
+    shown = cells.shown(rows)
+    if not whole:
+        facts = zip(rows, shown, cells.deleted or [None] * len(rows), strict=True)
+        rows = [row and (it is not None or null is True) for row, it, null in facts]
+    kernel.put_all(compress(images, rows), cells.name, compress(shown, rows))

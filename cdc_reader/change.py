@@ -23,7 +23,6 @@ from typing import Any
 from attrs import frozen
 
 from cdc_reader import timeuuid
-from cdc_reader.cells import Cells
 from cdc_reader.delta import CollectionDelta, Delta, Set, merge
 from cdc_reader.ids import StreamId, TableName
 from cdc_reader.log_page import (
@@ -277,12 +276,7 @@ class Change:
         if not self._page.has_preimages:
             return None
         row = self._row(_PREIMAGE)
-        if row is None:
-            return None
-        shown = {cells.name: (cells.value(row), cells.is_deleted(row)) for cells in self._cells}
-        return FrozenDict(
-            {name: value for name, (value, null) in shown.items() if null or value is not None}
-        )
+        return None if row is None else self._page.befores[row]
 
     @property
     def after(self) -> Mapping[str, Any] | None:
@@ -293,9 +287,7 @@ class Change:
         if not self._page.has_postimages:
             return None
         row = self._row(_POSTIMAGE)
-        if row is None:
-            return None
-        return FrozenDict({cells.name: cells.value(row) for cells in self._cells})
+        return None if row is None else self._page.afters[row]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in terms that JSON has; see `cdc_reader.change_json`."""
@@ -334,11 +326,6 @@ class Change:
     @property
     def _is_range(self) -> bool:
         return self._page.operations[self._rows[0]] in RANGE_BOUNDS
-
-    @property
-    def _cells(self) -> Sequence[Cells]:
-        page = self._page
-        return page.static_cells if page.are_static[self._rows[0]] else page.regular_cells
 
     def _part(self, row: int) -> Part:
         page = self._page

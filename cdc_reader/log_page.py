@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_reader import kernel
-from cdc_reader.cells import AtomicCells, Cells, Choice, Deltas, MultiCells, Values
+from cdc_reader.cells import AtomicCells, Cells, Choice, Deltas, MultiCells, Values, put_images
 from cdc_reader.cql_type import is_multi_cell
 from cdc_reader.operation import Operation
 from cdc_reader.schema import Column, ColumnKind, LogSchema
@@ -29,6 +29,10 @@ IMAGES = frozenset([Operation.PREIMAGE, Operation.POSTIMAGE])
 RANGE_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
 RANGE_ENDS = (Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE)
 RANGE_BOUNDS = frozenset(RANGE_STARTS + RANGE_ENDS)
+
+
+Image = FrozenDict[str, Any]
+"""Columns of a row by name, as they were or became; null is None."""
 
 
 class Layout:
@@ -155,8 +159,28 @@ class LogPage(dict[str, Values]):
         return found
 
     @cached_property
+    def befores(self) -> list[Image | None]:
+        """What each preimage shows; None for other rows."""
+        return self._images(Operation.PREIMAGE, whole=False)
+
+    @cached_property
+    def afters(self) -> list[Image | None]:
+        """What each postimage shows, null where it shows nothing; None for other rows."""
+        return self._images(Operation.POSTIMAGE, whole=True)
+
+    @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(self.batch.schema.names)
+
+    def _images(self, kind: Operation, *, whole: bool) -> list[Image | None]:
+        of_kind = [it is kind for it in self.operations]
+        images: list[Image | None] = [FrozenDict() if it else None for it in of_kind]
+        for static, columns in ((True, self.static_cells), (False, self.regular_cells)):
+            facts = zip(of_kind, self.are_static, strict=True)
+            rows = [it and is_static is static for it, is_static in facts]
+            for cells in columns:
+                put_images(cells, images, rows, whole=whole)
+        return images
 
     def _keys(self) -> list[FrozenDict[str, Any]]:
         keys: list[FrozenDict[str, Any]] = [FrozenDict() for _ in self.operations]

@@ -93,7 +93,7 @@ class CdcReader:
         """The same as changes; those of a window come when its rows have been read."""
         changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
         for delivery in self.follow(start, end):
-            yield from changes[delivery.table].feed(delivery)
+            yield from changes[delivery.table].each(delivery)
 
     def stop(self) -> None:
         """End every `follow` soon, from any thread. A window cut short is not declared complete."""
