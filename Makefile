@@ -4,8 +4,10 @@ PYTHON :=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CONSTRAINTS := constraints.txt
 EXTRAS := spark,embedded,docker,metrics
 ARGS :=
+TESTS :=
 SEED := 1
 SEEDS := 1000
 SECONDS := 600
@@ -15,12 +17,23 @@ KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 # Spark runs on the Java found by the script, its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
+# What runs on the older Spark too, in an environment of its own: all that meets Spark. The quick
+# part leaves out what takes long and uses nothing of Spark that the rest does not use.
+OLDER_SPARK := 4.2.1
+OLDER := build/spark-$(OLDER_SPARK)
+SPARK_TESTS := tests/connectors tests/docs tests/examples \
+    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
+SPARK_TESTS_QUICK := tests/connectors tests/docs \
+    $(addprefix --deselect=tests/connectors/pyspark_scylla_cdc/,\
+    test_kill.py test_recorded.py test_folding.py::test_random_statements)
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test fuzz fuzz-kernel bench lint format constraints clean
+.PHONY: help install java demo test test-spark42 test-spark42-quick fuzz fuzz-kernel bench \
+    simulate lint format constraints clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
 install: $(INSTALLED) java ## fill .venv with the project and its tools; find or install Java
 
@@ -28,7 +41,13 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
 test: install ## run the tests; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+test-spark42: $(OLDER)/constraints.txt ## run what meets Spark on 4.2 too; OLDER_SPARK=4.2.0
+	$(MAKE) test VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
+
+test-spark42-quick: ## run the quick part of that
+	$(MAKE) test-spark42 SPARK_TESTS="$(SPARK_TESTS_QUICK)"
 
 fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for others
 	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
@@ -70,10 +89,16 @@ clean: ## remove .venv, caches and built files
 java:
 	@scripts/java-home --install >/dev/null
 
+# Derived, so that the one line is all that differs.
+$(OLDER)/constraints.txt: constraints.txt
+	mkdir -p $(@D)
+	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
+	grep -qx 'pyspark==$(OLDER_SPARK)' $@
+
 # The versions of constraints.txt, for builds too: what was tested is what is installed.
-$(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(KERNEL)
+$(INSTALLED): pyproject.toml $(CONSTRAINTS) hatch_build.py $(KERNEL)
 	scripts/make-venv $(VENV) $(PYTHON)
-	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) \
 	    --editable '.[$(EXTRAS)]' --group dev
 	@touch $@
