@@ -33,7 +33,6 @@ spark.stop()
 
 def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:
     """A client that has no JVM reads at once, follows, and folds."""
-    pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
