@@ -215,7 +215,10 @@ class Change:
         operations, rows = self._page.operations, self._rows
         if len(rows) == 1:
             return _MEANINGS[operations[rows[0]]]
-        return _MEANINGS[min((operations[row] for row in rows), key=_rank)]
+        told = [it for row in rows if (it := operations[row]) not in IMAGES]
+        return _MEANINGS[
+            min(told or [operations[rows[0]]], key=_rank) if len(told) != 1 else told[0]
+        ]
 
     @property
     def key(self) -> FrozenDict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any
 
@@ -52,6 +52,9 @@ class Grouping:
         self._ends_marked = END_OF_BATCH in self._layout.converters
         types = [c.type for c in schema.base.columns if c.name in self._layout.clustering]
         self._identity: Callable[[Any], Any] = tuple if all(map(_is_told_apart, types)) else repr
+        # Without clustering columns, to delete a partition is to delete its row.
+        whole = frozenset() if self._layout.clustering else _PARTITION_DELETES
+        self._row_operations = _ROW_OPERATIONS | whole
         self._held: list[pa.RecordBatch] = []
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
@@ -110,8 +113,10 @@ class Grouping:
         if len(bounds) == page.count + 1:
             page.are_complete = complete
             return _made(page, list(zip(range(page.count))))
+        subjects = self._subjects(page)
         records = (
-            self._of_record(page, start, end, complete[end - 1]) for start, end in pairwise(bounds)
+            self._of_record(page, subjects[start:end], start, complete[end - 1])
+            for start, end in pairwise(bounds)
         )
         return _made(page, list(chain.from_iterable(records)))
 
@@ -121,42 +126,54 @@ class Grouping:
             return [True] * page.count
         return [mark is True for mark in page[END_OF_BATCH]]
 
+    def _subjects(self, page: LogPage) -> list[object]:
+        """What of the base table each row speaks of: its row, by its clustering columns; None if
+        it is of a range or of none, which its record tells.
+        """
+        columns = [page[name] for name in self._layout.clustering]
+        keys: Iterable[tuple[Any, ...]] = zip(*columns, strict=True)
+        if not columns:
+            keys = repeat((), page.count)
+        return [
+            self._identity(key) if operation in self._row_operations else None
+            for key, operation in zip(keys, page[OPERATION], strict=True)
+        ]
+
     def _of_record(
-        self, page: LogPage, start: int, end: int, complete: bool
+        self, page: LogPage, subjects: list[object], start: int, complete: bool
     ) -> list[tuple[int, ...]]:
         """The rows of each change of a record; the page is told how they stand in it."""
-        groups = self._groups(page, range(start, end)) if end - start > 1 else [[start]]
+        groups = self._groups(page, subjects, start)
         for rows in groups:
             page.are_last[rows[0]] = rows is groups[-1]
             page.are_complete[rows[0]] = complete
-        return [tuple(rows) for rows in groups]
+        return groups
 
-    def _groups(self, page: LogPage, rows: range) -> list[list[int]]:
-        """The record's rows by what of the base table they speak of, in order of their deltas."""
+    def _groups(self, page: LogPage, subjects: list[object], start: int) -> list[tuple[int, ...]]:
+        """The record's rows by what they speak of, in the order of their deltas."""
+        first = subjects[0]
+        if first is not None and subjects.count(first) == len(subjects):
+            return [tuple(range(start, start + len(subjects)))]
         groups: dict[object, list[int]] = {}
         operations = page[OPERATION]
-        for row in rows:
-            groups.setdefault(self._subject(page, row, operations[row], groups), []).append(row)
-        found = list(groups.values())
-        if len(found) == 1:
-            return found
-        return sorted(found, key=lambda group: _first_delta(group, operations))
+        for row, subject in enumerate(subjects, start):
+            key = _subject(row, operations[row], groups) if subject is None else subject
+            groups.setdefault(key, []).append(row)
+        return sorted(map(tuple, groups.values()), key=lambda rows: _first_delta(rows, operations))
 
-    def _subject(self, page: LogPage, row: int, operation: int, groups: Any) -> object:
-        if operation in _ROW_OPERATIONS or (
-            operation in _PARTITION_DELETES and not self._layout.clustering
-        ):
-            return self._identity(tuple(page[name][row] for name in self._layout.clustering))
-        if operation in RANGE_ENDS and ("range", row - 1) in groups:
-            return "range", row - 1
-        return ("range" if operation in RANGE_STARTS else "other"), row
+
+def _subject(row: int, operation: int, groups: Container[object]) -> object:
+    """What a row is of that is not of one row of the base table; a range's end is of its start."""
+    if operation in RANGE_ENDS and ("range", row - 1) in groups:
+        return "range", row - 1
+    return ("range" if operation in RANGE_STARTS else "other"), row
 
 
 def _made(page: LogPage, rows: list[tuple[int, ...]]) -> list[Change]:
     return kernel.instances(Change, len(rows), repeat(page), rows)
 
 
-def _first_delta(rows: list[int], operations: list[int]) -> int:
+def _first_delta(rows: Sequence[int], operations: list[int]) -> int:
     deltas = (row for row in rows if operations[row] not in IMAGES)
     return next(deltas, rows[0])
 

@@ -176,7 +176,7 @@ class LogPage(dict[str, Values]):
         of_kind = [it is kind for it in self.operations]
         images: list[Image | None] = [FrozenDict() if it else None for it in of_kind]
         for static, columns in ((True, self.static_cells), (False, self.regular_cells)):
-            facts = zip(of_kind, self.are_static, strict=True)
+            facts = zip(of_kind, self.are_static, strict=True) if columns else ()
             rows = [it and is_static is static for it, is_static in facts]
             for cells in columns:
                 put_images(cells, images, rows, whole=whole)
