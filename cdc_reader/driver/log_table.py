@@ -7,7 +7,8 @@ from functools import cached_property
 from cdc_reader.driver.generations import TableGenerations
 from cdc_reader.driver.log_source import CqlLogSource
 from cdc_reader.driver.queries import Queries
-from cdc_reader.driver.schema_source import SchemaSource
+from cdc_reader.driver.schema_source import SchemaSource, dropped
+from cdc_reader.errors import TableNotFoundError
 from cdc_reader.ids import TableName
 from cdc_reader.ports import GenerationSource
 from cdc_reader.schema import LogSchema
@@ -26,6 +27,7 @@ class CdcTable:
     def __init__(self, queries: Queries, name: TableName) -> None:
         self._queries = queries
         self._name = name
+        self._found = False
 
     @cached_property
     def generations(self) -> GenerationSource:
@@ -38,7 +40,14 @@ class CdcTable:
 
     def schema(self) -> LogSchema:
         """The schema as it is now; raises what `SchemaSource.log_schema` does."""
-        return SchemaSource(self._queries).log_schema(self._name)
+        try:
+            schema = SchemaSource(self._queries).log_schema(self._name)
+        except TableNotFoundError:
+            if self._found:
+                raise dropped(self._name) from None
+            raise
+        self._found = True
+        return schema
 
     def source(self, schema: LogSchema) -> CqlLogSource:
         """A source of rows with the columns of `schema`."""

@@ -66,19 +66,19 @@ class SchemaSource:
         return TableSchema(name, self._columns(name, types), options)
 
     def _cdc_options(self, name: TableName) -> CdcOptions:
-        tables = {
-            row["table_name"]: row["extensions"]
-            for row in self._rows("table_name, extensions", "tables", name.keyspace)
-        }
-        if name.name not in tables:
-            raise self._missing(name, list(tables))
-        if name.is_log_name and (base := name.name.removesuffix(LOG_SUFFIX)) in tables:
-            raise UnsupportedTableError(
-                f"{name} is itself a CDC log; give its base table, {name.keyspace}.{base}"
-            )
-        return parse_cdc_options(dict(tables[name.name] or ()).get("cdc"))
+        found = self._table("extensions", name)
+        if not found:
+            raise self._missing(name)
+        if name.is_log_name:
+            base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
+            if self._table("table_name", base):
+                raise UnsupportedTableError(
+                    f"{name} is itself a CDC log; give its base table, {base}"
+                )
+        return parse_cdc_options(dict(found[0]["extensions"] or ()).get("cdc"))
 
-    def _missing(self, name: TableName, tables: list[str]) -> SchemaError:
+    def _missing(self, name: TableName) -> SchemaError:
+        tables = [row["table_name"] for row in self._rows("table_name", "tables", name.keyspace)]
         views = [row["view_name"] for row in self._rows("view_name", "views", name.keyspace)]
         if name.name in views:
             return UnsupportedTableError(
@@ -94,12 +94,17 @@ class SchemaSource:
         return TableNotFoundError(f"table {name} was not found; {hint}")
 
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
-        rows = self._queries.rows(
-            f"SELECT * {_KEYSPACE.format('columns')} AND table_name = ?",
-            name.keyspace,
-            name.name,
-        )
-        return tuple(_column(row, types) for row in rows)
+        return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
+
+    def _table(self, columns: str, name: TableName) -> list[dict[str, Any]]:
+        """Its row of the schema; none if there is no such table. No other is read: a keyspace may
+        have very many.
+        """
+        return self._rows_of_table(columns, "tables", name)
+
+    def _rows_of_table(self, columns: str, table: str, name: TableName) -> list[dict[str, Any]]:
+        cql = f"SELECT {columns} {_KEYSPACE.format(table)} AND table_name = ?"
+        return self._queries.rows(cql, name.keyspace, name.name)
 
     def _rows(self, columns: str, table: str, keyspace: str) -> list[dict[str, Any]]:
         return self._queries.rows(f"SELECT {columns} {_KEYSPACE.format(table)}", keyspace)
@@ -158,6 +163,11 @@ def _log_names(column: Column) -> Iterator[str]:
     yield f"cdc$deleted_{column.name}"
     if cql_type.is_multi_cell(column.type):
         yield f"cdc$deleted_elements_{column.name}"
+
+
+def dropped(name: TableName) -> TableNotFoundError:
+    """The error of a table that was there before."""
+    return TableNotFoundError(f"table {name} was not found: it was dropped meanwhile")
 
 
 def _not_enabled(name: TableName) -> CdcNotEnabledError:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cdc_reader.driver.described import own_groups, starts, stream_ids
 from cdc_reader.driver.queries import Queries, Query
-from cdc_reader.errors import TableNotFoundError, TransientError
+from cdc_reader.driver.schema_source import dropped
+from cdc_reader.errors import TransientError
 from cdc_reader.generation import StreamGroup
 from cdc_reader.ids import TableName
 
@@ -67,7 +68,7 @@ class TabletGenerations:
         if known and start < min(known):
             return
         if not known and not self._queries.rows(_EXISTS, self._name.keyspace, self._name.name):
-            raise TableNotFoundError(f"table {self._name} was not found: it was dropped meanwhile")
+            raise dropped(self._name)
         raise TransientError(
             f"a node does not know the streams of {self._name} from {start // 1_000} ms on yet, "
             "which another one told of; check that all nodes agree on the schema"

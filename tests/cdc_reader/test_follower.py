@@ -305,13 +305,14 @@ def test_what_cannot_pass_is_an_error_at_once(followed: Followed, error: str) ->
     deliveries = follower.follow()
     next(deliveries)
     kind: type[Exception] = TableNotFoundError
+    message = "dropped meanwhile"
     if error == "dropped":
         followed.execute("DROP TABLE ks.t")
     else:
-        kind = PermissionDeniedError
+        kind, message = PermissionDeniedError, "no SELECT"
         followed.before = _refuse
     asked, now = len(followed.asked), followed.clock.now()
-    with pytest.raises(kind):
+    with pytest.raises(kind, match=message):
         list(deliveries)
     assert len(followed.asked) - asked < 20
     assert followed.clock.now() - now < 20 * SECOND
