@@ -83,7 +83,8 @@ def test_the_authority_that_is_given_is_trusted() -> None:
     with EmbeddedScylla(certificate=certificate, key=key) as server:
         session = connect(ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100)
         session.cluster.shutdown()
-        with pytest.raises(ConnectionFailedError, match="no answer within 1 s"):
+        # The driver's own timeout is as long: whichever is first speaks of the same.
+        with pytest.raises(ConnectionFailedError, match="cannot connect to .*; check host, port"):
             connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
 
 
