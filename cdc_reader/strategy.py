@@ -30,7 +30,11 @@ _WEIGHT = 0.3
 
 
 class StrategyChoice:
-    """Chooses a way window by window; `measured` is told what each took."""
+    """Chooses a way window by window; `measured` is told what each took, if it `is_open`.
+
+    A reader whose windows differ in what they ask for tells costs that can be compared: what
+    they took for each stream, say.
+    """
 
     def __init__(self, wanted: Strategy) -> None:
         self._wanted = wanted
@@ -39,25 +43,32 @@ class StrategyChoice:
         self._since_attempt = 0
         self._worth = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it hangs on measures: if not, none need be taken."""
+        return self._wanted is Strategy.AUTO
+
     def next(self) -> Strategy:
         """How to read the next window: `STREAMS` or `RANGES`."""
         if not self._worth or self._since_attempt < _EVERY:
             return self._best
         return _other(self._best)
 
-    def measured(self, used: Strategy, took: int, queries: int, share: float) -> None:
-        """A window took so many µs and queries, and so large a share of the streams had rows."""
-        if self._wanted is not Strategy.AUTO:
+    def measured(self, used: Strategy, cost: float, queries: int, share: float) -> None:
+        """A window cost so much time, and so large a share of the streams had rows; it has so
+        many `queries`, which matter only of one that was read by streams.
+        """
+        if not self.is_open:
             return
         if used is Strategy.STREAMS:
             self._worth = queries > _FEW_QUERIES and share < _SPARSE
         elif share > _SPARSE:
             self._worth, self._best = False, Strategy.STREAMS
         self._since_attempt = 0 if used is not self._best else self._since_attempt + 1
-        before = self._cost.get(used, took)
-        self._cost[used] = before + _WEIGHT * (took - before)
+        before = self._cost.get(used, cost)
+        self._cost[used] = before + _WEIGHT * (cost - before)
         other = _other(self._best)
-        if self._worth and self._cost.get(other, took) < self._cost.get(self._best, took):
+        if self._worth and len(self._cost) > 1 and self._cost[other] < self._cost[self._best]:
             self._best = other
 
 

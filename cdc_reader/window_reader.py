@@ -41,29 +41,28 @@ class WindowReader:
         began, strategy = self._clock.now(), self._choice.next()
         tasks = self._plan(window, strategy)
         held = [0] * len(tasks)
-        streams: set[bytes] = set()
+        seen: set[bytes] = set()
         found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
         for number, batch in found:
             held[number] += batch.num_rows
-            seen = batch.column(STREAM).unique().to_pylist()
-            streams.update(seen)
-            yield from self._planned(tasks[number], batch, seen)
+            if self._choice.is_open:
+                seen.update(_streams(batch))
+            yield from self._planned(tasks[number], batch)
         self.queries, self.rows = len(tasks), sum(held)
         self._planner.adapt([rows / self._fetch_size for rows in held])
-        share = len(streams) / max(1, self._planner.count_streams())
-        self._choice.measured(strategy, self._clock.now() - began, len(tasks), share)
+        if self._choice.is_open:
+            share = len(seen) / max(1, self._planner.count_streams())
+            self._choice.measured(strategy, self._clock.now() - began, len(tasks), share)
 
     def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
         """The rows of a window that was read before, each with what it has to live."""
         for _, batch in self._log.read(self._planner.plan(window), remaining=True):
             yield batch
 
-    def _planned(
-        self, task: Task | RangeTask, batch: pa.RecordBatch, seen: list[bytes]
-    ) -> Iterator[pa.RecordBatch]:
+    def _planned(self, task: Task | RangeTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch, without rows of streams that a range has but that are not to be read yet."""
         if isinstance(task, RangeTask):
-            known = self._planner.streams_of(task)
+            known, seen = self._planner.streams_of(task), _streams(batch)
             own = [stream for stream in seen if stream in known]
             if len(own) < len(seen):
                 wanted = pa.array(own, batch.column(STREAM).type)
@@ -75,3 +74,9 @@ class WindowReader:
         if strategy is Strategy.RANGES:
             return self._planner.plan_ranges(window)
         return self._planner.plan(window)
+
+
+def _streams(batch: pa.RecordBatch) -> list[bytes]:
+    """The streams that have rows in it."""
+    found: list[bytes] = batch.column(STREAM).unique().to_pylist()
+    return found

@@ -36,6 +36,22 @@ def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() ->
     assert read(choice, 200, slow, 0.0)[-10:].count(Strategy.STREAMS) >= 9
 
 
+def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
+    """That windows get quicker by themselves says nothing about ranges."""
+    choice = StrategyChoice(Strategy.AUTO)
+    for cost in range(1_000, 980, -1):
+        assert choice.next() is Strategy.STREAMS
+        choice.measured(Strategy.STREAMS, cost, 100, 0.0)
+    assert choice.next() is Strategy.RANGES
+    choice.measured(Strategy.RANGES, 2_000, 100, 0.0)
+    assert choice.next() is Strategy.STREAMS
+
+
+def test_only_auto_is_open() -> None:
+    """Of a way that is set nothing need be measured."""
+    assert [way for way in Strategy if StrategyChoice(way).is_open] == [Strategy.AUTO]
+
+
 def test_auto_does_not_even_try_ranges_where_streams_hold_rows() -> None:
     """One attempt over filled streams costs as much as many windows."""
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
