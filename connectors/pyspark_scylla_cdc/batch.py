@@ -11,7 +11,7 @@ from cdc_reader.clock import SystemClock
 from cdc_reader.duration import micros
 from cdc_reader.schema import LogSchema
 from cdc_reader.window import FOREVER, Window
-from pyspark_scylla_cdc.log import oldest_alive, plan, read_partition, timeline_of
+from pyspark_scylla_cdc.log import expected, oldest_alive, plan, read_partition, timeline_of
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.snapshot import snapshot_partitions
 
@@ -40,7 +40,16 @@ class BatchReader(DataSourceReader):
             asked = Window(position, asked.end)
         end = now + AHEAD if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)
-        return [*first, *plan(self._options, self._schema.base, timeline, window)]
+        filled = expected(self._options, self._alive(asked, now))
+        return [*first, *plan(self._options, self._schema.base, timeline, window, filled)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition)
+
+    def _alive(self, asked: Window, now: int) -> Window:
+        """Where nearly all rows are: but for some with times of their writers' own, none lives
+        longer than the log's TTL, and none is of the future.
+        """
+        ttl = self._schema.base.cdc.ttl
+        start = max(asked.start, now - ttl * 1_000_000) if ttl else asked.start
+        return Window(start, now if asked.end == FOREVER else asked.end)

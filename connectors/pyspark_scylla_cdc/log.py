@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, lru_cache, partial
@@ -11,6 +12,8 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import InputPartition
 
+from cdc_reader import timeuuid
+from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.generations import KnownSource
@@ -20,15 +23,18 @@ from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
 from cdc_reader.ports import GenerationSource, LogSource
+from cdc_reader.row_keys import STREAM
 from cdc_reader.schema import Column, LogSchema, TableSchema
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.strategy import Strategy, StrategyChoice
+from cdc_reader.window import BEGINNING, FOREVER, Window
 from pyspark_scylla_cdc.formats import Format, ValueTypes, chosen, format_of
 from pyspark_scylla_cdc.formats.row_changes import SEQUENCE
-from pyspark_scylla_cdc.option_table import ReadStrategy, SchemaMode
+from pyspark_scylla_cdc.measured import measured
+from pyspark_scylla_cdc.option_table import SchemaMode
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.partition import LogPartition, partitions
 from pyspark_scylla_cdc.partition_key import PartitionKey
-from pyspark_scylla_cdc.plan import divide, spans
+from pyspark_scylla_cdc.plan import divide, slices, spans
 from pyspark_scylla_cdc.row_limit import RowLimit
 from pyspark_scylla_cdc.snapshot import SnapshotPartition, read_span
 from pyspark_scylla_cdc.streams import Streams
@@ -39,6 +45,7 @@ log = get_logger(__name__)
 
 _LATE = 5_000_000
 """µs for which the server still takes writes into a generation that is over."""
+_ID = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 
 
 def schema_of(options: SourceOptions) -> LogSchema:
@@ -81,13 +88,29 @@ def timeline_of(options: SourceOptions) -> Timeline:
 
 
 def plan(
-    options: SourceOptions, base: TableSchema, timeline: Timeline, window: Window
+    options: SourceOptions,
+    base: TableSchema,
+    timeline: Timeline,
+    window: Window,
+    filled: Window | None = None,
 ) -> list[LogPartition]:
-    """The partitions that read `window`, which `timeline` must reach to the end of."""
+    """The partitions that read `window`, which `timeline` must reach to the end of.
+
+    With `filled`, where rows are to be expected, the time of a stream may be spread over several
+    partitions; without, only if there are fewer streams than there are to be partitions.
+    """
     streams = _streams(options, base)
-    parts = spans(timeline, window, lambda generation: len(streams(generation)))
-    most = options.max_partitions if options.partition_key is None else options.min_partitions
-    return partitions(divide(parts, options.min_partitions, most), streams)
+    least = options.min_partitions
+    most = options.max_partitions if options.partition_key is None else least
+    parts = spans(timeline, window, lambda generation: len(streams(generation)), filled)
+    count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
+    return partitions(divide(parts, least, most, count), streams)
+
+
+def expected(options: SourceOptions, window: Window) -> Window:
+    """The part of the window in which the log was there: its table's id tells since when."""
+    created = _created(options.connection(), options.read, options.table)
+    return Window(max(window.start, created), window.end)
 
 
 def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], int]:
@@ -148,12 +171,9 @@ def _formatted(
 ) -> Iterator[pa.RecordBatch]:
     form = form_of(options, schema)
     key = _key(options, schema.base)
-    read = evolve(schema, columns=_columns(schema, form.log_columns(names), key))
+    read = evolve(schema, columns=_columns(options, schema, form.log_columns(names), key))
     source = _source(options.connection(), options.read, read)
-    strategy = options.strategy if key is None else ReadStrategy.STREAMS
-    streams = _streams(options, schema.base)
-    tasks = partition.tasks(streams, strategy, options.read.chunk_size)
-    batches = _started_ahead(source.read, tasks, options.read.in_flight)
+    batches = _read(options, source, partition, _streams(options, schema.base))
     if key is not None:
         batches = key.rows(batches)
     types = ValueTypes(options.decimal_type)
@@ -161,11 +181,38 @@ def _formatted(
     return form.convert(typed, part_of(form, names))
 
 
+def _read(
+    options: SourceOptions,
+    source: LogSource,
+    partition: LogPartition,
+    streams: Callable[[int], Streams],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the partition, in the way that is set or, by what this process measured,
+    chosen.
+    """
+    chunk = options.read.chunk_size
+    choice = _choice(options.connection(), options.table, _strategy(options))
+    used = choice.next()
+    reads = partition.reads(streams, used, chunk)
+    batches = _started_ahead(lambda read: read.rows(source), reads, options.read.in_flight)
+    if not choice.is_open:
+        return batches
+    size = {"streams": partition.streams, "queries": partition.queries(chunk)}
+    return measured(batches, choice, used, SystemClock(), **size)
+
+
+def _strategy(options: SourceOptions) -> Strategy:
+    """The way that is asked for; the few streams of a key are asked for by their ids."""
+    return options.strategy if options.partition_key is None else Strategy.STREAMS
+
+
 def _columns(
-    schema: LogSchema, wanted: Collection[Column], key: PartitionKey | None
+    options: SourceOptions, schema: LogSchema, wanted: Collection[Column], key: PartitionKey | None
 ) -> tuple[Column, ...]:
     """The columns of the log to read: those wanted, and those that tell whose row it is."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))}
+    if _strategy(options) is not Strategy.STREAMS:
+        names.add(STREAM)
     return tuple(column for column in schema.columns if column.name in names)
 
 
@@ -266,6 +313,21 @@ def _connection(connection: ConnectionConfig, read: ReadConfig) -> Connection:
 @cache
 def _table_of(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> CdcTable:
     return CdcTable(_connection(connection, read), name)
+
+
+@cache
+def _created(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> int:
+    """When the log's table was made, in µs; BEGINNING if its id is none that tells."""
+    found = _connection(connection, read).rows(_ID, name.keyspace, name.log.name)
+    made = [uuid.UUID(row["id"]) for row in found]
+    return max((timeuuid.micros(id_.bytes) for id_ in made if id_.version == 1), default=BEGINNING)
+
+
+@cache
+def _choice(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
+    """What this process found out about reading a log, from partition to partition."""
+    del connection, name  # one choice for each
+    return StrategyChoice(wanted)
 
 
 @cache

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.strategy import Strategy
 from pyspark_scylla_cdc.formats.asked import FormatName, Preimages, RangeDelete
 from pyspark_scylla_cdc.option import (
     COUNT,
@@ -45,13 +46,6 @@ class Snapshot(StrEnum):
 
     NONE = "none"
     INITIAL = "initial"
-
-
-class ReadStrategy(StrEnum):
-    """How queries name what they read: streams by their ids, or spans of the ring."""
-
-    STREAMS = "streams"
-    RANGES = "ranges"
 
 
 _CASSANDRA = "spark.cassandra."
@@ -265,23 +259,24 @@ OPTIONS = (
     ),
     Option(
         "readStrategy",
-        choice(ReadStrategy),
+        choice(Strategy),
         "Whether queries name streams, many at a time, or spans of the ring. The latter pays "
-        "where streams are many and nearly all have never held a row.",
-        default=ReadStrategy.STREAMS.value,
+        "where streams are many and nearly all have never held a row: with `auto` a stream finds "
+        "out, see below.",
+        default=Strategy.STREAMS.value,
     ),
     Option(
         "maxPartitions",
         COUNT,
-        "Spark partitions to read with, at most; never more than there are streams. "
-        "In a stream each costs some 35 ms per micro-batch.",
+        "Spark partitions to read with, at most. A stream has no more than there are streams of "
+        "the log; each costs some 35 ms per micro-batch.",
         default="8",
     ),
     Option(
         "minPartitions",
         COUNT,
-        "Spark partitions to read with, at least, up to `maxPartitions`: where there are fewer "
-        "streams, their time is divided too.",
+        "Spark partitions to read with, at least, up to `maxPartitions`. With it a stream spreads "
+        "the time of each stream of the log over several, as a batch does; see below.",
     ),
 )
 

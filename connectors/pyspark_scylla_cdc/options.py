@@ -19,10 +19,11 @@ from cdc_reader.errors import (
     ConnectionFailedError,
 )
 from cdc_reader.ids import TableName
+from cdc_reader.strategy import Strategy
 from cdc_reader.timestamp import format_timestamp
 from cdc_reader.window import BEGINNING, FOREVER, Window
 from pyspark_scylla_cdc.formats.asked import Asked, FormatName
-from pyspark_scylla_cdc.option_table import ReadStrategy, SchemaMode, Snapshot, parse_options
+from pyspark_scylla_cdc.option_table import SchemaMode, Snapshot, parse_options
 
 _OPTION_OF_FIELD = {
     "contact_points": "hosts",
@@ -62,7 +63,7 @@ class SourceOptions:
     max_window: timedelta | None
     max_rows: int | None
     min_advance: timedelta
-    strategy: ReadStrategy
+    strategy: Strategy
     max_partitions: int
     min_partitions: int
     read: ReadConfig

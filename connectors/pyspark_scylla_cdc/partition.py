@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import pyarrow as pa
+from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
+from cdc_reader.ports import LogSource
+from cdc_reader.strategy import Strategy
 from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import Window
-from pyspark_scylla_cdc.option_table import ReadStrategy
 from pyspark_scylla_cdc.plan import Span
 from pyspark_scylla_cdc.streams import Streams
 
@@ -18,8 +21,21 @@ generation itself, once, and keeps it: that would be 26 MB a micro-batch for a l
 """
 
 
+@frozen
+class LogRead:
+    """One query of the log, and the streams whose rows are wanted of what it finds."""
+
+    task: Task | RangeTask
+    streams: Streams
+
+    def rows(self, source: LogSource) -> Iterator[pa.RecordBatch]:
+        """The rows; the first page is asked for now."""
+        batches = source.read(self.task)
+        return self.streams.rows(batches) if isinstance(self.task, RangeTask) else batches
+
+
 class LogPartition(InputPartition):
-    """A run of spans, each with the ids of its streams if they are few."""
+    """A share of a plan: spans, each with the ids of its streams if they are few."""
 
     def __init__(self, spans: Sequence[Span], ids: Sequence[bytes | None]) -> None:
         self._packed = tuple(
@@ -27,30 +43,41 @@ class LogPartition(InputPartition):
             for span, raw in zip(spans, ids, strict=True)
         )
 
-    def tasks(
-        self, load: Callable[[int], Streams], strategy: ReadStrategy, chunk: int
-    ) -> Iterator[Task | RangeTask]:
-        """The tasks in the order to read them; `load` reads the streams of a generation."""
+    @property
+    def streams(self) -> int:
+        """How many streams it has, over all its spans."""
+        return sum(last - first for _, _, _, first, last, _ in self._packed)
+
+    def queries(self, chunk: int) -> int:
+        """How many queries ask for them, of `chunk` streams each."""
+        return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
+
+    def reads(
+        self, load: Callable[[int], Streams], strategy: Strategy, chunk: int
+    ) -> Iterator[LogRead]:
+        """What to ask, in order: the rows are the same either way, so partitions of one plan
+        may be read in different ways. `load` reads the streams of a generation.
+        """
         for start, end, generation, first, last, raw in self._packed:
             window = Window(start, end)
-            if strategy is ReadStrategy.RANGES:
-                yield from load(generation).range_tasks(window, first, last)
+            streams = load(generation).part(first, last) if raw is None else Streams(raw)
+            if strategy is Strategy.RANGES:
+                yield LogRead(streams.range_task(window), streams)
             else:
-                streams = load(generation).part(first, last) if raw is None else Streams(raw)
-                yield from streams.tasks(window, chunk)
+                for task in streams.tasks(window, chunk):
+                    yield LogRead(task, streams)
 
     def __repr__(self) -> str:
-        streams = sum(last - first for _, _, _, first, last, _ in self._packed)
-        return f"LogPartition(spans={len(self._packed)}, streams={streams})"
+        return f"LogPartition(spans={len(self._packed)}, streams={self.streams})"
 
 
 def partitions(
-    runs: Sequence[Sequence[Span]], load: Callable[[int], Streams]
+    shares: Sequence[Sequence[Span]], load: Callable[[int], Streams]
 ) -> list[LogPartition]:
-    """A partition for each run of spans."""
-    few = sum(span.streams for run in runs for span in run) <= INLINE
+    """A partition for each share of a plan."""
+    few = sum(span.streams for share in shares for span in share) <= INLINE
 
     def ids(span: Span) -> bytes | None:
         return load(span.generation).part(span.first, span.last).raw if few else None
 
-    return [LogPartition(run, [ids(span) for span in run]) for run in runs]
+    return [LogPartition(share, [ids(span) for span in share]) for share in shares]

@@ -2,6 +2,12 @@
 
 A large cluster has millions of streams. A plan names those of a generation by their places
 in ring order, which never change: it is as small for millions of streams as for ten.
+
+Work is shared out twice. First all streams are cut into runs of equal work. If one of them is
+hot, its run holds most of the rows, and nothing short of reading them tells which it is. So
+each run is also cut into slices of time, and these are dealt out in turn: slice j of run i goes
+to share i + j, counted around. All shares hold as much work as before, and as many of them as
+there are slices have a part of the hot stream.
 """
 
 from __future__ import annotations
@@ -14,6 +20,15 @@ from attrs import evolve, frozen
 from cdc_reader.generation import Timeline
 from cdc_reader.window import Window
 
+ASKING = 10_000_000
+"""What asking for a stream costs, in µs of a stream's rows: it costs something even where
+there are none.
+"""
+SHORTEST_SLICE = 10_000_000
+"""µs of write time that are worth queries of their own."""
+MOST_QUERIES = 4_096
+"""How many queries slices may make of a plan; one that has as many without is not sliced."""
+
 
 @frozen
 class Span:
@@ -25,38 +40,68 @@ class Span:
     generation: int
     first: int
     last: int
+    filled: Window
+    """The part of the window in which rows are to be expected; it may be empty."""
 
     @property
     def streams(self) -> int:
         return self.last - self.first
 
     @property
+    def weight(self) -> int:
+        """What reading one of its streams may cost: there is a row for every so many µs."""
+        return self.filled.length + ASKING
+
+    @property
     def work(self) -> int:
-        """What reading it may cost: there is a row for every so many µs of a stream."""
-        return self.streams * self.window.length
+        """What reading it may cost."""
+        return self.streams * self.weight
 
 
-def spans(timeline: Timeline, window: Window, count: Callable[[int], int]) -> list[Span]:
-    """All that `window` needs, older generations first; `count` tells how many streams one has."""
-    return [
-        Span(operates.intersect(window), operates.start, 0, streams)
-        for operates in timeline.touched(window)
-        if (streams := count(operates.start))
-    ]
+def spans(
+    timeline: Timeline, window: Window, count: Callable[[int], int], filled: Window | None = None
+) -> list[Span]:
+    """All that `window` needs, older generations first; `count` tells how many streams one has.
 
-
-def divide(parts: Sequence[Span], at_least: int, at_most: int) -> list[list[Span]]:
-    """The spans in runs of about equal work, cut where need be, in order.
-
-    There are `at_most` runs, or as many as there are streams if these are fewer; and if that is
-    less than `at_least`, spans are cut in time too.
+    Rows are expected where `filled` says, or all over the window. That is for sharing out the
+    work: wherever they are, they are read.
     """
-    if sum(part.streams for part in parts) >= at_least:
-        runs = _runs(parts, at_most)
-        if len(runs) >= at_least:
-            return runs
-    pieces = [piece for part in parts for piece in _in_time(part, at_least)]
-    return _runs(pieces, at_least)
+    found = []
+    for operates in timeline.touched(window):
+        if streams := count(operates.start):
+            part = operates.intersect(window)
+            expected = part.intersect(filled or window)
+            found.append(Span(part, operates.start, 0, streams, expected))
+    return found
+
+
+def slices(parts: Sequence[Span], at_most: int, chunk: int) -> int:
+    """Into how many slices of time the spans are worth cutting, `at_most` or fewer.
+
+    `chunk` is the number of streams that one query asks for.
+    """
+    length = sum(part.filled.length for part in parts)
+    queries = sum(part.streams for part in parts) // chunk + len(parts) + at_most
+    return max(1, min(at_most, length // SHORTEST_SLICE, MOST_QUERIES // queries))
+
+
+def divide(parts: Sequence[Span], at_least: int, at_most: int, slices: int = 1) -> list[list[Span]]:
+    """The spans in shares of about equal work, each in order: older generations first, and of a
+    stream older times first.
+
+    There are `at_most` shares, or as many as there are streams or `slices`, whichever are more.
+    If that is less than `at_least`, there are so many slices. With one slice a stream is in one
+    share with all its time.
+    """
+    runs = _runs(parts, at_most)
+    if len(runs) < at_least:
+        slices = max(slices, at_least)
+    shares: list[list[Span]] = [[] for _ in range(max(len(runs), slices))]
+    for number, run in enumerate(runs):
+        for part in run:
+            for place, piece in _in_time(part, slices):
+                shares[(number + place) % len(shares)].append(piece)
+    return [share for share in shares if share]
 
 
 def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
@@ -67,7 +112,7 @@ def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
     for part in parts:
         edges = (total * number // count for number in range(1, count))
         inside = [edge - done for edge in edges if done < edge < done + part.work]
-        for piece in _at(part, [part.first + -(-edge // part.window.length) for edge in inside]):
+        for piece in _at(part, [part.first + -(-edge // part.weight) for edge in inside]):
             runs.setdefault(done * count // total, []).append(piece)
             done += piece.work
     return list(runs.values())
@@ -79,9 +124,11 @@ def _at(part: Span, cuts: Iterable[int]) -> Iterator[Span]:
         yield evolve(part, first=first, last=last)
 
 
-def _in_time(part: Span, pieces: int) -> Iterator[Span]:
-    start, length = part.window.start, part.window.length
-    edges = [start + length * number // pieces for number in range(pieces + 1)]
-    for begin, end in pairwise(edges):
-        if begin < end:
-            yield evolve(part, window=Window(begin, end))
+def _in_time(part: Span, count: int) -> Iterator[tuple[int, Span]]:
+    """The slices of a span, numbered from 0; those that would be empty are left out."""
+    cut = part.filled if part.filled.length >= count else part.window
+    inner = [cut.start + cut.length * number // count for number in range(1, count)]
+    for number, edges in enumerate(pairwise([part.window.start, *inner, part.window.end])):
+        window = Window(*edges)
+        if not window.is_empty:
+            yield number, evolve(part, window=window, filled=part.filled.intersect(window))

@@ -36,6 +36,7 @@ from cdc_reader.window import Window
 from pyspark_scylla_cdc.announced import Announced
 from pyspark_scylla_cdc.log import (
     check_columns,
+    expected,
     generations_of,
     oldest_alive,
     plan,
@@ -117,10 +118,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return parts
         self._check_loss(window)
         check_columns(self._options, self._names)
-        return parts + plan(self._options, self._schema.base, timeline_of(self._options), window)
+        timeline, filled = timeline_of(self._options), self._filled(window)
+        return parts + plan(self._options, self._schema.base, timeline, window, filled)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition)
+
+    def _filled(self, window: Window) -> Window | None:
+        """Where rows are to be expected, if their time may be spread: that ends the order of rows
+        in a partition, so it is done only where more partitions are asked for.
+        """
+        return expected(self._options, window) if self._options.min_partitions > 1 else None
 
     def _cut(self, window: Window) -> int:
         """Where the window ends that holds no more rows than a micro-batch may."""

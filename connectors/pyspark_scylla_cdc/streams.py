@@ -7,20 +7,23 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import field, frozen
 
 from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.ids import StreamId
+from cdc_reader.row_keys import STREAM
 from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import BEGINNING, FOREVER, Window
 
 _SIZE = 16
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_LOWEST = -(1 << 63)
 
 
 @frozen(slots=False)
 class Streams:
-    """Stream ids behind one another. Of a whole generation, they are in ring order."""
+    """Stream ids behind one another, in the order of their tokens."""
 
     raw: bytes = field(repr=False)
 
@@ -28,10 +31,18 @@ class Streams:
     def of(cls, groups: Iterable[StreamGroup]) -> Streams:
         """The streams of a generation."""
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
-        return cls(b"".join(b"".join(group.streams) for group in generation.groups))
+        raw = b"".join(b"".join(group.streams) for group in generation.groups)
+        order = np.argsort(_tokens(raw), kind="stable")
+        return cls(np.frombuffer(raw, f"V{_SIZE}")[order].tobytes())
 
     def __len__(self) -> int:
         return len(self.raw) // _SIZE
+
+    def __contains__(self, stream: bytes) -> bool:
+        token = StreamId(stream).token
+        first = int(np.searchsorted(self._tokens, token))
+        last = int(np.searchsorted(self._tokens, token, "right"))
+        return any(self.part(at, at + 1).raw == stream for at in range(first, last))
 
     def part(self, first: int, last: int) -> Streams:
         """Those from place `first` to before `last`."""
@@ -49,18 +60,27 @@ class Streams:
             places = range(0, len(ids), _SIZE)
             yield Task(window, tuple(StreamId(ids[at : at + _SIZE]) for at in places))
 
-    def range_tasks(self, window: Window, first: int, last: int) -> Iterator[RangeTask]:
-        """The span of the ring with the streams from place `first` to before `last`, by token.
+    def range_task(self, window: Window) -> RangeTask:
+        """The span of the ring that these streams lie in, perhaps among others: see `rows`."""
+        start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
+        return RangeTask(window, max(start, _LOWEST), end)
 
-        Over all parts of a generation these spans are the whole ring, and none overlap.
-        """
-        tokens = self._tokens
-        start = _LOWEST if first == 0 else int(tokens[first - 1])
-        end = _HIGHEST if last == len(self) else int(tokens[last - 1])
-        if start < end:
-            yield RangeTask(window, start, end)
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of these streams; none of the batches is empty."""
+        for batch in batches:
+            found = batch.column(STREAM).unique()
+            own = [stream for stream in found.to_pylist() if stream in self]
+            if len(own) == len(found):
+                yield batch
+            elif own:
+                wanted = pa.array(own, found.type)
+                yield batch.filter(pc.is_in(batch.column(STREAM), value_set=wanted))
 
     @cached_property
-    def _tokens(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The tokens of a whole generation, in order."""
-        return np.sort(np.frombuffer(self.raw, ">i8")[::2])
+    def _tokens(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return _tokens(self.raw)
+
+
+def _tokens(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first half of each id."""
+    return np.frombuffer(raw, ">i8")[::2].astype(np.int64)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.strategy import Strategy
 from cdc_reader.window import BEGINNING, FOREVER, Window
 from pyspark_scylla_cdc.formats.asked import Asked, FormatName, Preimages, RangeDelete
 from pyspark_scylla_cdc.option_table import (
     OPTIONS,
-    ReadStrategy,
     SchemaMode,
     aliases_markdown,
     markdown,
@@ -76,7 +76,7 @@ def test_options_of_this_source() -> None:
     assert options.decimal_type == pa.decimal128(20, 3)
     assert options.window(now=0) == Window(1_000_001, 2_000_001)
     assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
-    assert (options.strategy, options.schema_mode) == (ReadStrategy.RANGES, SchemaMode.FAIL)
+    assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
     assert options.partition_key == '{"a": 1}'
     assert parse(snapshot="initial", format="envelope").snapshot
     assert parse(startingOffsets='{"version": 1, "position": 9}').starting == 9
@@ -168,7 +168,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"startingBoundInclusive": "1"}, "startingBoundInclusive is '1': give true or false"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': give true or false"),
         ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
-        ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams or ranges"),
+        ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams, ranges or auto"),
         ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
         ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
         ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),

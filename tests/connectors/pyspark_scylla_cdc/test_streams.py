@@ -17,11 +17,11 @@ LARGE_CLUSTER = """
 import resource, time
 from cdc_reader.generation import StreamGroup, Timeline
 from cdc_reader.ids import StreamId
+from cdc_reader.strategy import Strategy
 from cdc_reader.window import Window
 from pyspark_scylla_cdc.log import plan
-from pyspark_scylla_cdc.option_table import ReadStrategy
 from pyspark_scylla_cdc.partition import partitions
-from pyspark_scylla_cdc.plan import divide, spans
+from pyspark_scylla_cdc.plan import divide, slices, spans
 from pyspark_scylla_cdc.streams import Streams
 
 def groups():
@@ -31,24 +31,35 @@ def groups():
         yield StreamGroup(end, tuple(streams))
 
 streams = Streams.of(groups())
-began = time.perf_counter()
-parts = spans(Timeline((0, 50)), Window(0, 100), lambda _: len(streams))
-first, *_ = partitions(divide(parts, 1, 8), lambda _: streams)
-for strategy in ReadStrategy:
-    tasks = list(first.tasks(lambda _: streams, strategy, 64))
-seconds = time.perf_counter() - began
+began = time.process_time()
+day = 86_400_000_000
+parts = spans(Timeline((0, day // 2)), Window(0, day), lambda _: len(streams))
+first, *_ = partitions(divide(parts, 1, 8, slices(parts, 8, 64)), lambda _: streams)
+for strategy in (Strategy.STREAMS, Strategy.RANGES):
+    reads = list(first.reads(lambda _: streams, strategy, 64))
+seconds = time.process_time() - began
 resident = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
 print(len(streams), seconds, resident)
 """
 
 
 def test_in_ring_order() -> None:
-    """Groups come in any order, streams are kept in that of the ring."""
-    groups = [StreamGroup(end, (StreamId.from_parts(end, 1, 0),)) for end in (5, -3, 2)]
+    """Groups come in any order, and so do a group's; streams are kept in that of the ring."""
+    groups = [
+        StreamGroup(end, tuple(StreamId.from_parts(token, 1, 0) for token in (end, end - 1)))
+        for end in (5, -3, 2)
+    ]
     streams = Streams.of(groups)
-    tasks = list(streams.tasks(WINDOW, 2))
-    assert [stream.token for task in tasks for stream in task.streams] == [-3, 2, 5]
-    assert [len(task.streams) for task in tasks] == [2, 1]
+    tasks = list(streams.tasks(WINDOW, 4))
+    assert [stream.token for task in tasks for stream in task.streams] == [-4, -3, 1, 2, 4, 5]
+    assert [len(task.streams) for task in tasks] == [4, 2]
+
+
+def test_those_that_it_has() -> None:
+    """Streams are told apart by their whole ids: tokens may repeat."""
+    streams = Streams.of([StreamGroup(7, tuple(StreamId.from_parts(7, n, 0) for n in (1, 2)))])
+    assert [StreamId.from_parts(7, n, 0) in streams for n in range(4)] == [False, True, True, False]
+    assert [StreamId.from_parts(token, 1, 0) in streams for token in (6, 8)] == [False, False]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(2, [0, 5]), (10, list(range(10))), (99, None)])
