@@ -1,4 +1,8 @@
-"""A streaming query in a process of its own, for a test to kill: FOLDER FINISH OPTIONS_JSON."""
+"""A streaming query in a process of its own, for tests to kill or to measure: FOLDER OPTIONS_JSON.
+
+It follows a log into the Parquet files of FOLDER/rows, and begins anew when it has failed. Of each
+micro-batch, and of each failure, it prints a line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyspark_scylla_cdc.local_session import local_session
 
+SETTINGS = {
+    "spark.master": "local[2, 4]",  # a task whose worker was killed is tried again
+    "spark.driver.memory": "500m",
+}
+
 
 class Narrator(StreamingQueryListener):
-    """Prints a line when the query starts, and one for each micro-batch."""
+    """Tells of each micro-batch: its rows, the position after it, and the heap in use, in MB."""
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
-        print("started", flush=True)
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = spark._jvm
+        assert jvm is not None
+        self._runtime = jvm.java.lang.Runtime.getRuntime()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        print(event.progress.batchId, event.progress.numInputRows, flush=True)
+        progress, runtime = event.progress, self._runtime
+        position = json.loads(progress.sources[0].endOffset)["position"]
+        heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
+        tell(rows=progress.numInputRows, position=position, heap=heap)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
@@ -28,16 +47,28 @@ class Narrator(StreamingQueryListener):
         pass
 
 
-def main(folder: Path, finish: bool, options: dict[str, str]) -> None:
-    """Follow the log into Parquet files; to the end of what is there if told to finish."""
-    spark = local_session("following", folder / "spark.log", **{"spark.driver.memory": "500m"})
-    spark.streams.addListener(Narrator())
-    writer = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    if finish:
-        writer = writer.trigger(availableNow=True)
-    writer.format("parquet").start(str(folder / "rows")).awaitTermination()
+def tell(**facts: Any) -> None:
+    """One line for the test that reads along."""
+    print(json.dumps(facts), flush=True)
+
+
+def follow(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
+    """Follow the log until the query fails, and tell why it did."""
+    query = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
+    query = query.option("checkpointLocation", str(folder / "checkpoint"))
+    try:
+        query.format("parquet").start(str(folder / "rows")).awaitTermination()
+    except StreamingQueryException as error:
+        tell(failed=str(error))
+
+
+def main(folder: Path, options: dict[str, str]) -> None:
+    """Follow the log until this process is killed."""
+    spark = local_session("following", folder / "spark.log", **SETTINGS)
+    spark.streams.addListener(Narrator(spark))
+    while True:
+        follow(spark, folder, options)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "finish", json.loads(sys.argv[3]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

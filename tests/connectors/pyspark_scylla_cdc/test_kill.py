@@ -1,34 +1,34 @@
-"""A streaming query killed over and over, and restarted from its checkpoint."""
+"""A streaming query whose processes are killed over and over."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_reader.clock import SystemClock
 from cdc_reader.testing import EmbeddedScylla, Fault
 from cdc_reader.testing.cql_session import open_session
+from tests.connectors.pyspark_scylla_cdc.followed_query import FollowedQuery, Role
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("KILLS", "6"))
+KILLS = int(os.environ.get("KILLS", "8"))
 LONGEST = 1.5  # seconds into a micro-batch, the time one takes
-SCRIPT = Path(__file__).with_name("following_query.py")
+KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
+LOG = f"{TABLE}_scylla_cdc_log"
+KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 pytestmark = pytest.mark.spark
 
@@ -57,16 +57,9 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
     session.cluster.shutdown()
 
 
-@pytest.mark.timeout(120 + 60 * KILLS)  # as many starts of Spark, and one more
-def test_killed_and_restarted(
-    spark: SparkSession, cluster: EmbeddedScylla, session: Session, tmp_path: Path
-) -> None:
-    """Driver or workers killed at any moment, connections dropped, streams replaced under way:
-    started again, the query has delivered each row exactly once.
-    """
-    seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
-    print(f"KILL_SEED={seed}")
-    moments = random.Random(seed)
+@pytest.fixture
+def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
+    """The query that is to survive; it has not begun."""
     options = {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -76,27 +69,39 @@ def test_killed_and_restarted(
         "minAdvance": "200ms",
         "maxPartitions": "2",
     }
-    log = f"{TABLE}_scylla_cdc_log"
-    with writing(session):
-        for number in range(KILLS):
-            if number == KILLS // 2:
-                cluster.join(vnodes=4)
-            cluster.faults.add(Fault("drop", log, times=2, after=moments.randrange(9)))
-            follow_and_kill(tmp_path, options, moments, workers=number % 3 == 2)
-    cluster.faults.clear()
-    with start(tmp_path, options, finish=True) as finished:
-        assert finished.communicate(timeout=120)[0]
-    assert finished.returncode == 0
+    return FollowedQuery(tmp_path, options)
 
-    rows = spark.read.parquet(str(tmp_path / "rows")).select(
-        "cdc$stream_id", "cdc$time", "cdc$batch_seq_no"
-    )
+
+@pytest.mark.timeout(180 + 30 * KILLS)  # on a busy machine Spark takes half a minute to start
+def test_killed_and_restarted(
+    spark: SparkSession, cluster: EmbeddedScylla, session: Session, query: FollowedQuery
+) -> None:
+    """Driver or workers killed at any moment, connections dropped, streams replaced under way:
+    the query has delivered each row exactly once, and failed for no other reason.
+    """
+    seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
+    print(f"KILL_SEED={seed}")
+    chance = random.Random(seed)
+    roles = killed(chance)
+    with query:
+        with writing(session):
+            for number, role in enumerate(roles):
+                if number == KILLS // 2:
+                    cluster.join(vnodes=4)
+                cluster.faults.add(Fault("drop", LOG, times=2, after=chance.randrange(9)))
+                run_and_kill(query, role, chance)
+        query.await_position(SystemClock().now())
+
+    rows = spark.read.parquet(str(query.folder / "rows")).select(*KEY)
     delivered = Counter(
         (bytes(stream), uuid.UUID(time), number) for stream, time, number in rows.collect()
     )
-    kept = session.execute(f'SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no" FROM {log}')
-    assert delivered == Counter(tuple(row) for row in kept)
+    key = ", ".join(f'"{name}"' for name in KEY)
+    kept = Counter(tuple(row) for row in session.execute(f"SELECT {key} FROM {LOG}"))
+    print(f"{len(kept)} rows; killed: {dict(Counter(role.name for role in roles))}")
+    assert delivered == kept
     assert len(delivered) > 1_000
+    assert len(query.failures) <= KILLS - roles.count(Role.DRIVER)
 
 
 @contextmanager
@@ -124,42 +129,25 @@ def writing(session: Session) -> Iterator[None]:
         thread.join()
 
 
-def follow_and_kill(
-    folder: Path, options: dict[str, str], moments: random.Random, *, workers: bool
-) -> None:
-    """Start the query, let it do some micro-batches, and kill it somewhere in the next one.
+def killed(chance: random.Random) -> list[Role]:
+    """Who is killed, one after the other: a share of each role, in an order left to chance."""
+    roles = [KILLED[number % len(KILLED)] for number in range(KILLS)]
+    chance.shuffle(roles)
+    return roles
 
-    A query ends by itself when only its workers are killed while they work.
+
+def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> None:
+    """Let the query do some micro-batches, and kill it or its workers somewhere in the next one.
+
+    Without its driver it has to be started again; without workers it gets on by itself.
     """
-    with start(folder, options) as process:
-        assert process.stdout is not None
-        for _ in range(moments.randint(1, 4)):  # that it started, then its micro-batches
-            assert process.stdout.readline()
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(moments.uniform(0, LONGEST))
-        if workers:
-            kill_workers(process.pid)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode != 0
-
-
-def kill_workers(session: int) -> None:
-    """Kill the Python processes that Spark started, as far as there are any at this moment."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            is_worker = b"pyspark.daemon" in (folder / "cmdline").read_bytes()
-            if is_worker and os.getsid(int(folder.name)) == session:
-                os.kill(int(folder.name), signal.SIGKILL)
-
-
-def start(folder: Path, options: dict[str, str], *, finish: bool = False) -> subprocess.Popen[str]:
-    """The query, in a process group of its own, so that Spark's JVM dies with it."""
-    return subprocess.Popen(
-        [sys.executable, SCRIPT, folder, "finish" if finish else "follow", json.dumps(options)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    for _ in range(chance.randint(1, 3)):
+        while not query.next_batch().rows:
+            pass
+    query.stay(chance.uniform(0, LONGEST))
+    if role is Role.DRIVER:
+        query.kill()
+        query.start()
+    else:
+        while not query.kill_some(role, chance):  # it has yet to notice that it lost others
+            query.next_batch()

@@ -1,0 +1,138 @@
+"""A query that runs in processes of its own, as the test sees it that reads along."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from attrs import frozen
+
+SCRIPT = Path(__file__).with_name("following_query.py")
+FAILURES = 3
+"""In a row, without a micro-batch between them: whatever was killed, the query does not recover."""
+
+
+class Role(Enum):
+    """What a process does for the query; the value is in its command line and in no other's."""
+
+    DRIVER = SCRIPT.name
+    JVM = "bin/java"
+    SOURCE = "python_streaming_source_runner"
+    """Says how far the log may be read, and plans what is to be read."""
+    TASKS = "pyspark.worker"
+    """Read the log: a process that forks, and those that it forked."""
+
+
+@frozen
+class MicroBatch:
+    """What is told of a micro-batch that is over.
+
+    Its rows, the position after it (in µs), and the JVM's heap in use (in MB).
+    """
+
+    rows: int
+    position: int
+    heap: float
+
+
+class FollowedQuery:
+    """Follows a log into `folder`; `failures` are those of the query, which goes on after each."""
+
+    def __init__(self, folder: Path, options: dict[str, str]) -> None:
+        self.folder = folder
+        self.failures: list[str] = []
+        self._command = [sys.executable, str(SCRIPT), str(folder), json.dumps(options)]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, from its checkpoint if it has run before, in a process group of its own."""
+        with (self.folder / "stderr.log").open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """Kill the driver, Python and JVM at once."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def kill_some(self, role: Role, chance: random.Random) -> bool:
+        """Kill one or more of the workers that have this role; False if there are none just now."""
+        workers = self.pids(role)
+        for pid in chance.sample(workers, chance.randint(1, len(workers)) if workers else 0):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(workers)
+
+    def pids(self, role: Role) -> list[int]:
+        """The processes that have this role."""
+        return [pid for pid, command in self._commands().items() if role.value in command]
+
+    def resident_mb(self, role: Role) -> float:
+        """The memory that the largest process of this role has now."""
+        return max(map(_resident_mb, self.pids(role)))
+
+    def next_batch(self) -> MicroBatch:
+        """The next micro-batch that comes to its end."""
+        failures = 0
+        while failures < FAILURES:
+            told = json.loads(self._next_line())
+            if "failed" not in told:
+                return MicroBatch(**told)
+            failures += 1
+            self.failures.append(told["failed"])
+        raise AssertionError(f"the query fails again and again: {self.failures[-1]}")
+
+    def await_position(self, position: int) -> None:
+        """Read along until all that was written before `position` is in the sink."""
+        while self.next_batch().position < position:
+            pass
+
+    def stay(self, seconds: float) -> None:
+        """Let it run for a while."""
+        with suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"it ended by itself: {self._process.wait(seconds)}")
+
+    def _next_line(self) -> str:
+        assert self._process.stdout is not None
+        line: str = self._process.stdout.readline()
+        assert line, f"the driver ended by itself; see {self.folder}"
+        return line
+
+    def _commands(self) -> dict[int, str]:
+        """The command lines of all processes of the query's session, in order."""
+        found = {}
+        for pid in sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
+            with suppress(OSError):
+                if os.getsid(pid) == self._process.pid:
+                    found[pid] = Path(f"/proc/{pid}/cmdline").read_text()
+        return found
+
+
+def _resident_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
