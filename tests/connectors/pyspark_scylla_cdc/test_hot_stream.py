@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 WRITES, ROWS = 10_000, 20_000
 EVERY = SECOND // 50
 PARTITIONS = 4
@@ -33,8 +34,10 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock: the table is made now, and minutes of writes lie ahead."""
-    return ManualClock(SystemClock().now())
+    """The cluster's clock: the table is made now, and minutes of writes lie ahead. The streams
+    are a day older.
+    """
+    return ManualClock(SystemClock().now() - DAY)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
             "'datacenter1': 1} AND tablets = {'enabled': false}"
         )
+        clock.advance(DAY)
         server.execute(
             "CREATE TABLE ks.t (pk int, ck int, v int, PRIMARY KEY (pk, ck)) "
             "WITH cdc = {'enabled': true, 'postimage': true, 'ttl': 0}"
