@@ -22,7 +22,7 @@ SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
 """Of a micro-batch, and of a partition if it is read by streams: there are 8,192."""
-SPARSE, DENSE, KEYS = 12, 3, 900
+SPARSE, DENSE, KEYS = 10, 2, 900
 """Seconds in which one key is written to, and in which many are: as many micro-batches."""
 
 pytestmark = pytest.mark.spark

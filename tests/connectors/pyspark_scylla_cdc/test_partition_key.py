@@ -12,6 +12,7 @@ from cassandra.cluster import Session
 
 from cdc_reader.clock import SystemClock
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.operation import Operation
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.batch import BatchReader
@@ -120,3 +121,24 @@ def test_ranges_of_the_ring(
     found = sorted((row["pk"], row["v"]) for row in rows)
     assert found == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]
     assert queries <= GENERATIONS + count - 1 + 2
+
+
+def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
+    """As they are with `auto`: across three generations too, each row comes once."""
+    given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
+    readers = [
+        BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))
+        for way in ("streams", "ranges")
+        for options in [
+            SourceOptions.parse({**given, "consistencyLevel": "ONE", "readStrategy": way})
+        ]
+    ]
+    for first in (0, 1):
+        rows = [
+            (row["pk"], row["v"])
+            for number, part in enumerate(readers[0].partitions(), first)
+            for batch in readers[number % 2].read(part)
+            for row in batch.to_pylist()
+            if row["cdc$operation"] == Operation.INSERT
+        ]
+        assert sorted(rows) == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]
