@@ -82,7 +82,9 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
     bench.served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
 
     def ours() -> DataFrame:
-        return bench.spark.read.format("scylla_cdc").options(**bench.ours(FLAT)).load()
+        # One partition, as the rival has: the server replays all pages to whoever asks.
+        options = {**bench.ours(FLAT), "maxPartitions": "1"}
+        return bench.spark.read.format("scylla_cdc").options(**options).load()
 
     ready = bench.ready(ours(), PAGE_ROWS)
 
