@@ -54,6 +54,9 @@ class Option:
         if not text:
             remedy = f"give {self.name}, {self.doc[0].lower()}{self.doc[1:]}"
             raise ConfigurationError(self.name, given, remedy)
+        if "\0" in text:
+            shown = "(not shown)" if self.secret else text
+            raise ConfigurationError(self.name, shown, "leave out the character NUL")
         return self.kind.parse(text, self.name)
 
 

@@ -30,17 +30,26 @@ class ScyllaCdcDataSource(DataSource):
         return "scylla_cdc"
 
     def schema(self) -> StructType:
-        return self._load()[2]
+        from pyspark_scylla_cdc.refusal import told_plainly
+
+        with told_plainly():
+            return self._load()[2]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark_scylla_cdc.batch import BatchReader
+        from pyspark_scylla_cdc.refusal import told_plainly
 
-        return BatchReader(*self._as_loaded(schema))
+        with told_plainly():
+            return BatchReader(*self._as_loaded(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from pyspark_scylla_cdc.refusal import RefusedStream
         from pyspark_scylla_cdc.stream import StreamReader
 
-        return StreamReader(*self._as_loaded(schema))
+        try:
+            return StreamReader(*self._as_loaded(schema))
+        except CdcError as error:
+            return RefusedStream(error)
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
         """What to read for a DataFrame with this schema, a part of the one there is now."""
@@ -59,13 +68,9 @@ class ScyllaCdcDataSource(DataSource):
         from pyspark_scylla_cdc.options import SourceOptions
         from pyspark_scylla_cdc.types import spark_schema
 
-        try:
-            options = SourceOptions.parse(self.options)
-            log_schema = schema_of(options)
-            form = form_of(options, log_schema)
-        except CdcError as error:
-            # Spark shows the whole traceback: of an error that says it all, one frame is enough.
-            raise error.with_traceback(None) from None
+        options = SourceOptions.parse(self.options)
+        log_schema = schema_of(options)
+        form = form_of(options, log_schema)
         return options, log_schema, spark_schema(form.schema, log_schema.base)
 
 

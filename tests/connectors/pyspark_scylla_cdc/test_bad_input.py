@@ -1,79 +1,224 @@
-"""What cannot be read is refused at ``load()``, in one line with option, value and remedy."""
+"""What cannot be read is refused at ``load()`` or ``start()``: one line, option, value, remedy."""
 
 from __future__ import annotations
 
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from cdc_reader.errors import CdcError
+from pyspark_scylla_cdc import ScyllaCdcDataSource
+from pyspark_scylla_cdc.option_table import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_reader.testing import Scylla
 
 pytestmark = pytest.mark.spark
 
+Execute = Callable[..., None]
+Load = Callable[..., "DataFrame"]
+Ways = dict[str, Callable[..., object]]
+
+AT_LOAD = re.compile(
+    r"\[PYTHON_DATA_SOURCE_ERROR\] Failed to \w+ Python data source \w+: "
+    r"cdc_reader\.errors\.\w+: (.*)\s+SQLSTATE: \w+\s*"
+)
+"""All that Spark says: a line of its own words and ours, without Python's frames."""
+NO_PEM = str(Path(__file__))
+FAR = "9" * 30
+
+WRONG: dict[str, list[tuple[str, str]]] = {
+    "hosts": [
+        ("", "hosts is '': give hosts, contact points"),
+        ("h:0", "hosts is 'h:0': give each host as 'host' or 'host:port'"),
+        ("[::1", "hosts is '[::1': give each host as 'host' or 'host:port'"),
+        ("http://127.0.0.1:9042", "hosts is 'http://127.0.0.1:9042': give each host"),
+    ],
+    "port": [("70000", "port is 70000: give a whole number from 1 to 65535")],
+    "keyspace": [
+        ("nowhere", "keyspace nowhere of table nowhere.t was not found"),
+        ('"; DROP', 'keyspace "; DROP of table'),
+    ],
+    "table": [
+        ("missing", ".missing was not found"),
+        ("two\nlines", ".two\\nlines was not found"),
+        ("nul\0", "table is 'nul\\x00': leave out the character NUL"),
+        ("pt", "did you mean t?"),
+        ("Plain", "did you mean plain?"),
+        ("plain", "WITH cdc = {'enabled': true}"),
+        ("counters", "WITH cdc = {'enabled': true}"),
+        ("t_scylla_cdc_log", "is itself a CDC log; give its base table"),
+    ],
+    "username": [("u", "password is None: give username and password, or neither")],
+    "password": [("p", "username is None: give username and password, or neither")],
+    "passwordFile": [
+        ("/none", "passwordFile is '/none': it cannot be read (No such file"),
+        ("/", "passwordFile is '/': it cannot be read (Is a directory)"),
+        ("nul\0", "passwordFile is 'nul\\x00': leave out the character NUL"),
+    ],
+    "ssl.caFile": [
+        ("/none", "ssl.caFile is '/none': give a readable PEM file"),
+        (NO_PEM, f"ssl.caFile is '{NO_PEM}': give a readable PEM file"),
+    ],
+    "ssl.certFile": [("/none", "give ssl.certFile and ssl.keyFile, or neither")],
+    "ssl.keyFile": [("/none", "give ssl.certFile and ssl.keyFile, or neither")],
+    "localDC": [("nowhere", "localDC is 'nowhere': the cluster has datacenter1")],
+    "consistencyLevel": [("MOST", "consistencyLevel is 'MOST': give one of ONE")],
+    "connectTimeout": [("0s", "connectTimeout is '0s': give a duration above zero")],
+    "requestTimeout": [("-1s", "requestTimeout is '-1s': give a duration such as")],
+    "retryTimeout": [(FAR + "s", f"retryTimeout is '{FAR}s': give a duration")],
+    "format": [("rows", "format is 'rows': give log, changes or envelope")],
+    "includeDelta": [("yes", "includeDelta is 'yes': give true or false")],
+    "rangeDeletes": [("drop", "rangeDeletes is 'drop': give fail, emit or skip")],
+    "preimages": [("all", "preimages is 'all': give auto, none or require")],
+    "columns": [
+        ("v,nothing", "columns is"),
+        ("[1]", "columns is '[1]': give names separated by commas, or a JSON array"),
+    ],
+    "partitionKey": [
+        ("[1]", "partitionKey is '[1]': give a JSON object"),
+        ("{}", "partitionKey is '{}'"),
+        ('{"pk": "x"}', "partitionKey is"),
+    ],
+    "decimalType": [("decimal(39, 2)", "decimalType is 'decimal(39, 2)': give 'string', or")],
+    "schemaMode": [("drop", "schemaMode is 'drop': give keep or fail")],
+    "startingTimestamp": [
+        ("soon", "startingTimestamp is 'soon': give an ISO-8601 time"),
+        ("soon", "or 'earliest' or 'latest'"),
+        ("NaN", "startingTimestamp is 'NaN': give"),
+    ],
+    "startingOffsets": [
+        ('{"version": 9, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
+        ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint has it"),
+    ],
+    "snapshot": [("initial", "snapshot is 'initial': a row of the table is no row of its log")],
+    "startingBoundInclusive": [("1", "startingBoundInclusive is '1': give true or false")],
+    "endingTimestamp": [(FAR, f"endingTimestamp is '{FAR}': give")],
+    "endingBoundInclusive": [("no", "endingBoundInclusive is 'no': give true or false")],
+    "failOnDataLoss": [("é", "failOnDataLoss is 'é': give true or false")],
+    "confidenceWindow": [("30", "confidenceWindow is '30': give a duration such as '30s'")],
+    "maxWindowPerTrigger": [("0s", "maxWindowPerTrigger is '0s': give a duration above zero")],
+    "maxRowsPerTrigger": [("-1", "maxRowsPerTrigger is '-1': give a whole number above zero")],
+    "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
+    "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero, of 64 bits")],
+    "readStrategy": [("scan", "readStrategy is 'scan': give ")],
+    "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],
+    "minPartitions": [("9", "minPartitions is 9: give no more than maxPartitions, which is 8")],
+    "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
+    "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, port, keyspace")],
+}
+"""What each option can be given wrongly, and part of the line that tells; then unknown ones."""
+
 
 @pytest.fixture
 def tables(scylla: Scylla, keyspace: str) -> None:
-    """A table with a log, and one without."""
-    scylla.session.execute(
-        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
-    )
-    scylla.session.execute(f"CREATE TABLE {keyspace}.plain (pk int PRIMARY KEY)")
+    """A table with a log, and some without."""
+    for statement in (
+        "CREATE TABLE {ks}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}",
+        "CREATE TABLE {ks}.plain (pk int PRIMARY KEY, v int)",
+        "CREATE TABLE {ks}.counters (pk int PRIMARY KEY, v counter)",
+    ):
+        scylla.session.execute(statement.format(ks=keyspace))
 
 
-def refusal(load: Callable[..., DataFrame], *, stream: bool = False, **given: str) -> str:
-    """The line of Spark's error that our message is in."""
+@pytest.fixture(scope="module")
+def in_turn() -> Iterator[str]:
+    """The name of a way to the source, the next one each time: each costs a process of Spark's."""
+    return cycle(("batch", "stream", "view"))
+
+
+@pytest.fixture
+def ways(spark: SparkSession, load: Load, options: dict[str, str]) -> Ways:
+    """The ways to the source: each takes options."""
+
+    def view(**more: str) -> None:
+        given = ", ".join(f"{quoted(k)} {quoted(v)}" for k, v in {**options, **more}.items())
+        spark.sql(f"CREATE TEMPORARY VIEW refused USING scylla_cdc OPTIONS ({given})")
+
+    return {"batch": load, "stream": lambda **more: load(stream=True, **more), "view": view}
+
+
+def quoted(text: str) -> str:
+    """The text as SQL has it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def refusal(way: Callable[..., object], **given: str) -> str:
+    """Our part of what Spark says to the options."""
     with pytest.raises(AnalysisException) as refused:
-        load(stream=stream, **given)
-    text = str(refused.value)
-    (message,) = [m for m in text.splitlines() if m.startswith("cdc_reader.errors.")]
-    # Nothing may follow on further lines but Spark's own code.
-    assert re.fullmatch(r"\s*SQLSTATE: \w+\s*", text.partition(message)[2]), text
-    return message
+        way(**given)
+    found = AT_LOAD.fullmatch(str(refused.value))
+    assert found, str(refused.value)
+    return found[1].rstrip()
+
+
+def test_every_option_is_given_wrongly() -> None:
+    """An option that the table gains is to be among them."""
+    assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("name", list(WRONG))
+def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], name: str) -> None:
+    """Each wrong value is, and Spark shows the line of the first: in a batch, a stream or SQL."""
+    for value, expected in WRONG[name]:
+        with pytest.raises(CdcError) as refused:
+            ScyllaCdcDataSource(lower({**options, name: value})).schema()
+        assert expected in str(refused.value)
+        assert "\n" not in str(refused.value)
+    value, expected = WRONG[name][0]
+    assert expected in refusal(ways[next(in_turn)], **{name: value})
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    "given", [{"fetchSize": "many"}, {"table": "plain"}, {"format": "changes"}]
+)
+def test_the_same_line_in_every_way(ways: Ways, given: dict[str, str]) -> None:
+    """Batch, stream and SQL refuse the same input with the same line."""
+    assert len({refusal(way, **given) for way in ways.values()}) == 1
+
+
+def lower(options: dict[str, str]) -> dict[str, str]:
+    """The options as Spark hands them over."""
+    return {name.lower(): value for name, value in options.items()}
 
 
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"table": "missing"}, ".missing was not found"),
-        ({"table": "two\nlines"}, ".two\\nlines was not found"),
-        ({"localDC": "nowhere"}, "localDC is 'nowhere': the cluster has datacenter1"),
-        ({"ssl.caFile": "/none"}, "ssl.caFile is '/none': give a readable PEM file"),
-        ({"ssl.certFile": "/none"}, "give ssl.certFile and ssl.keyFile, or neither"),
-        ({"hosts": "http://127.0.0.1:9042"}, "hosts is 'http://127.0.0.1:9042': give each host"),
-        ({"hosts": "h:0"}, "hosts is 'h:0': give each host as 'host' or 'host:port'"),
-        ({"hosts": "[::1"}, "hosts is '[::1': give each host as 'host' or 'host:port'"),
-        ({"table": "pt"}, "did you mean t?"),
-        ({"keyspace": "nowhere"}, "keyspace nowhere of table nowhere.t was not found"),
-        ({"table": "plain"}, "WITH cdc = {'enabled': true}"),
-        ({"table": "t_scylla_cdc_log"}, "is itself a CDC log; give its base table"),
-        ({"fetchsise": "1"}, "fetchsise is '1': no such option; did you mean fetchSize?"),
-        ({"startingTimestamp": "soon"}, "startingTimestamp is 'soon': give an ISO-8601 time"),
-        ({"startingTimestamp": "soon"}, "or 'earliest' or 'latest'"),
         (
             {"startingTimestamp": "2026-11-22T00:00:00Z", "endingTimestamp": "2026-11-21"},
             "startingTimestamp is '2026-11-22T00:00:00Z': it is after endingTimestamp",
         ),
-        ({"maxPartitions": "many"}, "maxPartitions is 'many': give a whole number above zero"),
-        ({"hosts": ""}, "hosts is '': give hosts, contact points"),
+        (
+            {"startingTimestamp": "latest", "startingOffsets": "latest"},
+            "give startingTimestamp or startingOffsets, not both",
+        ),
+        ({"username": "u", "password": "p", "passwordFile": "/"}, "password or passwordFile, not"),
+        ({"port": "1", "spark.cassandra.connection.port": "2"}, "port by another name"),
+        ({"format": "changes"}, "ALTER TABLE"),
+        ({"format": "envelope", "preimages": "require"}, "ALTER TABLE"),
+        ({"format": "envelope", "rangeDeletes": "emit"}, "rangeDeletes is 'emit'"),
     ],
 )
-@pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
-def test_refused(
-    load: Callable[..., DataFrame], given: dict[str, str], expected: str, *, stream: bool
-) -> None:
-    """Batch and stream refuse the same input with the same line."""
-    assert expected in refusal(load, stream=stream, **given)
+def test_contradictions(options: dict[str, str], given: dict[str, str], expected: str) -> None:
+    """Options that exclude one another, or ask of the table what its log does not hold."""
+    with pytest.raises(CdcError) as refused:
+        ScyllaCdcDataSource(lower({**options, **given})).schema()
+    assert expected in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_missing_option(spark: SparkSession) -> None:
@@ -97,9 +242,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
-def test_unreachable_host(
-    load: Callable[..., DataFrame], request: pytest.FixtureRequest, kind: str
-) -> None:
+def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
     """A host that is not there, or mute, is given up within the connect timeout."""
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
     began = time.monotonic()
@@ -109,14 +252,14 @@ def test_unreachable_host(
     assert "check host, port and that the node is up" in message
 
 
-def test_unknown_host(load: Callable[..., DataFrame]) -> None:
+def test_unknown_host(load: Load) -> None:
     """A name that no name server knows is given up as well."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
 
 
-def test_wrong_password(load: Callable[..., DataFrame]) -> None:
+def test_wrong_password(load: Load) -> None:
     """A refused login says so, and neither password is in the error."""
     from cdc_reader.testing import EmbeddedScylla
 
@@ -141,18 +284,39 @@ def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
             reader.options(keyspace="k", table="t").load()
 
 
+SCHEMAS = [
+    ("pk long", "column pk is of type int, and the DataFrame has it as bigint: load it again"),
+    ("key int", "the DataFrame has a column key, and format 'log' of this table has the columns"),
+]
+
+
 @pytest.mark.usefixtures("tables")
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ("pk long", "column pk is of type int, and the DataFrame has it as bigint: load it again"),
-        ("key int", "the DataFrame has a column key, and format 'log' of this table has the"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "expected"), SCHEMAS)
 def test_schema_of_ones_own(
-    spark: SparkSession, options: dict[str, str], schema: str, expected: str
+    spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
     """A schema given by hand that is no part of the table's is refused, and the remedy named."""
-    reader = spark.read.format("scylla_cdc").options(**options).schema(schema)
-    with pytest.raises(AnalysisException, match=expected):
-        reader.load().count()
+    batch = spark.read.format("scylla_cdc").options(**options).schema(schema).load()
+    assert expected in refusal(batch.count)
+    stream = spark.readStream.format("scylla_cdc").options(**options).schema(schema).load()
+    assert expected in failure(stream, tmp_path)
+
+
+@pytest.mark.usefixtures("tables")
+def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> None:
+    """A table that is gone when the query begins ends it with the words that it has at load."""
+    batch, stream = load(), load(stream=True)
+    execute("DROP TABLE {t}")
+    assert "t was not found" in refusal(batch.count)
+    assert "t was not found" in failure(stream, tmp_path)
+
+
+def failure(stream: DataFrame, folder: Path) -> str:
+    """The line, of all that Spark says when a streaming query ends, that our words are in."""
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "c"))
+    with pytest.raises(StreamingQueryException) as ended:
+        writer.trigger(availableNow=True).start().awaitTermination()
+    told, _, _ = str(ended.value).partition("=== Streaming Query ===")
+    assert "Traceback" not in told
+    (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]
+    return line
