@@ -18,14 +18,16 @@ KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
 # What runs on the older Spark too, in an environment of its own: all that meets Spark. The quick
-# part leaves out what takes long and uses nothing of Spark that the rest does not use.
+# part meets each side of Spark once: batch, stream, SQL, Connect, its types, its errors, the pages.
 OLDER_SPARK := 4.2.1
 OLDER := build/spark-$(OLDER_SPARK)
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
-SPARK_TESTS_QUICK := tests/connectors tests/docs \
-    $(addprefix --deselect=tests/connectors/pyspark_scylla_cdc/,\
-    test_kill.py test_recorded.py test_folding.py::test_random_statements)
+SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
+    $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py test_folding.py \
+    test_import.py test_snapshot.py test_source.py test_stream.py test_type_matrix.py \
+    test_types.py test_bad_input.py::test_the_same_line_in_every_way) \
+    --deselect=tests/connectors/pyspark_scylla_cdc/test_folding.py::test_random_statements
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
