@@ -1,0 +1,55 @@
+"""Writes a table as fast as its server can, until standard input ends: HOST PORT.
+
+Each row is a number further; at the end it prints how many there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Iterator
+
+from cassandra.concurrent import execute_concurrent_with_args
+
+from cdc_reader.testing.cql_session import open_session
+
+KEYS = 10_000  # rows of the base table: it is the log that grows
+NOTE = "a text as long as a short note in a row of a real table may be"
+IN_FLIGHT = 100
+
+
+def rows(stop: threading.Event) -> Iterator[tuple[int, int, str]]:
+    """Rows until told to stop."""
+    for number in itertools.count():
+        if stop.is_set():
+            return
+        yield number % KEYS, number, NOTE
+
+
+def stopping() -> threading.Event:
+    """What is set when standard input ends."""
+    stop = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return stop
+
+
+def main(host: str, port: int) -> None:
+    """Write, and tell how many rows the server took."""
+    session = open_session(host, port)
+    session.use_client_timestamp = False  # a write has its time when it is taken, not when asked
+    insert = session.prepare("INSERT INTO ks.t (pk, number, note) VALUES (?, ?, ?)")
+    taken = execute_concurrent_with_args(
+        session, insert, rows(stopping()), concurrency=IN_FLIGHT, results_generator=True
+    )
+    print(sum(1 for _ in taken))
+    session.cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

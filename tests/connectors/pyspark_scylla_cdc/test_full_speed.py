@@ -1,0 +1,142 @@
+"""A streaming query that follows a table written as fast as its server can.
+
+Server, writer and query share the machine, each in processes of its own. Rows are counted, lag
+and memory compared with themselves: how fast the machine is, and how busy, decides nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions
+
+from cdc_reader.clock import SystemClock
+from cdc_reader.testing.cql_session import open_session
+from tests.cdc_reader.cli.test_serve import serving
+from tests.connectors.pyspark_scylla_cdc.followed_query import FollowedQuery, MicroBatch, Role
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
+WARM_UP, AT_LEAST = 5, 15  # micro-batches that do not count, and that do if the machine is slow
+HOPELESS = 60  # seconds of lag, of which a busy machine explains a few
+WRITER = Path(__file__).with_name("full_speed_writer.py")
+Sample = dict[str, float]
+"""What is found when a micro-batch is over: MB of each role and of the JVM's heap, s of lag."""
+LIMITS: dict[str, Callable[[float], float]] = {
+    "lag": lambda first: 2 * first + 10,
+    "driver": lambda first: first + 50,
+    "source": lambda first: first + 50,
+    "tasks": lambda first: first + 50,
+    "jvm": lambda first: first + 150,
+    "heap": lambda first: first + 100,
+}
+"""By what it was at first, what each figure may be at last."""
+KEYSPACE = (
+    "CREATE KEYSPACE ks WITH replication = "
+    "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+)
+TABLE = "CREATE TABLE ks.t (pk int PRIMARY KEY, number int, note text) WITH cdc = {'enabled': true}"
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    """Where a server listens that runs in a process of its own and has an empty table."""
+    with serving("--vnodes", "8", "--ring-delay", "0") as (_, line):
+        host, _, port = line.split()[-1].rpartition(":")
+        session = open_session(host, int(port))
+        session.execute(KEYSPACE)
+        session.execute(TABLE)
+        session.cluster.shutdown()
+        yield host, int(port)
+
+
+@pytest.mark.timeout(300 + 3 * SECONDS)
+def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
+    """However long it is written: all rows arrive, once; neither lag nor memory grows with time."""
+    host, port = address
+    options = {
+        "hosts": f"{host}:{port}",
+        "keyspace": "ks",
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "confidenceWindow": "1s",
+        "maxPartitions": "2",
+    }
+    with FollowedQuery(tmp_path, options) as query:
+        query.next_batch()  # so Spark runs
+        with writing(host, port) as writer:
+            samples = list(sampled(query))
+            written = int(writer.communicate()[0])
+        query.await_position(SystemClock().now())
+    print(f"{written:,} rows, {len(samples)} micro-batches")
+
+    number = functions.col("number")
+    found = spark.read.parquet(str(tmp_path / "rows")).agg(
+        functions.count(number),
+        functions.count_distinct(number),
+        functions.min(number),
+        functions.max(number),
+    )
+    assert tuple(found.collect()[0]) == (written, written, 0, written - 1)
+    assert query.failures == []
+    assert_steady(samples)
+
+
+@contextmanager
+def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
+    """The process that writes, until its input ends."""
+    command = [sys.executable, str(WRITER), host, str(port)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
+        try:
+            yield writer
+        finally:
+            writer.kill()
+
+
+def sampled(query: FollowedQuery) -> Iterator[Sample]:
+    """A sample at the end of each micro-batch, once all is warm, for as long as is asked for."""
+    clock = SystemClock()
+    position = max(query.next_batch().position for _ in range(WARM_UP))
+    enough = clock.now() + SECONDS * 1e6
+    for number in itertools.count():
+        if number >= AT_LEAST and clock.now() > enough:
+            return
+        batch = query.next_batch()
+        lag = (clock.now() - position) / 1e6
+        assert lag < HOPELESS, f"{lag:.0f} s behind after {number} micro-batches"
+        yield sample(query, batch, lag)
+        position = batch.position
+
+
+def sample(query: FollowedQuery, batch: MicroBatch, lag: float) -> Sample:
+    """What is found now, when the oldest change that came in was made `lag` s ago."""
+    resident = {role.name.lower(): query.resident_mb(role) for role in Role}
+    return {"lag": lag, "heap": batch.heap, **resident}
+
+
+def assert_steady(samples: Sequence[Sample]) -> None:
+    """Compare the last third with the first."""
+    third = len(samples) // 3
+    first, last = samples[:third], samples[-third:]
+    grown = {}
+    for name, limit in LIMITS.items():
+        at_first, at_last = (median(each[name] for each in part) for part in (first, last))
+        most = max(each[name] for each in samples)
+        print(f"{name}: {at_first:.1f} at first, {at_last:.1f} at last, {most:.1f} at most")
+        if at_last > limit(at_first):
+            grown[name] = at_first, at_last
+    assert not grown
