@@ -11,6 +11,7 @@ TESTS :=
 SEED := 1
 SEEDS := 1000
 SECONDS := 600
+SOAK := 120
 FUZZ := build/fuzz
 KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
 
@@ -31,7 +32,7 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test test-spark42 test-spark42-quick fuzz fuzz-kernel bench \
+.PHONY: help install java demo test test-spark42 test-spark42-quick soak fuzz fuzz-kernel bench \
     simulate lint format constraints clean
 
 help: ## list the targets
@@ -50,6 +51,11 @@ test-spark42: $(OLDER)/constraints.txt ## run what meets Spark on 4.2 too; OLDER
 
 test-spark42-quick: ## run the quick part of that
 	$(MAKE) test-spark42 SPARK_TESTS="$(SPARK_TESTS_QUICK)"
+
+soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
+	SOAK_SECONDS=$(SOAK) KILLS=20 $(SPARK_ENV) $(BIN)/python -m pytest -rP --timeout 1800 \
+	    tests/connectors/pyspark_scylla_cdc/test_full_speed.py \
+	    tests/connectors/pyspark_scylla_cdc/test_kill.py $(ARGS)
 
 fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for others
 	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
