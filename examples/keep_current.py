@@ -6,48 +6,16 @@ table in three rounds, lets Spark follow after each, and compares the copy with 
 
 from __future__ import annotations
 
-import random
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from cassandra.cluster import Cluster, Session
 from pyspark.sql import DataFrame, SparkSession
+from shop import Row, by_key, open_shop
 
-from cdc_reader.testing import EmbeddedScylla
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.local_session import local_session
 
 ROUNDS = 3
-KEYSPACE = (
-    "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} "
-    "AND tablets = {'enabled': false}"
-)
-TABLE = (
-    "CREATE TABLE shop.orders (customer int, number int, address text static, status text, "
-    "items map<text, int>, PRIMARY KEY (customer, number)) "
-    "WITH cdc = {'enabled': true, 'postimage': true}"
-)
-INSERT = "INSERT INTO shop.orders (customer, number, status, items) VALUES (%s, %s, 'placed', %s)"
-ADD = "UPDATE shop.orders SET items = items + {'kettle': 1} WHERE customer = %s AND number = %s"
-SHIP = "UPDATE shop.orders SET status = 'shipped' WHERE customer = %s AND number = %s"
-MOVE = "UPDATE shop.orders SET address = %s WHERE customer = %s"
-CANCEL = "DELETE FROM shop.orders WHERE customer = %s AND number = %s"
-CANCEL_LATER = "DELETE FROM shop.orders WHERE customer = %s AND number > %s"
-
-
-def change(session: Session, draw: random.Random) -> None:
-    """One of the things that happen to orders."""
-    customer, number = key = draw.randrange(5), draw.randrange(8)
-    statements: list[tuple[str, tuple[Any, ...]]] = [
-        (INSERT, (*key, {"mug": number + 1})),
-        (ADD, key),
-        (SHIP, key),
-        (MOVE, (f"Elm Street {number}", customer)),
-        (CANCEL, key),
-        (CANCEL_LATER, key),
-    ]
-    session.execute(*draw.choices(statements, weights=[8, 8, 4, 2, 2, 1])[0])
 
 
 class Copy:
@@ -66,23 +34,10 @@ class Copy:
         fold(changes, onto=onto).coalesce(1).write.mode("overwrite").parquet(target)
         changes.unpersist()
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """The rows of the copy, by key."""
         newest = max(self._folder.iterdir(), key=lambda folder: int(folder.name))
-        found = self._spark.read.parquet(str(newest)).collect()
-        return sorted((row.asDict() for row in found), key=by_key)
-
-
-def by_key(row: dict[str, Any]) -> tuple[int, int]:
-    """Orders a row by its key; a customer without orders comes first."""
-    return row["customer"], -1 if row["number"] is None else row["number"]
-
-
-def table(session: Session) -> list[dict[str, Any]]:
-    """The rows of the table, by key."""
-    found = (row._asdict() for row in session.execute("SELECT * FROM shop.orders"))
-    rows = [{**row, "items": dict(row["items"]) if row["items"] else None} for row in found]
-    return sorted(rows, key=by_key)
+        return by_key(row.asDict() for row in self._spark.read.parquet(str(newest)).collect())
 
 
 def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> None:
@@ -95,6 +50,7 @@ def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> Non
         .option("format", "changes")
         .option("includeDelta", "true")
         .option("rangeDeletes", "emit")
+        .option("maxPartitions", "2")
         .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
         .load()
     )
@@ -105,23 +61,16 @@ def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> Non
 
 def main() -> None:
     """Follow a table for some rounds and compare."""
-    draw = random.Random(7)  # noqa: S311 - the same orders each time
-    with tempfile.TemporaryDirectory() as name, EmbeddedScylla() as server:
+    with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
         folder = Path(name)
         spark = local_session("keep-current", folder / "spark.log")
-        cluster = Cluster([server.host], port=server.port, protocol_version=4)
-        session = cluster.connect()
-        session.execute(KEYSPACE)
-        session.execute(TABLE)
         copy = Copy(spark, folder / "orders")
         for number in range(1, ROUNDS + 1):
-            for _ in range(60):
-                change(session, draw)
+            shop.change(60)
             follow(spark, server.contact_point, copy, folder / "checkpoint")
-            verdict = "equals" if copy.rows() == table(session) else "DIFFERS FROM"
+            verdict = "equals" if copy.rows() == shop.rows() else "DIFFERS FROM"
             print(f"round {number}: the copy, {len(copy.rows())} rows, {verdict} the table")
         spark.stop()
-        cluster.shutdown()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,7 +26,10 @@ ORDERS = (
     CREATE,
     "INSERT INTO {ks}.orders (customer, number, status) VALUES (7, 1, 'placed')",
     "DELETE FROM {ks}.orders WHERE customer = 7 AND number = 1",
+    "INSERT INTO {ks}.orders (customer, number, status) VALUES (7, 2, 'placed')",
 )
+LEFT = [{"customer": 7, "number": 2, "status": "placed"}]
+"""The rows that these leave in the table."""
 
 
 def blocks(page: Path) -> str:
@@ -55,7 +60,8 @@ def name(page: Path) -> str:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The quiet session that the pages' `getOrCreate` finds."""
-    return local_session("docs", tmp_path_factory.mktemp("spark") / "spark.log")
+    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
+    return local_session("docs", log_file, **{"spark.sql.adaptive.enabled": "false"})
 
 
 @pytest.fixture
@@ -74,7 +80,17 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
         code = re.sub(r'"shop(?=[".])', f'"{orders}', code).replace("/data/", f"{tmp_path}/")
-    exec(compile(code, str(page), "exec"), {"__name__": page.stem})
+    defined: dict[str, Any] = {"__name__": page.stem}
+    exec(compile(code, str(page), "exec"), defined)
+    assert all(rows == LEFT for rows in copies(defined))
+
+
+def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the copies of the table that a page made: in files, in a Delta table."""
+    if "states" in defined:
+        newest = max(defined["states"].iterdir(), key=lambda folder: int(folder.name))
+        yield [row.asDict() for row in defined["spark"].read.parquet(str(newest)).collect()]
+        yield defined["orders"].to_pyarrow_table().to_pylist()
 
 
 @pytest.mark.parametrize("page", TESTS, ids=name)

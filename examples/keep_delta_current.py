@@ -1,0 +1,131 @@
+"""A Delta table, kept as a ScyllaDB table is: each micro-batch of its changes is merged, once.
+
+Run it with ``python examples/keep_delta_current.py``; it needs deltalake. It starts a small
+ScyllaDB of its own, changes a table in two rounds, and compares after each. Before the second a
+node joins, so that the log goes on in new streams, and the query is started anew; at the end a
+micro-batch comes again, as it does after a crash.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from shop import Row, Shop, by_key, open_shop
+
+from pyspark_scylla_cdc import fold
+from pyspark_scylla_cdc.local_session import local_session
+
+KEY = ["customer", "number"]
+SAME_ROW = "t.customer = s.customer AND t.number IS NOT DISTINCT FROM s.number"
+"""A customer without orders is a row without a number, if there is an address."""
+APP = "orders"
+"""Whose micro-batches the table counts, in its own log."""
+COLUMNS = "customer int, number int, address string, status string, items map<string, int>"
+
+
+class Copy:
+    """The copy: a Delta table, which remembers the last micro-batch that was merged into it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        empty = spark.createDataFrame([], COLUMNS).toArrow()
+        self.table = DeltaTable.create(str(folder), schema=empty.schema, mode="ignore")
+
+    def update(self, changes: DataFrame, batch: int) -> None:
+        """Merge a micro-batch, unless it has been; rows and count change in one commit."""
+        done = self.table.transaction_version(APP)
+        if done is not None and batch <= done:
+            return
+        changes.persist()  # it is looked at more than once, and so would the source be
+        if not changes.isEmpty():
+            self._merge(self._merged(changes), batch)
+        changes.unpersist()
+
+    def rows(self) -> list[Row]:
+        """The rows of the copy, by key."""
+        return by_key(self.table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict"))
+
+    def _merged(self, changes: DataFrame) -> DataFrame:
+        """The rows of the customers that were touched, as they are now, and those now gone."""
+        there = self._spark.read.schema(COLUMNS).parquet(*self.table.file_uris())
+        before = there.join(changes.select("customer").distinct(), "customer", "left_semi")
+        after = fold(changes, onto=before)
+        gone = before.select(KEY).subtract(after.select(KEY))
+        return after.withColumn("gone", sf.lit(False)).unionByName(
+            gone.withColumn("gone", sf.lit(True)), allowMissingColumns=True
+        )
+
+    def _merge(self, rows: DataFrame, batch: int) -> None:
+        done = CommitProperties(app_transactions=[Transaction(APP, batch)])
+        (
+            self.table.merge(
+                rows.toArrow(), SAME_ROW, source_alias="s", target_alias="t", commit_properties=done
+            )
+            .when_matched_delete("s.gone")
+            .when_matched_update_all(except_cols=["gone"])
+            .when_not_matched_insert_all("NOT s.gone", except_cols=["gone"])
+            .execute()
+        )
+
+
+def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> None:
+    """Let the copy catch up with what was changed so far."""
+    changes = (
+        spark.readStream.format("scylla_cdc")
+        .option("hosts", hosts)
+        .option("keyspace", "shop")
+        .option("table", "orders")
+        .option("format", "changes")
+        .option("includeDelta", "true")
+        .option("rangeDeletes", "emit")
+        .option("maxPartitions", "2")
+        .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
+        .load()
+    )
+    writer = changes.writeStream.foreachBatch(copy.update)
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+def forget_last(checkpoint: Path) -> None:
+    """Leave the checkpoint as a crash does between a merge and Spark's note of it."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        path.unlink(missing_ok=True)
+
+
+def report(what: str, copy: Copy, shop: Shop) -> None:
+    """One line about the copy."""
+    rows = copy.rows()
+    verdict = "equals" if rows == shop.rows() else "DIFFERS FROM"
+    print(f"{what}: version {copy.table.version()}, {len(rows)} rows, {verdict} the table")
+
+
+def main() -> None:
+    """Follow a table for some rounds and compare."""
+    with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
+        folder = Path(name)
+        checkpoint = folder / "checkpoint"
+        spark = local_session(
+            "keep-delta-current", folder / "spark.log", **{"spark.sql.adaptive.enabled": "false"}
+        )
+        copy = Copy(spark, folder / "orders")
+        for what in ("at first", "after a node joined"):
+            if "node" in what:
+                server.join(vnodes=4)
+            shop.change(60)
+            follow(spark, server.contact_point, copy, checkpoint)
+            report(what, copy, shop)
+        forget_last(checkpoint)
+        follow(spark, server.contact_point, copy, checkpoint)
+        report("after a crash", copy, shop)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

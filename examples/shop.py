@@ -1,0 +1,85 @@
+"""A shop whose orders change: what the other examples follow.
+
+The changes are drawn at random, the same ones each time; among them are deletes of single orders,
+of a customer's later ones, and of all that a customer has.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cassandra.cluster import Cluster, Session
+
+from cdc_reader.testing import EmbeddedScylla
+
+Row = dict[str, Any]
+
+KEYSPACE = (
+    "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} "
+    "AND tablets = {'enabled': false}"
+)
+TABLE = (
+    "CREATE TABLE shop.orders (customer int, number int, address text static, status text, "
+    "items map<text, int>, PRIMARY KEY (customer, number)) "
+    "WITH cdc = {'enabled': true, 'postimage': true}"
+)
+INSERT = "INSERT INTO shop.orders (customer, number, status, items) VALUES (%s, %s, 'placed', %s)"
+ADD = "UPDATE shop.orders SET items = items + {'kettle': 1} WHERE customer = %s AND number = %s"
+SHIP = "UPDATE shop.orders SET status = 'shipped' WHERE customer = %s AND number = %s"
+MOVE = "UPDATE shop.orders SET address = %s WHERE customer = %s"
+CANCEL = "DELETE FROM shop.orders WHERE customer = %s AND number = %s"
+CANCEL_LATER = "DELETE FROM shop.orders WHERE customer = %s AND number > %s"
+FORGET = "DELETE FROM shop.orders WHERE customer = %s"
+
+
+class Shop:
+    """The table ``shop.orders``, with a log of whole rows."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._draw = random.Random(7)  # noqa: S311 - the same orders each time
+        session.execute(KEYSPACE)
+        session.execute(TABLE)
+
+    def change(self, times: int) -> None:
+        """Let as many of the things happen that happen to orders."""
+        for _ in range(times):
+            self._session.execute(*self._any())
+
+    def rows(self) -> list[Row]:
+        """The orders, by customer and number."""
+        found = (row._asdict() for row in self._session.execute("SELECT * FROM shop.orders"))
+        rows = ({**row, "items": dict(row["items"]) if row["items"] else None} for row in found)
+        return by_key(rows)
+
+    def _any(self) -> tuple[str, tuple[Any, ...]]:
+        customer, number = key = self._draw.randrange(5), self._draw.randrange(8)
+        statements: list[tuple[str, tuple[Any, ...]]] = [
+            (INSERT, (*key, {"mug": number + 1})),
+            (ADD, key),
+            (SHIP, key),
+            (MOVE, (f"Elm Street {number}", customer)),
+            (CANCEL, key),
+            (CANCEL_LATER, key),
+            (FORGET, (customer,)),
+        ]
+        return self._draw.choices(statements, weights=[16, 16, 8, 4, 4, 2, 1])[0]
+
+
+def by_key(rows: Iterable[Row]) -> list[Row]:
+    """The rows by their key; that of a customer without orders comes first."""
+    return sorted(
+        rows, key=lambda row: (row["customer"], -1 if row["number"] is None else row["number"])
+    )
+
+
+@contextmanager
+def open_shop() -> Iterator[tuple[EmbeddedScylla, Shop]]:
+    """A small ScyllaDB of its own, whose new nodes take part at once, and the shop in it."""
+    with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
+        cluster = Cluster([server.host], port=server.port, protocol_version=4)
+        yield server, Shop(cluster.connect())
+        cluster.shutdown()

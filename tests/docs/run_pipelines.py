@@ -1,0 +1,45 @@
+"""Runs pipelines, one after the other, on a Spark of their own: FOLDER SPEC...; prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.pipelines import cli
+
+from pyspark_scylla_cdc.local_session import local_session
+
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
+def run(spec: str, remote: str) -> str:
+    """All that the pipelines' command says."""
+    command = [sys.executable, cli.__file__, "run", "--spec", spec]
+    env = {**os.environ, "SPARK_REMOTE": remote}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return ran.stdout + ran.stderr
+
+
+def main(folder: Path, specs: list[str]) -> None:
+    """Print what each run said, and the rows of the table `orders` at the end."""
+    spark = local_session(
+        "pipelines",
+        folder / "spark.log",
+        **{
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.port": "0",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    port = getattr(getattr(spark._jvm, SERVER), "MODULE$").localPort()
+    said = [run(spec, f"sc://localhost:{port}") for spec in specs]
+    orders = [row.asDict() for row in spark.table("orders").collect()]
+    print(json.dumps({"said": said, "orders": orders}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,27 @@
+"""The example that keeps a Delta table current."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "keep_delta_current.py"
+ROUNDS = ["at first", "after a node joined", "after a crash"]
+
+
+@pytest.mark.spark
+def test_the_delta_table_equals_the_table() -> None:
+    """It does after each round, and a micro-batch that comes again makes no new version of it."""
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=280
+    )
+    assert ran.returncode == 0, ran.stderr
+    line = r"^(.*): version (\d), (\d+) rows, equals the table$"
+    found = re.findall(line, ran.stdout, re.MULTILINE)
+    assert [what for what, _, _ in found] == ROUNDS, ran.stdout
+    assert [version for _, version, _ in found] == ["1", "2", "2"]
+    assert all(int(count) > 5 for _, _, count in found)
