@@ -18,6 +18,7 @@
     │   │   └── RequestTimeoutError
     │   └── RetriesExhaustedError     a transient error that did not pass within its deadline
     ├── DecodeError                   bytes from the server are not what the schema says
+    │   └── ColumnDecodeError         those of one column, which a read without it can do without
     ├── CheckpointError               a checkpoint cannot be read or kept
     └── HandlerError                  the handler of a change failed; its own error is the cause
 
@@ -99,6 +100,10 @@ class RetriesExhaustedError(SourceError):
 
 class DecodeError(CdcError):
     """Bytes from the server do not have the shape their CQL type prescribes."""
+
+
+class ColumnDecodeError(DecodeError):
+    """The values of one column do not have the shape its type prescribes, or no room in Arrow's."""
 
 
 class CheckpointError(CdcError):

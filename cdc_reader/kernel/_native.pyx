@@ -22,7 +22,7 @@ import attrs
 import pyarrow as pa
 
 from cdc_reader.cql_type import ListType, MapType, Native, SetType, UserType, VectorType
-from cdc_reader.errors import DecodeError
+from cdc_reader.errors import ColumnDecodeError, DecodeError
 from cdc_reader.kernel.arrow_type import arrow_schema, fields_of
 from cdc_reader.kernel.cells import fixed_width
 from cdc_reader.kernel.metadata import agreed_columns, parse_metadata

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from cdc_reader.errors import DecodeError
+from cdc_reader.errors import ColumnDecodeError, DecodeError
 from cdc_reader.kernel.arrow_type import arrow_schema
 from cdc_reader.kernel.bulk import instances, put_all
 from cdc_reader.kernel.cells import build
@@ -67,4 +67,5 @@ def _array(column: Column, cells: Cells) -> pa.Array:
     try:
         return build(column.type, cells)
     except DecodeError as error:
-        raise DecodeError(f"column {column.name} of type {column.type}: {error}") from error
+        message = f"column {column.name} of type {column.type}: {error}"
+        raise ColumnDecodeError(message) from error

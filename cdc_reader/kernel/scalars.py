@@ -20,6 +20,7 @@ Cells = list[bytes | None]
 
 _TYPECODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 _SIGN_BIT = 1 << 31
+_MOST_MILLIS = ((1 << 63) - 1) // 1_000
 
 
 def _integers(cells: Cells, width: int) -> array[int]:
@@ -61,7 +62,10 @@ def _timestamp(cells: Cells) -> pa.Array:
     try:
         return pc.multiply_checked(millis, 1_000).cast(NATIVE["timestamp"])
     except pa.ArrowInvalid:
-        raise DecodeError("a timestamp lies beyond what 64 bits of microseconds hold") from None
+        beyond = [value for value in millis.drop_null().to_pylist() if abs(value) > _MOST_MILLIS]
+        raise DecodeError(
+            f"a timestamp of {beyond[0]} ms, and 64 bits of microseconds hold no such"
+        ) from None
 
 
 def _date(cells: Cells) -> pa.Array:

@@ -13,6 +13,7 @@ from cdc_reader.schema import LogSchema
 from cdc_reader.window import FOREVER, Window
 from pyspark_scylla_cdc.log import expected, oldest_alive, plan, read_partition, timeline_of
 from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.refusal import told_plainly
 from pyspark_scylla_cdc.snapshot import snapshot_partitions
 
 AHEAD = 60_000_000
@@ -28,6 +29,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._names = names
 
+    @told_plainly()
     def partitions(self) -> list[InputPartition]:
         timeline = timeline_of(self._options)
         now = SystemClock().now()

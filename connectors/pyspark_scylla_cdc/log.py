@@ -18,7 +18,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.generations import KnownSource
 from cdc_reader.duration import micros
-from cdc_reader.errors import CdcError, SchemaError, SourceError, UnsupportedTableError
+from cdc_reader.errors import SchemaError, SourceError, UnsupportedTableError
 from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
@@ -35,6 +35,7 @@ from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.partition import LogPartition, partitions
 from pyspark_scylla_cdc.partition_key import PartitionKey
 from pyspark_scylla_cdc.plan import divide, slices, spans
+from pyspark_scylla_cdc.refusal import told_plainly, with_remedy
 from pyspark_scylla_cdc.row_limit import RowLimit
 from pyspark_scylla_cdc.snapshot import SnapshotPartition, read_span
 from pyspark_scylla_cdc.streams import Streams
@@ -159,11 +160,8 @@ def read_log(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: LogPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the partition in the format asked for, with the columns `names`."""
-    try:
+    with told_plainly(), with_remedy():
         yield from _formatted(options, schema, names, partition)
-    except CdcError as error:
-        # Spark shows the whole traceback: of an error that says it all, one frame is enough.
-        raise error.with_traceback(None) from None
 
 
 def _formatted(
@@ -220,15 +218,13 @@ def read_snapshot(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the base table in the format asked for, with the columns `names`."""
-    try:
+    with told_plainly(), with_remedy():
         form, types = form_of(options, schema), ValueTypes(options.decimal_type)
         connection = _connection(options.connection(), options.read)
         read = partial(read_span, connection, schema.base)
         batches = _started_ahead(read, partition.spans(), options.read.in_flight)
         typed = (types.convert(batch, schema.base.columns) for batch in batches)
         yield from form.snapshot(typed, part_of(form, names), partition.position)
-    except CdcError as error:
-        raise error.with_traceback(None) from None  # as in `read_log`
 
 
 def form_of(options: SourceOptions, schema: LogSchema) -> Format:

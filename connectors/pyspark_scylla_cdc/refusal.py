@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from cdc_reader.errors import CdcError
+from cdc_reader.errors import CdcError, ColumnDecodeError
 
 
 @contextmanager
@@ -26,6 +26,15 @@ def told_plainly() -> Iterator[None]:
         if _in_worker():
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise error.with_traceback(None) from None
+
+
+@contextmanager
+def with_remedy() -> Iterator[None]:
+    """A value that cannot be shown, told with the option that leaves its column out."""
+    try:
+        yield
+    except ColumnDecodeError as error:
+        raise ColumnDecodeError(f"{error}; option columns can leave the column out") from None
 
 
 def _in_worker() -> bool:

@@ -47,6 +47,7 @@ from pyspark_scylla_cdc.log import (
 from pyspark_scylla_cdc.offset import Offset
 from pyspark_scylla_cdc.options import SourceOptions
 from pyspark_scylla_cdc.pace import Pace
+from pyspark_scylla_cdc.refusal import told_plainly
 from pyspark_scylla_cdc.snapshot import snapshot_partitions
 
 log = get_logger(__name__)
@@ -84,11 +85,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return _ONE_WINDOW
 
+    @told_plainly()
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         if self._initial is None:
             self._initial = Offset(self._start(), self._options.snapshot)
         return self._initial.to_json()
 
+    @told_plainly()
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, int]:
@@ -107,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return Offset(self._pace.horizon(self._clock.now())).to_json()
 
+    @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._planned = True
         since, until = Offset.from_json(start), Offset.from_json(end)

@@ -85,7 +85,7 @@ cdef int build_timestamp(const Shape *shape, const Run *run, ArrowArray *out) ex
     values = <int64_t *>out.buffers[1]
     for row in range(run.count):
         if not INT64_MIN // 1000 <= values[row] <= INT64_MAX // 1000:
-            return refuse_timestamp()
+            return refuse_timestamp(values[row])
         values[row] *= 1000
     return 0
 

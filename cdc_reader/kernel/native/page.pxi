@@ -40,7 +40,8 @@ cdef class Plan:
             if column < 0:
                 raise
             wrong = self.columns[column]
-            raise DecodeError(f"column {wrong.name} of type {wrong.type}: {error}") from error
+            message = f"column {wrong.name} of type {wrong.type}: {error}"
+            raise ColumnDecodeError(message) from error
         return 0
 
 

@@ -14,8 +14,8 @@ cdef int refuse_boolean() except -1 with gil:
     raise DecodeError("expected 1 byte for a boolean, found more")
 
 
-cdef int refuse_timestamp() except -1 with gil:
-    raise DecodeError("a timestamp lies beyond what 64 bits of microseconds hold")
+cdef int refuse_timestamp(int64_t millis) except -1 with gil:
+    raise DecodeError(f"a timestamp of {millis} ms, and 64 bits of microseconds hold no such")
 
 
 cdef int refuse_duration() except -1 with gil:

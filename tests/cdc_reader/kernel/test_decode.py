@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cql_type import CqlType, Native, UserType, parse
-from cdc_reader.errors import DecodeError
+from cdc_reader.errors import ColumnDecodeError, DecodeError
 from cdc_reader.kernel import arrow_type
 from cdc_reader.schema import Column
 from tests.cdc_reader.kernel.conftest import Decode
@@ -207,3 +207,18 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]
+
+
+@pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
+def test_a_timestamp_that_arrow_cannot_hold_is_told(decode: Decode, millis: int) -> None:
+    """With its column and its value, among others that are as they should be."""
+    body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
+    with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):
+        decode(body, [Column("v", Native("timestamp"))])
+
+
+@pytest.mark.parametrize("millis", [9223372036854775, -9223372036854775])
+def test_the_farthest_timestamps_are_held(decode: Decode, millis: int) -> None:
+    """The years -290308 to 294247."""
+    batch = decode(column_of(struct.pack(">q", millis)), [Column("v", Native("timestamp"))])
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [millis * 1000]

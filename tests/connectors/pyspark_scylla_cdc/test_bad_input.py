@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from cdc_reader.errors import CdcError
 from pyspark_scylla_cdc import ScyllaCdcDataSource
@@ -309,6 +309,22 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
     execute("DROP TABLE {t}")
     assert "t was not found" in refusal(batch.count)
     assert "t was not found" in failure(stream, tmp_path)
+
+
+def test_failed_while_running(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
+) -> None:
+    """A value that Spark cannot hold ends a batch and a stream with one line: column and remedy."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp) WITH cdc = {'enabled': true}")
+    insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (pk, ts) VALUES (1, ?)")
+    scylla.session.execute(insert, (2**63 - 1,))
+    with pytest.raises(PythonException) as failed:
+        load().collect()
+    ended = failure(load(stream=True, confidenceWindow="0s"), tmp_path)
+    for told in (str(failed.value), ended):
+        assert "Traceback" not in told
+        assert "column ts of type timestamp: " in told
+        assert "option columns can leave the column out" in told
 
 
 def failure(stream: DataFrame, folder: Path) -> str:
