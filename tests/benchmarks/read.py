@@ -17,7 +17,7 @@ from tests.benchmarks.logs import FLAT, IMAGES, PAGE_ROWS, fill, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
-PAGES = 40
+PAGES = 200
 ROWS = PAGES * PAGE_ROWS
 
 

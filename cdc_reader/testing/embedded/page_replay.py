@@ -1,62 +1,48 @@
 """Pages served as they are, with no work per row: for benchmarks of clients.
 
 Every SELECT from a table under replay gets the same pages from the first on, whatever it asks
-for: whose place is where is in the paging states, the server remembers nothing of its readers.
+for; without their metadata if it asks so, as clients do with what they prepared. Whose place is
+where is in the paging states, the server remembers nothing of its readers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from cdc_reader.errors import DecodeError
+from cdc_reader.kernel import parse_metadata
 from cdc_reader.testing.embedded.errors import ProtocolError
-from cdc_reader.testing.embedded.protocol.body import BodyReader, int32, nullable_bytes
-from cdc_reader.testing.embedded.protocol.responses import MetadataFlag, ResultKind
+from cdc_reader.testing.embedded.protocol.body import BodyReader, int32
+from cdc_reader.testing.embedded.protocol.responses import MetadataFlag
 from cdc_reader.testing.embedded.query.result import Page
 
 _STATE_MARK = b"replayed page "
 
 
-@frozen
-class ReadyPage:
-    """The body of a RESULT of rows, without its paging state."""
-
-    flags: int
-    columns: int
-    rest: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, body: bytes) -> ReadyPage:
-        """The page in a RESULT's body; ValueError if it holds no rows, or not their columns."""
-        reader = BodyReader(body)
-        try:
-            kind, flags, columns = reader.int32(), reader.int32(), reader.int32()
-            if flags & MetadataFlag.MORE_PAGES:
-                reader.nullable_bytes()
-        except ProtocolError as error:
-            raise ValueError(f"a page to replay: {error}") from None
-        if kind != ResultKind.ROWS:
-            raise ValueError(f"a page to replay: expected a RESULT of kind ROWS (2), found {kind}")
-        if flags & MetadataFlag.NO_METADATA:
-            raise ValueError("a page to replay: expected metadata, as clients may ask for it")
-        return cls(flags & ~MetadataFlag.MORE_PAGES, columns, reader.rest())
-
-    def body(self, paging_state: bytes | None) -> bytes:
-        """The RESULT's body, followed by more pages if there is a paging state."""
-        if paging_state is None:
-            state, flags = b"", self.flags
-        else:
-            state, flags = nullable_bytes(paging_state), self.flags | MetadataFlag.MORE_PAGES
-        head = int32(ResultKind.ROWS) + int32(flags) + int32(self.columns)
-        return b"".join((head, state, self.rest))
+def ready(body: bytes) -> Page:
+    """The page in a RESULT's body; ValueError if it holds no rows, or not their columns."""
+    try:
+        metadata = parse_metadata(body)
+    except DecodeError as error:
+        raise ValueError(f"a page to replay: {error}") from None
+    if metadata.columns is None:
+        raise ValueError("a page to replay: expected metadata, as clients may ask for it")
+    reader = BodyReader(body)
+    _, flags, columns = reader.int32(), reader.int32(), reader.int32()
+    if flags & MetadataFlag.MORE_PAGES:
+        reader.nullable_bytes()
+    rows = body[metadata.rows_offset :]
+    described = reader.rest().removesuffix(rows)
+    return Page(flags & ~MetadataFlag.MORE_PAGES, columns, described, rows)
 
 
 @frozen
 class Series:
     """Some pages, one after the other, so many times over."""
 
-    pages: tuple[ReadyPage, ...]
+    pages: tuple[Page, ...]
     times: int
 
     def page(self, paging_state: bytes | None) -> Page:
@@ -66,7 +52,7 @@ class Series:
         if number >= count:
             raise _invalid()
         following = None if number + 1 == count else _STATE_MARK + int32(number + 1)
-        return Page(self.pages[number % len(self.pages)].body(following))
+        return evolve(self.pages[number % len(self.pages)], paging_state=following)
 
 
 @define
@@ -80,7 +66,7 @@ class PageReplays:
         if not bodies or times < 1:
             raise ValueError("a replay: expected at least one page, at least once")
         # Equal pages are one: a benchmark's many pages need not fill the memory.
-        made = {body: ReadyPage.of(body) for body in set(bodies)}
+        made = {body: ready(body) for body in set(bodies)}
         self._series[keyspace, table] = Series(tuple(made[body] for body in bodies), times)
 
     def end(self, keyspace: str, table: str) -> None:

@@ -145,8 +145,8 @@ def result(outcome: Result, version: int = 4, style: ResultFormat | None = None)
         case Prepared():
             encoded = _prepared(outcome, version, style.lwt_mark)
             return _result(ResultKind.PREPARED, encoded, outcome.warnings)
-        case Page(ready):
-            return Answer(Opcode.RESULT, ready)
+        case Page():
+            return Answer(Opcode.RESULT, _page(outcome, style.skip_metadata))
         case Rows():
             return _result(ResultKind.ROWS, _rows(outcome, style.skip_metadata), outcome.warnings)
 
@@ -238,6 +238,17 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
                 append(short_lengths[size] if size < 256 else size.to_bytes(4, "big"))
                 append(cell)
     return b"".join(parts)
+
+
+def _page(page: Page, skip_metadata: bool) -> bytes:
+    """All of it is joined at once: it is large, and replayed for speed."""
+    state = b""
+    flags = MetadataFlag.NO_METADATA if skip_metadata else page.flags
+    if page.paging_state is not None:
+        flags |= MetadataFlag.MORE_PAGES
+        state = body.nullable_bytes(page.paging_state)
+    head = body.int32(ResultKind.ROWS) + body.int32(flags) + body.int32(page.columns)
+    return b"".join((head, state, b"" if skip_metadata else page.metadata, page.rows))
 
 
 _NULL = body.int32(-1)

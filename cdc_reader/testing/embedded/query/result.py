@@ -44,9 +44,16 @@ class Rows:
 
 @frozen
 class Page:
-    """A page of rows made ready: the body of its RESULT."""
+    """A page of rows made ready: the parts of its RESULT's body, as they are on the wire.
 
-    body: bytes
+    `flags` are those of the `metadata`, which describes so many `columns`.
+    """
+
+    flags: int
+    columns: int
+    metadata: bytes = field(repr=False)
+    rows: bytes = field(repr=False)
+    paging_state: bytes | None = None
 
 
 @frozen

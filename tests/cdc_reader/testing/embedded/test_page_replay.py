@@ -6,6 +6,7 @@ import pytest
 from cassandra.cluster import Cluster, Session
 from cassandra.protocol import ProtocolException
 
+from cdc_reader.kernel import parse_metadata
 from cdc_reader.testing import EmbeddedScylla
 
 SELECT = "SELECT pk, v FROM ks.t"
@@ -47,6 +48,17 @@ def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, sessio
     assert list(session.execute(SELECT)) == []
 
 
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("skips", [False, True])
+def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, skips: bool) -> None:
+    """As of pages that are not replayed: a client that prepared a statement knows it."""
+    read = server.page(SELECT, skip_metadata=skips)
+    server.replay("ks", "t", server.pages(SELECT), times=2)
+    first = parse_metadata(server.page(SELECT, skip_metadata=skips))
+    assert (first.columns is None, first.column_count) == (skips, 2)
+    assert server.page(SELECT, skip_metadata=skips, paging_state=first.paging_state) == read
+
+
 def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Session) -> None:
     """Two readers that take turns both see every page."""
     server.replay("ks", "t", server.pages(SELECT, page_size=10))
@@ -73,8 +85,8 @@ def test_a_paging_state_of_another_kind_is_refused(
 def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
     """What is not one is named."""
     for body, found in (
-        (b"", "truncated frame"),
-        (b"\0\0\0\1" + bytes(8), r"kind ROWS \(2\), found 1"),
+        (b"", "4 bytes"),
+        (b"\0\0\0\1" + bytes(8), r"kind 2 \(rows\), found 1"),
         (b"\0\0\0\2\0\0\0\4\0\0\0\1", "expected metadata"),
     ):
         with pytest.raises(ValueError, match=found):
