@@ -18,9 +18,10 @@ from cdc_reader.kernel.bulk import instances, put_all
 from cdc_reader.kernel.cells import build
 from cdc_reader.kernel.metadata import agreed_columns, parse_metadata
 from cdc_reader.kernel.scalars import Cells
+from cdc_reader.kernel.times import micros_of
 from cdc_reader.schema import Column
 
-__all__ = ["decode", "instances", "put_all"]
+__all__ = ["decode", "instances", "micros_of", "put_all"]
 
 _LENGTH = struct.Struct(">i").unpack_from
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdc_reader.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS
+from cdc_reader.kernel import micros_of
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _LENGTH = 36
@@ -20,17 +20,13 @@ _TIME = [*range(15, 18), *range(9, 13), *range(8)]
 _LOW = [*range(19, 23), *range(24, 36)]
 """Where the digits of the last eight bytes are."""
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-_LOW_BITS = 32
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def commit_timestamps(times: pa.Array) -> pa.Array:
     """The write times of a column of time UUIDs without nulls, to the microsecond."""
-    digits = np.ascontiguousarray(_characters(times)[:, : len(_WEIGHTS)])
-    high, low = (_VALUE.take(digits) @ _WEIGHTS).T.astype(np.int64)
-    ticks = (high << _LOW_BITS) + low
-    return pa.array((ticks - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO, pa.int64()).view(TIMESTAMP)
+    return micros_of(times).view(TIMESTAMP)
 
 
 def commit_versions(times: pa.Array) -> pa.Array:
@@ -68,19 +64,5 @@ def _by_digit(values: _Array) -> _Array:
     return table
 
 
-def _weights() -> _Array:
-    """What each of the first 18 characters counts, in the high bits of the time and in the low.
-
-    In two halves, for a whole time is more than a float holds, and products of floats are
-    quick; dashes and the version count nothing.
-    """
-    weights = np.zeros((max(_TIME) + 1, 2))
-    for bit, at in zip(range(56, -1, -4), _TIME, strict=True):
-        weights[at] = (2.0 ** (bit - _LOW_BITS), 0) if bit >= _LOW_BITS else (0, 2.0**bit)
-    return weights
-
-
-_WEIGHTS = _weights()
-_VALUE = _by_digit(np.arange(16, dtype=np.float64))
 _FLIPPED = _by_digit(np.roll(_DIGITS, 8))
 """Hexadecimal digits with their highest bit turned over."""

@@ -21,7 +21,7 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
-PAGES = 200
+PAGES = 600
 ROWS = PAGES * PAGE_ROWS
 PARTITIONS, MICRO_BATCHES = 2, 8
 """Partitions of a micro-batch, and how many of each query's count, after two that do not."""

@@ -80,3 +80,7 @@ cdef int refuse_value(int64_t length, int64_t offset, int64_t end) except -1 wit
 
 cdef int refuse_after(int64_t left) except -1 with gil:
     raise DecodeError(f"the result has {left} bytes after its last row")
+
+
+cdef int refuse_uuid() except -1 with gil:
+    raise ValueError("expected a UUID of 36 characters in lower case")
