@@ -18,6 +18,7 @@ from cdc_reader.timestamp import parse_timestamp
 from cdc_reader.window import BEGINNING, FOREVER
 from pyspark_scylla_cdc.offset import Offset
 
+_MOST_PARTITIONS = 100_000
 EARLIEST = "earliest"
 LATEST = "latest"
 MAX_DIGITS = 38
@@ -83,6 +84,12 @@ def _count(text: str, option: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0):
         raise ConfigurationError(option, text, "give a whole number above zero, of 64 bits")
     return int(text)
+
+
+def _partitions(text: str, option: str) -> int:
+    if (count := _count(text, option)) > _MOST_PARTITIONS:
+        raise ConfigurationError(option, text, f"give {_MOST_PARTITIONS} or fewer")
+    return count
 
 
 def _flag(text: str, option: str) -> bool:
@@ -157,6 +164,7 @@ def _decimal_type(text: str, option: str) -> pa.DataType:
 
 TEXT = Kind("text", _text)
 COUNT = Kind("number", _count)
+PARTITIONS = Kind(f"number up to {_MOST_PARTITIONS}", _partitions)
 FLAG = Kind("`true` or `false`", _flag)
 DURATION = Kind("duration", parse_duration)
 POSITIVE_DURATION = Kind("duration", _positive_duration)

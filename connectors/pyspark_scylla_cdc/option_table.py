@@ -25,6 +25,7 @@ from pyspark_scylla_cdc.option import (
     LATEST,
     NAMES,
     OFFSET,
+    PARTITIONS,
     POSITIVE_DURATION,
     START,
     TEXT,
@@ -185,7 +186,8 @@ OPTIONS = (
         "startingTimestamp",
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` is all that the log still holds; "
-        f"`{LATEST}` is the moment the query starts. A checkpoint overrides it.",
+        f"`{LATEST}` is the moment the query starts. A checkpoint overrides it. A "
+        "stream begins no earlier than the log's TTL ago.",
         default=EARLIEST,
     ),
     Option(
@@ -267,14 +269,14 @@ OPTIONS = (
     ),
     Option(
         "maxPartitions",
-        COUNT,
+        PARTITIONS,
         "Spark partitions to read with, at most. A stream has no more than there are streams of "
         "the log; each costs some 35 ms per micro-batch.",
         default="8",
     ),
     Option(
         "minPartitions",
-        COUNT,
+        PARTITIONS,
         "Spark partitions to read with, at least, up to `maxPartitions`. With it a stream spreads "
         "the time of each stream of the log over several, as a batch does; see below.",
     ),

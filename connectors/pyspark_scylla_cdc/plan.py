@@ -29,6 +29,9 @@ SHORTEST_SLICE = 10_000_000
 MOST_QUERIES = 4_096
 """How many queries slices may make of a plan; one that has as many without is not sliced."""
 
+_EVEN = 4
+"""Streams of a slice that a share has, where it has whole ones: shares differ by one at most."""
+
 
 @frozen
 class Span:
@@ -90,18 +93,38 @@ def divide(parts: Sequence[Span], at_least: int, at_most: int, slices: int = 1) 
     stream older times first.
 
     There are `at_most` shares, or as many as there are streams or `slices`, whichever are more.
-    If that is less than `at_least`, there are so many slices. With one slice a stream is in one
-    share with all its time.
+    If that is less than `at_least`, there are so many, of the slices one after the other. With one
+    slice a stream is in one share with all its time.
     """
     runs = _runs(parts, at_most)
-    if len(runs) < at_least:
-        slices = max(slices, at_least)
+    if max(len(runs), slices) < at_least:
+        count = max(slices, _even(at_least, sum(part.streams for part in parts)))
+        return _slice_by_slice(parts, count, at_least)
     shares: list[list[Span]] = [[] for _ in range(max(len(runs), slices))]
     for number, run in enumerate(runs):
         for part in run:
             for place, piece in _in_time(part, slices):
                 shares[(number + place) % len(shares)].append(piece)
     return [share for share in shares if share]
+
+
+def _even(shares: int, streams: int) -> int:
+    """Into how many slices to cut so many streams, for as many shares of each: of some streams
+    each, so that one more or less is little, or of all.
+    """
+    found = (count for count in range(1, shares) if shares % count == 0)
+    return next((count for count in found if count * streams >= shares * _EVEN), shares)
+
+
+def _slice_by_slice(parts: Sequence[Span], count: int, shares: int) -> list[list[Span]]:
+    """So many shares, each of one slice of `count`: the first so many of the first, and so on."""
+    sliced: list[list[Span]] = [[] for _ in range(count)]
+    for part in parts:
+        for place, piece in _in_time(part, count):
+            sliced[place].append(piece)
+    edges = [shares * place // count for place in range(count + 1)]
+    found = zip(sliced, pairwise(edges), strict=True)
+    return [run for pieces, (first, last) in found for run in _runs(pieces, last - first)]
 
 
 def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:

@@ -170,6 +170,16 @@ def test_more_than_streams_where_that_is_wanted() -> None:
     assert windows == list(pairwise(range(0, 901, 150)))
 
 
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_more_than_streams_are_cut_no_finer_than_need_be(streams: int, more: int) -> None:
+    """Shares are about equal, and few spans each: a span is a query at least."""
+    shares = divide(one_generation(streams, DAY), streams + more, 1_000)
+    assert len(shares) == streams + more
+    work = [sum(span.work for span in share) for share in shares]
+    assert max(work) <= 1.5 * min(work)
+    assert sum(map(len, shares)) == len(shares)
+
+
 def test_work_is_streams_times_time() -> None:
     """A generation that ruled for long outweighs one that has just begun."""
     shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)

@@ -126,18 +126,18 @@ _NATIVE: dict[str, SortKey] = {
 def _collection(first: SortKey, width: int, second: SortKey | None = None) -> SortKey:
     keys = (first, second or first)
 
-    def key(value: bytes) -> list[Any]:
+    def key(value: bytes) -> tuple[Any, ...]:
         count = int.from_bytes(value[:4], "big")
         cells = split_cells(value[4:], count * width)
-        return [keys[i % width](cell or b"") for i, cell in enumerate(cells)]
+        return tuple(keys[i % width](cell or b"") for i, cell in enumerate(cells))
 
     return key
 
 
 def _fields(keys: list[SortKey]) -> SortKey:
-    def key(value: bytes) -> list[Any]:
+    def key(value: bytes) -> tuple[Any, ...]:
         cells = split_cells(value, len(keys))
-        return [(0,) if c is None else (1, k(c)) for k, c in zip(keys, cells, strict=False)]
+        return tuple((0,) if c is None else (1, k(c)) for k, c in zip(keys, cells, strict=False))
 
     return key
 

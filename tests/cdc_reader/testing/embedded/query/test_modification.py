@@ -364,3 +364,32 @@ def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
     table.run("CREATE TABLE other (pk int PRIMARY KEY)")
     table.run("ALTER TABLE t WITH comment = 'new'")
     assert table.engine.execute(prepared.id, (b"\0\0\0\1",), table.options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("frozen<list<int>>", ["[]", "[1]", "[1, 2]", "[2]"]),
+        ("frozen<set<text>>", ["{'a'}", "{'a', 'b'}", "{'b'}"]),
+        ("frozen<map<int, text>>", ["{1: 'b'}", "{2: 'a'}"]),
+        ("frozen<tuple<int, text>>", ["(1, 'b')", "(2, 'a')"]),
+        ("frozen<u>", ["{x: 1, y: 'b'}", "{x: 2, y: 'a'}"]),
+    ],
+)
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+def test_clustering_keys_of_parts(shell: Any, kind: str, values: list[str], order: str) -> None:
+    """Rows are found again by them, and sort by their parts."""
+    shell.run("CREATE TYPE u (x int, y text)")
+    shell.run(
+        f"CREATE TABLE t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck)) "
+        f"WITH CLUSTERING ORDER BY (ck {order}) AND cdc = {{'enabled': true}}"
+    )
+    for number in range(2):
+        for value in reversed(values):
+            shell.run(f"INSERT INTO t (pk, ck, v) VALUES (1, {value}, {number})")
+    shell.run(f"UPDATE t SET v = 9 WHERE pk = 1 AND ck = {values[0]}")
+    found = [int.from_bytes(cell, "big") for (cell,) in shell.rows("SELECT v FROM t WHERE pk = 1")]
+    expected = [9] + [1] * (len(values) - 1)
+    assert found == (expected if order == "ASC" else expected[::-1])
+    shell.run(f"DELETE FROM t WHERE pk = 1 AND ck = {values[-1]}")
+    assert len(shell.rows("SELECT v FROM t WHERE pk = 1")) == len(values) - 1
