@@ -216,9 +216,7 @@ class Change:
         if len(rows) == 1:
             return _MEANINGS[operations[rows[0]]]
         told = [it for row in rows if (it := operations[row]) not in IMAGES]
-        return _MEANINGS[
-            min(told or [operations[rows[0]]], key=_rank) if len(told) != 1 else told[0]
-        ]
+        return _MEANINGS[min(told, key=_rank, default=operations[rows[0]])]
 
     @property
     def key(self) -> FrozenDict[str, Any]:
@@ -371,7 +369,7 @@ def _rank(operation: Operation) -> int:
     return (0 if operation.is_known else 1) if rank is None else rank
 
 
-_RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3, **dict.fromkeys(IMAGES, 4)}
+_RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3}
 
 
 def _merged(parts: Sequence[Mapping[str, Delta]]) -> Mapping[str, Delta]:

@@ -12,7 +12,7 @@ from cdc_reader.logs import get_logger
 from cdc_reader.pipeline import read_tasks
 from cdc_reader.ports import LogSource, LogTable
 from cdc_reader.progress import LAST_KEY, Mark
-from cdc_reader.row_keys import STREAM, key_at, leave_out
+from cdc_reader.row_keys import STREAM, key_at, leave_out, streams_in
 from cdc_reader.schema import LogSchema
 from cdc_reader.task import RangeTask, Task
 
@@ -121,7 +121,7 @@ class _Delivered:
     def add(self, task: int, batch: pa.RecordBatch) -> None:
         if task != self.task:
             self.task, self._streams = task, set()
-        self._streams.update(batch.column(STREAM).unique().to_pylist())
+        self._streams.update(streams_in(batch))
         self._last = batch.slice(batch.num_rows - 1)
 
     def marks(self) -> dict[StreamId, Mark]:

@@ -1,9 +1,9 @@
-"""Keys of the rows in a batch, and leaving out rows by their keys."""
+"""Keys of the rows in a batch, and leaving out rows by their keys or streams."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 import pyarrow as pa
@@ -37,6 +37,22 @@ def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
     columns = (batch.column(name).to_pylist() for name in (STREAM, TIME, SEQUENCE))
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
+
+
+def streams_in(batch: pa.RecordBatch) -> list[bytes]:
+    """The streams that have rows in it, each once."""
+    found: list[bytes] = batch.column(STREAM).unique().to_pylist()
+    return found
+
+
+def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:
+    """The rows of the streams that are wanted; the batch as it is if it has no others."""
+    found = streams_in(batch)
+    own = list(filter(is_wanted, found))
+    if len(own) == len(found):
+        return batch
+    column = batch.column(STREAM)
+    return batch.filter(pc.is_in(column, value_set=pa.array(own, column.type)))
 
 
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:

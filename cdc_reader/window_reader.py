@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.current_log import CurrentLog
 from cdc_reader.planner import Planner
 from cdc_reader.ports import Clock
-from cdc_reader.row_keys import STREAM
+from cdc_reader.row_keys import rows_of, streams_in
 from cdc_reader.strategy import Strategy, StrategyChoice
 from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import Window
@@ -46,7 +45,7 @@ class WindowReader:
         for number, batch in found:
             held[number] += batch.num_rows
             if self._choice.is_open:
-                seen.update(_streams(batch))
+                seen.update(streams_in(batch))
             yield from self._planned(tasks[number], batch)
         self.queries, self.rows = len(tasks), sum(held)
         self._planner.adapt([rows / self._fetch_size for rows in held])
@@ -62,11 +61,7 @@ class WindowReader:
     def _planned(self, task: Task | RangeTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch, without rows of streams that a range has but that are not to be read yet."""
         if isinstance(task, RangeTask):
-            known, seen = self._planner.streams_of(task), _streams(batch)
-            own = [stream for stream in seen if stream in known]
-            if len(own) < len(seen):
-                wanted = pa.array(own, batch.column(STREAM).type)
-                batch = batch.filter(pc.is_in(batch.column(STREAM), value_set=wanted))
+            batch = rows_of(batch, self._planner.streams_of(task).__contains__)
         if batch.num_rows:
             yield batch
 
@@ -74,9 +69,3 @@ class WindowReader:
         if strategy is Strategy.RANGES:
             return self._planner.plan_ranges(window)
         return self._planner.plan(window)
-
-
-def _streams(batch: pa.RecordBatch) -> list[bytes]:
-    """The streams that have rows in it."""
-    found: list[bytes] = batch.column(STREAM).unique().to_pylist()
-    return found

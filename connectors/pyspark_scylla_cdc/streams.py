@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import field, frozen
 
 from cdc_reader.generation import Generation, StreamGroup
 from cdc_reader.ids import StreamId
-from cdc_reader.row_keys import STREAM
+from cdc_reader.row_keys import rows_of
 from cdc_reader.task import RangeTask, Task
 from cdc_reader.window import BEGINNING, FOREVER, Window
 
@@ -68,13 +67,8 @@ class Streams:
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of these streams; none of the batches is empty."""
         for batch in batches:
-            found = batch.column(STREAM).unique()
-            own = [stream for stream in found.to_pylist() if stream in self]
-            if len(own) == len(found):
-                yield batch
-            elif own:
-                wanted = pa.array(own, found.type)
-                yield batch.filter(pc.is_in(batch.column(STREAM), value_set=wanted))
+            if (own := rows_of(batch, self.__contains__)).num_rows:
+                yield own
 
     @cached_property
     def _tokens(self) -> np.ndarray[Any, np.dtype[np.int64]]:
