@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from shop import Row, by_key, open_shop
+from shop import Row, by_key, follow, open_shop
 
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.local_session import local_session
@@ -40,25 +40,6 @@ class Copy:
         return by_key(row.asDict() for row in self._spark.read.parquet(str(newest)).collect())
 
 
-def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> None:
-    """Let the copy catch up with what was changed so far."""
-    changes = (
-        spark.readStream.format("scylla_cdc")
-        .option("hosts", hosts)
-        .option("keyspace", "shop")
-        .option("table", "orders")
-        .option("format", "changes")
-        .option("includeDelta", "true")
-        .option("rangeDeletes", "emit")
-        .option("maxPartitions", "2")
-        .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
-        .load()
-    )
-    writer = changes.writeStream.foreachBatch(copy.update)
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    writer.start().awaitTermination()
-
-
 def main() -> None:
     """Follow a table for some rounds and compare."""
     with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
@@ -67,7 +48,7 @@ def main() -> None:
         copy = Copy(spark, folder / "orders")
         for number in range(1, ROUNDS + 1):
             shop.change(60)
-            follow(spark, server.contact_point, copy, folder / "checkpoint")
+            follow(spark, server.contact_point, copy.update, folder / "checkpoint")
             verdict = "equals" if copy.rows() == shop.rows() else "DIFFERS FROM"
             print(f"round {number}: the copy, {len(copy.rows())} rows, {verdict} the table")
         spark.stop()

@@ -14,7 +14,7 @@ from pathlib import Path
 from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from shop import Row, Shop, by_key, open_shop
+from shop import Row, Shop, by_key, follow, open_shop
 
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.local_session import local_session
@@ -72,25 +72,6 @@ class Copy:
         )
 
 
-def follow(spark: SparkSession, hosts: str, copy: Copy, checkpoint: Path) -> None:
-    """Let the copy catch up with what was changed so far."""
-    changes = (
-        spark.readStream.format("scylla_cdc")
-        .option("hosts", hosts)
-        .option("keyspace", "shop")
-        .option("table", "orders")
-        .option("format", "changes")
-        .option("includeDelta", "true")
-        .option("rangeDeletes", "emit")
-        .option("maxPartitions", "2")
-        .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
-        .load()
-    )
-    writer = changes.writeStream.foreachBatch(copy.update)
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    writer.start().awaitTermination()
-
-
 def forget_last(checkpoint: Path) -> None:
     """Leave the checkpoint as a crash does between a merge and Spark's note of it."""
     commits = checkpoint / "commits"
@@ -119,10 +100,10 @@ def main() -> None:
             if "node" in what:
                 server.join(vnodes=4)
             shop.change(60)
-            follow(spark, server.contact_point, copy, checkpoint)
+            follow(spark, server.contact_point, copy.update, checkpoint)
             report(what, copy, shop)
         forget_last(checkpoint)
-        follow(spark, server.contact_point, copy, checkpoint)
+        follow(spark, server.contact_point, copy.update, checkpoint)
         report("after a crash", copy, shop)
         spark.stop()
 

@@ -1,4 +1,4 @@
-"""A shop whose orders change: what the other examples follow.
+"""A shop whose orders change: what the other examples follow, and how.
 
 The changes are drawn at random, the same ones each time; among them are deletes of single orders,
 of a customer's later ones, and of all that a customer has.
@@ -7,11 +7,13 @@ of a customer's later ones, and of all that a customer has.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from cassandra.cluster import Cluster, Session
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_reader.testing import EmbeddedScylla
 
@@ -74,6 +76,27 @@ def by_key(rows: Iterable[Row]) -> list[Row]:
     return sorted(
         rows, key=lambda row: (row["customer"], -1 if row["number"] is None else row["number"])
     )
+
+
+def follow(
+    spark: SparkSession, hosts: str, update: Callable[[DataFrame, int], None], checkpoint: Path
+) -> None:
+    """Let a copy catch up with what was changed so far, a micro-batch after the other."""
+    changes = (
+        spark.readStream.format("scylla_cdc")
+        .option("hosts", hosts)
+        .option("keyspace", "shop")
+        .option("table", "orders")
+        .option("format", "changes")
+        .option("includeDelta", "true")
+        .option("rangeDeletes", "emit")
+        .option("maxPartitions", "2")
+        .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
+        .load()
+    )
+    writer = changes.writeStream.foreachBatch(update)
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.start().awaitTermination()
 
 
 @contextmanager
