@@ -22,7 +22,7 @@ class ColumnKind(Enum):
 _KIND_ORDER = list(ColumnKind)
 
 
-@frozen
+@frozen(cache_hash=True)  # a page's columns are looked up by their hash
 class Column:
     """A column: its name, its type, its kind and its place in the key (-1 outside of it).
 

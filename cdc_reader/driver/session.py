@@ -28,8 +28,9 @@ class Connection(Queries):
     """A cluster to ask, through the driver.
 
     A prepared statement's first page carries metadata, which is checked against the query's
-    columns; from then on the driver leaves it out. When the table is altered the driver
-    prepares the statement again, on its own, and what that promises is checked too.
+    columns; a driver that can leaves it out from then on. (Up to its version 3.30,
+    cassandra-driver never does.) When the table is altered the driver prepares the statement
+    again, on its own, and what that promises is checked too.
     """
 
     def __init__(self, config: ConnectionConfig, read: ReadConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from attrs import evolve, frozen
 
@@ -76,11 +77,12 @@ def agreed_columns(metadata: ResultMetadata, known: Sequence[Column] | None) -> 
     if metadata.column_count != len(columns):
         raise _altered(f"{metadata.column_count} columns", str(len(columns)))
     if metadata.columns is not None and known is not None:
-        check_same(metadata.columns, known)
+        check_same(metadata.columns, tuple(known))
     return columns
 
 
-def check_same(found: Sequence[Column], expected: Sequence[Column]) -> None:
+@lru_cache(maxsize=128)  # of those that are the same: an error is not kept
+def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
     """DecodeError unless both lists have the same names and types, frozen or not."""
     if len(found) != len(expected):
         raise _altered(f"{len(found)} columns", str(len(expected)))
@@ -113,7 +115,32 @@ def _bare(cql_type: CqlType) -> CqlType:
             return cql_type
 
 
+_parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
+"""Columns that were parsed, with the bytes that describe them, by how these begin, which is with
+the table's name: pages of one query come with the same, one after the other.
+"""
+_BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
+"""Bytes that tell descriptions apart, those of the longest that is kept; how many are."""
+
+
 def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
+    """The columns. Where a description ends it says itself, so equal bytes have equal columns."""
+    start = buffer.position
+    kind = flags & _GLOBAL_TABLE, count, buffer.data[start : start + _BEGINNING]
+    described, columns = _parsed.get(kind, (b"", ()))
+    if described and buffer.data.startswith(described, start):
+        buffer.position += len(described)
+        return columns
+    columns = _parse_columns(buffer, flags, count)
+    described = buffer.data[start : buffer.position]
+    if len(described) <= _LONGEST:
+        if len(_parsed) >= _MOST:
+            _parsed.clear()
+        _parsed[kind] = described, columns
+    return columns
+
+
+def _parse_columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
     if flags & _GLOBAL_TABLE:
         _table(buffer)
     return tuple(_column(buffer, flags) for _ in range(count))
