@@ -139,21 +139,48 @@ def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) 
     limited = StreamReader(
         evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
     )
-    offset = start = limited.initialOffset()
-    limited.partitions(start, start)
+    start = limited.initialOffset()
     for number in range(600):
         clock.advance({60: 3_000 * SECOND}.get(number, SECOND if number < 60 else SECOND // 10))
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (number,))
     clock.advance(60 * SECOND)
-    counts = []
-    while (latest := limited.latestOffset(offset, ReadMaxFiles(1))) != offset:
-        parts = limited.partitions(offset, latest)
-        counts.append(sum(b.num_rows for part in parts for b in limited.read(part)))
-        offset = latest
+    counts, offset = followed(limited, start)
     assert sum(counts) == 600
     assert max(counts) <= 150
-    assert 6 <= sum(1 for count in counts if count) < 40
+    assert 6 <= len(counts) <= 15
+    assert all(counts)
     assert limited.latestOffset(start, ReadAllAvailable()) == offset
+
+
+@pytest.mark.parametrize("quiet", [1, 3_600, 20 * 3_600])
+def test_rows_limit_after_a_quiet_time(
+    session: Session, stream: StreamReader, clock: ManualClock, quiet: int
+) -> None:
+    """No micro-batch is made of a time in which nothing was written, however long it was."""
+    options = evolve(stream._options, max_rows=10)
+    limited = StreamReader(options, stream._schema, stream._names, clock)
+    start = limited.initialOffset()
+    clock.advance(quiet * SECOND)
+    for number in range(44):
+        clock.advance(SECOND)
+        session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (number,))
+    clock.advance(60 * SECOND)
+    counts, _ = followed(limited, start)
+    assert sum(counts) == 44
+    assert max(counts) <= 10
+    assert all(counts)
+    assert len(counts) <= 10
+
+
+def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], dict[str, int]]:
+    """The rows of each micro-batch from `start` on, and where the last ends."""
+    stream.partitions(start, start)
+    counts, offset = [], start
+    while (latest := stream.latestOffset(offset, ReadMaxFiles(1))) != offset:
+        parts = stream.partitions(offset, latest)
+        counts.append(sum(b.num_rows for part in parts for b in stream.read(part)))
+        offset = latest
+    return counts, offset
 
 
 def write(session: Session, value: int) -> None:
