@@ -103,6 +103,10 @@ class ConnectionConfig:
 
     def endpoints(self) -> list[tuple[str, int]]:
         """The contact points as pairs of host and port."""
+        if any("@" in point for point in self.contact_points):
+            *_, host = ",".join(self.contact_points).rpartition("@")
+            remedy = "give user and password by username and password, not before a host"
+            raise ConfigurationError("contact_points", f"...@{host}", remedy)
         return [self._endpoint(point) for point in self.contact_points]
 
     def _endpoint(self, point: str) -> tuple[str, int]:

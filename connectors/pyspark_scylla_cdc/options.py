@@ -166,6 +166,9 @@ class SourceOptions:
 
 
 def _asked(values: Mapping[str, Any]) -> Asked:
+    if values["includeDelta"] and values["format"] is FormatName.LOG:
+        remedy = "rows of the log tell what they changed: leave it out, or give format 'changes'"
+        raise ConfigurationError("includeDelta", "true", remedy)
     return Asked(
         format=values["format"],
         include_delta=values["includeDelta"],

@@ -77,7 +77,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "requestTimeout": [("-1s", "requestTimeout is '-1s': give a duration such as")],
     "retryTimeout": [(FAR + "s", f"retryTimeout is '{FAR}s': give a duration")],
     "format": [("rows", "format is 'rows': give log, changes or envelope")],
-    "includeDelta": [("yes", "includeDelta is 'yes': give true or false")],
+    "includeDelta": [
+        ("yes", "includeDelta is 'yes': give true or false"),
+        ("true", "includeDelta is 'true': rows of the log tell what they changed"),
+    ],
     "rangeDeletes": [("drop", "rangeDeletes is 'drop': give fail, emit or skip")],
     "preimages": [("all", "preimages is 'all': give auto, none or require")],
     "columns": [

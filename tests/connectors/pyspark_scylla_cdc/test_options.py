@@ -140,6 +140,10 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"xyzzy": "red"}, "the options are hosts, port, keyspace"),
         ({"hosts": " "}, "hosts is"),
         ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
+        (
+            {"hosts": "cql://me:secret,with:comma@db1:9042,db2"},
+            "hosts is '...@db1:9042,db2': give user and password by username and password, not",
+        ),
         ({"port": "cql"}, "port is 'cql': give a whole number"),
         ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give an ISO-8601"),
@@ -152,6 +156,10 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"maxWindowPerTrigger": "0s"}, "maxWindowPerTrigger is '0s': give a duration above zero"),
         ({"format": "rows"}, "format is 'rows': give log, changes or envelope"),
         ({"includeDelta": "yes"}, "includeDelta is 'yes': give true or false"),
+        (
+            {"includeDelta": "true"},
+            "includeDelta is 'true': rows of the log tell what they changed: leave it out, or give",
+        ),
         ({"rangeDeletes": "drop"}, "rangeDeletes is 'drop': give fail, emit or skip"),
         ({"preimages": "all"}, "preimages is 'all': give auto, none or require"),
         ({"columns": "a,,b"}, "columns is 'a,,b': give names separated by commas, or a JSON"),
