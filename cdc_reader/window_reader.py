@@ -13,6 +13,7 @@ from cdc_reader.ports import Clock
 from cdc_reader.row_keys import rows_of, streams_in
 from cdc_reader.strategy import Strategy, StrategyChoice
 from cdc_reader.task import RangeTask, Task
+from cdc_reader.waiting import Waiting
 from cdc_reader.window import Window
 
 
@@ -37,12 +38,12 @@ class WindowReader:
 
     def read(self, window: Window, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows of the window, older generations first, each stream's in order."""
-        began, strategy = self._clock.now(), self._choice.next()
+        strategy, waiting = self._choice.next(), Waiting(self._clock)
         tasks = self._plan(window, strategy)
         held = [0] * len(tasks)
         seen: set[bytes] = set()
         found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
-        for number, batch in found:
+        for number, batch in waiting.each(found):
             held[number] += batch.num_rows
             if self._choice.is_open:
                 seen.update(streams_in(batch))
@@ -51,7 +52,7 @@ class WindowReader:
         self._planner.adapt([rows / self._fetch_size for rows in held])
         if self._choice.is_open:
             share = len(seen) / max(1, self._planner.count_streams())
-            self._choice.measured(strategy, self._clock.now() - began, len(tasks), share)
+            self._choice.measured(strategy, waiting.took, len(tasks), share)
 
     def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
         """The rows of a window that was read before, each with what it has to live."""

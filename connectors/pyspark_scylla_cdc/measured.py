@@ -9,6 +9,7 @@ import pyarrow as pa
 from cdc_reader.ports import Clock
 from cdc_reader.row_keys import streams_in
 from cdc_reader.strategy import Strategy, StrategyChoice
+from cdc_reader.waiting import Waiting
 
 
 def measured(
@@ -27,11 +28,8 @@ def measured(
     does a read that fails or is not read to its end.
     """
     seen: set[bytes] = set()
-    took, began = 0, clock.now()
-    for batch in batches:
+    waiting = Waiting(clock)
+    for batch in waiting.each(batches):
         seen.update(streams_in(batch))
-        took += clock.now() - began
         yield batch
-        began = clock.now()
-    took += clock.now() - began
-    choice.measured(used, took / streams, queries, len(seen) / streams)
+    choice.measured(used, waiting.took / streams, queries, len(seen) / streams)

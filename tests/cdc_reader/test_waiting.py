@@ -1,0 +1,37 @@
+"""Time waited for, told from time used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_reader.testing import ManualClock
+from cdc_reader.waiting import Waiting
+
+
+def slow(clock: ManualClock, things: str) -> Iterator[str]:
+    """Each thing takes 5 µs, and so does finding out that there are no more."""
+    for thing in things:
+        clock.advance(5)
+        yield thing
+    clock.advance(5)
+
+
+def test_what_is_done_with_things_does_not_count() -> None:
+    """However long that takes."""
+    clock = ManualClock(1_000)
+    waiting = Waiting(clock)
+    for _ in waiting.each(slow(clock, "abc")):
+        clock.advance(1_000_000)
+    assert waiting.took == 4 * 5
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_what_was_waited_for_so_far(taken: int) -> None:
+    """Also of things that are not taken to their end."""
+    clock = ManualClock(1_000)
+    waiting = Waiting(clock)
+    things = waiting.each(slow(clock, "abc"))
+    assert "".join(next(things) for _ in range(taken)) == "abc"[:taken]
+    assert waiting.took == 5 * taken
