@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from concurrent.futures import Future
 from threading import Event
-from typing import Any, Unpack
+from typing import Unpack, cast
 
 from cdc_reader.change import Change
 from cdc_reader.config import ConnectionConfig
@@ -85,7 +84,8 @@ class AsyncCdcConsumer:
     ) -> None:
         self._handler = handler
         self._loop: asyncio.AbstractEventLoop  # that of `run`
-        self._calls: set[Future[object]] = set()
+        self._under_way: set[asyncio.Task[object]] = set()
+        self._is_cancelled = False
         self._consumer = CdcConsumer(
             connection, tables, self._call, dead_letter=dead_letter, **options
         )
@@ -94,14 +94,13 @@ class AsyncCdcConsumer:
         """See `CdcConsumer.run`. Cancelling it cancels the handlers under way, whose changes
         come again, and saves what is acknowledged.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._is_cancelled = asyncio.get_running_loop(), False
         running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             self.stop()
-            for call in list(self._calls):
-                call.cancel()
+            self._cancel()
             await asyncio.wait([running])
             raise
 
@@ -109,17 +108,28 @@ class AsyncCdcConsumer:
         """See `CdcConsumer.stop`."""
         self._consumer.stop()
 
+    def _cancel(self) -> None:
+        """Cancel the handlers under way, and those that workers have yet to begin.
+
+        Handlers are known and cancelled in the loop alone: what a worker knows of one comes late.
+        """
+        self._is_cancelled = True
+        for task in self._under_way:
+            task.cancel()
+
     def _call(self, change: Change) -> None:
         """In a worker's thread: have the loop run the handler, and wait for it."""
-        call: Future[Any] = asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop)
-        self._calls.add(call)
-        try:
-            call.result()
-        finally:
-            self._calls.discard(call)
+        asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
 
     async def _coroutine(self, change: Change) -> object:
-        return await self._handler(change)
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._under_way.add(task)
+        try:
+            return await self._handler(change)
+        finally:
+            self._under_way.discard(task)
 
 
 class _Inbox:

@@ -196,3 +196,40 @@ def test_cancelling_a_consumer_cancels_its_handlers(
 
     asyncio.run(AsyncCdcConsumer(way, table, handler, **options(store, config=config)).run())
     assert sorted(handled) == list(range(20))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_handlers_that_begin_while_a_consumer_is_cancelled(
+    way: ConnectionConfig,
+    table: str,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    scheduled: bool,
+) -> None:
+    """Whether the loop got to a handler before the worker's thread knew, or had yet to."""
+    write(table, 5)
+    cancelled, begun = threading.Event(), threading.Event()
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def slow(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        call = schedule(coroutine, loop) if scheduled else None
+        begun.set()
+        cancelled.wait()
+        return call or schedule(coroutine, loop)
+
+    async def hang(_: Change) -> None:
+        await asyncio.sleep(3600)
+
+    async def main() -> None:
+        consumer = AsyncCdcConsumer(way, table, hang, **options(config=ConsumerConfig(workers=1)))
+        task = asyncio.create_task(consumer.run())
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(cancelled.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", slow)
+    asyncio.run(main())
