@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from typing import TypeVar
 
@@ -17,8 +18,15 @@ from cdc_reader.clock import SystemClock
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.driver import CdcTable, Connection, TableGenerations
 from cdc_reader.driver.generations import KnownSource
+from cdc_reader.driver.schema_source import dropped
 from cdc_reader.duration import micros
-from cdc_reader.errors import SchemaError, SourceError, UnsupportedTableError
+from cdc_reader.errors import (
+    QueryRefusedError,
+    SchemaError,
+    SourceError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from cdc_reader.generation import Timeline
 from cdc_reader.ids import TableName
 from cdc_reader.logs import get_logger
@@ -160,8 +168,21 @@ def read_log(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: LogPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the partition in the format asked for, with the columns `names`."""
-    with told_plainly(), with_remedy():
+    with told_plainly(), with_remedy(), _still_there(options):
         yield from _formatted(options, schema, names, partition)
+
+
+@contextmanager
+def _still_there(options: SourceOptions) -> Iterator[None]:
+    """A query that is refused because its table is gone, or has no log any more, told so."""
+    try:
+        yield
+    except QueryRefusedError:
+        try:
+            schema_of(options)
+        except TableNotFoundError:
+            raise dropped(options.table) from None
+        raise
 
 
 def _formatted(
@@ -218,7 +239,7 @@ def read_snapshot(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the base table in the format asked for, with the columns `names`."""
-    with told_plainly(), with_remedy():
+    with told_plainly(), with_remedy(), _still_there(options):
         form, types = form_of(options, schema), ValueTypes(options.decimal_type)
         connection = _connection(options.connection(), options.read)
         read = partial(read_span, connection, schema.base)

@@ -314,6 +314,20 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
     assert "t was not found" in failure(stream, tmp_path)
 
 
+@pytest.mark.usefixtures("tables")
+def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
+    """A table that goes while its log is followed, or was read already, ends the query so too."""
+    stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
+    query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
+    while len(query.recentProgress) < 3:
+        assert query.isActive, query.exception()
+        time.sleep(0.05)
+    execute("DROP TABLE {t}")
+    with pytest.raises(StreamingQueryException) as ended:
+        query.awaitTermination(60)
+    assert "t was not found: it was dropped meanwhile" in our_line(ended.value)
+
+
 def test_failed_while_running(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
@@ -335,7 +349,12 @@ def failure(stream: DataFrame, folder: Path) -> str:
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "c"))
     with pytest.raises(StreamingQueryException) as ended:
         writer.trigger(availableNow=True).start().awaitTermination()
-    told, _, _ = str(ended.value).partition("=== Streaming Query ===")
+    return our_line(ended.value)
+
+
+def our_line(error: StreamingQueryException) -> str:
+    """The line of ours in what Spark tells, which holds nothing of Python's."""
+    told, _, _ = str(error).partition("=== Streaming Query ===")
     assert "Traceback" not in told
     (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]
     return line
