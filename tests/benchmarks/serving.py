@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import struct
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -45,6 +48,12 @@ class Served:
         """
         size: int = self._ask(_replay, table, times, page_rows)
         return size
+
+    def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
+        """As `replay`, but each row is later than the one before: some clients take a row no
+        later than their last for one that they know. For changes of one row each.
+        """
+        self._ask(_replay_on, table, times, page_rows)
 
     def replay_pages(self, keyspace: str, table: str, pages: Sequence[bytes]) -> None:
         """Answer every read of a table with these pages."""
@@ -95,6 +104,27 @@ def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
 def _execute(scylla: EmbeddedScylla, cql: str, rows: list[Row]) -> None:
     for row in rows:
         scylla.execute(cql, row)
+
+
+def _replay_on(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -> None:
+    scylla.end_replay(KEYSPACE, table)
+    page, *_ = scylla.pages(f"SELECT * FROM {KEYSPACE}.{table}", page_rows)
+    found = scylla.execute(f'SELECT "cdc$time" FROM {KEYSPACE}.{table} LIMIT {page_rows}')
+    scylla.replay(KEYSPACE, table, list(_going_on(page, [at for (at,) in found if at], times)))
+
+
+def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
+    """The page so many times over, each of its rows 100 ns after the one before."""
+    places: list[int] = []
+    for at in found:
+        places.append(page.index(at, places[-1] if places else 0))
+    ticks = itertools.count(uuid.UUID(bytes=found[0]).time)
+    later = bytearray(page)
+    for _ in range(times):
+        for place, tick in zip(places, ticks, strict=False):
+            high, low = tick >> 32, tick & 0xFFFF_FFFF
+            struct.pack_into(">IHH", later, place, low, high & 0xFFFF, 0x1000 | high >> 16)
+        yield bytes(later)
 
 
 def _replay(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -> int:

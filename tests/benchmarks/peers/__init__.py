@@ -1,6 +1,6 @@
 """The official CDC libraries in other languages, as rivals on the same pages of the same server.
 
-Rust's runs wherever cargo is. Go's and Java's take a program like it: `PEERS` is where it goes.
+Each runs wherever its compiler is. Java's takes a program like them: `PEERS` is where it goes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,18 @@ def rust() -> list[str] | None:
     return [str(target / "release" / "scylla-cdc-peer")]
 
 
-PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust}
+def go() -> list[str] | None:
+    """The command of the program with ScyllaDB's Go library, built now; None without go."""
+    if shutil.which("go") is None:
+        return None
+    program = (BUILD / "go" / "scylla-cdc-peer").resolve()
+    # -mod=mod: the checksums of the modules, which are not kept, are made anew.
+    places = ["-C", str(_SOURCES / "go"), "-mod=mod", "-o", str(program)]
+    subprocess.run(["go", "build", *places], check=True)
+    return [str(program)]
+
+
+PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go}
 
 
 def figures(times: int) -> Iterator[Figure]:
@@ -46,7 +57,7 @@ def figures(times: int) -> Iterator[Figure]:
     with serving() as served:
         fill(served)
         start = _now_ms() - 60_000
-        served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
+        served.replay_on(log_of(FLAT), PAGES, PAGE_ROWS)
         time.sleep(0.1)  # a peer reads up to now: let all rows lie before
         for peer, command in commands.items():
             if command is not None:

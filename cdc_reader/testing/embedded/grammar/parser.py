@@ -102,6 +102,8 @@ def _check_extent(cql: str) -> None:
 
 
 def _unsupported(what: str, cql: str) -> ast.Unsupported:
+    if what in {"DESCRIBE", "DESC"}:  # so drivers know a server before 5.2, and do it themselves
+        raise SyntaxError(f"line 1:0 {what} is not supported by this server")
     cql = cql[:_VIEW_LENGTH]
     if what != "CREATE MATERIALIZED VIEW" or not (view := _VIEW.match(cql)):
         return ast.Unsupported(what)
