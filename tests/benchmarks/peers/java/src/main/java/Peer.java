@@ -24,7 +24,8 @@ import java.util.logging.Logger;
  *
  * <p>The library takes each row in a few steps on two thread pools in turn. One of them is the
  * JVM's common pool, and with fewer than three processors there is none: then each row costs a new
- * thread. So give {@code -Djava.util.concurrent.ForkJoinPool.common.parallelism=2}.
+ * thread. So give {@code -Djava.util.concurrent.ForkJoinPool.common.parallelism=2}; and run it on
+ * one processor, as threads that hand rows to each other across two can take four times as long.
  *
  * <p>The library follows a log on and on: it reads a window once the clock is past it, and cannot
  * be told where to begin or end. So its clock stands a day after START. That is how long the log
