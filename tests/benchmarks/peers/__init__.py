@@ -1,10 +1,11 @@
 """The official CDC libraries in other languages, as rivals on the same pages of the same server.
 
-Each runs wherever its compiler is. Java's takes a program like them: `PEERS` is where it goes.
+Each runs wherever its compiler is.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import subprocess
@@ -46,7 +47,36 @@ def go() -> list[str] | None:
     return [str(program)]
 
 
-PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go}
+def java() -> list[str] | None:
+    """The command of the program with ScyllaDB's Java library, built now; None without mvn."""
+    if shutil.which("mvn") is None:
+        return None
+    target = (BUILD / "java").resolve()  # Maven's own place for a relative one is the sources
+    manifest = ["--file", str(_SOURCES / "java" / "pom.xml"), f"-Dtarget={target}"]
+    # A look-up that once failed is tried again: the library's parent POM is not where it should be.
+    quiet = ["--batch-mode", "--quiet", "--update-snapshots"]
+    build = ["mvn", *quiet, *manifest, "compile", "dependency:copy-dependencies"]
+    subprocess.run(build, stdout=sys.stderr, check=True)
+    home = os.environ.get("JAVA_HOME")
+    jvm = str(Path(home, "bin", "java")) if home else "java"
+    return [*_on_few_processors(jvm), "-cp", f"{target}/classes:{target}/lib/*", "Peer"]
+
+
+def _on_few_processors(jvm: str) -> list[str]:
+    """The JVM as the library does best where there are only two processors.
+
+    A JVM has no common pool then, and the library would start a thread for each row. And as a row
+    goes from thread to thread, it is steady on one processor, and up to four times slower on both.
+    """
+    processors = os.sched_getaffinity(0)
+    if len(processors) > 2:
+        return [jvm]
+    flags = ["-Djava.util.concurrent.ForkJoinPool.common.parallelism=2", "-XX:+UseSerialGC"]
+    one = ["taskset", "--cpu-list", str(max(processors))] if shutil.which("taskset") else []
+    return [*one, jvm, *flags]
+
+
+PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "java": java}
 
 
 def figures(times: int) -> Iterator[Figure]:
