@@ -81,9 +81,7 @@ PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "jav
 
 def figures(times: int) -> Iterator[Figure]:
     """Rows a second, and CPU a row, against each peer that can run here."""
-    commands = {peer: build() for peer, build in PEERS.items()}
-    for peer in (peer for peer, command in commands.items() if command is None):
-        print(f"{peer}: its compiler is not installed, so it does not run", file=sys.stderr)
+    commands = {peer: _built(peer, build) for peer, build in PEERS.items()}
     with serving() as served:
         fill(served)
         start = _now_ms() - 60_000
@@ -92,6 +90,18 @@ def figures(times: int) -> Iterator[Figure]:
         for peer, command in commands.items():
             if command is not None:
                 yield from _against(peer, _reading(command, served, start), served, times)
+
+
+def _built(peer: str, build: Callable[[], list[str] | None]) -> list[str] | None:
+    """The command of a peer; None, told why, if it cannot run here."""
+    try:
+        command = build()
+    except subprocess.CalledProcessError as error:
+        print(f"{peer}: {error.cmd[0]} failed, see above, so it does not run", file=sys.stderr)
+        return None
+    if command is None:
+        print(f"{peer}: its compiler is not installed, so it does not run", file=sys.stderr)
+    return command
 
 
 def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) -> Iterator[Figure]:
