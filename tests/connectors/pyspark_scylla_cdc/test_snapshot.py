@@ -157,7 +157,10 @@ def test_envelopes(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"format": "log"}, "snapshot is 'initial': a row of the table is no row of its log"),
+        (
+            {"format": "log", "includeDelta": "false"},
+            "snapshot is 'initial': a row of the table is no row of its log",
+        ),
         ({"startingTimestamp": "latest"}, "startingTimestamp .* of now: leave it out"),
         ({"partitionKey": '{"pk": 1}'}, "partitionKey .* whole table, and of now"),
     ],
