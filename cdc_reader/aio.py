@@ -17,7 +17,11 @@ from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.following import Following, Handed
 from cdc_reader.consumer.handling import DeadLetter
 from cdc_reader.consumer.subscription import Options, Subscription
+from cdc_reader.errors import CdcError
 from cdc_reader.ids import TableName
+from cdc_reader.logs import get_logger
+
+log = get_logger(__name__)
 
 AsyncHandler = Callable[[Change], Awaitable[object]]
 
@@ -46,8 +50,7 @@ class AsyncChanges:
 
     async def __aiter__(self) -> AsyncGenerator[Change, None]:
         inbox = _Inbox(asyncio.get_running_loop())
-        stopping = Event()
-        following = Following(self._subscription, inbox.put, stopping)
+        following = Following(self._subscription, inbox.put, Event())
         try:
             await asyncio.to_thread(following.start)
             ended = asyncio.ensure_future(asyncio.to_thread(following.wait))
@@ -55,9 +58,24 @@ class AsyncChanges:
             while (handed := await inbox.get()) is not None:
                 yield handed.change
                 await self._acknowledge(following, handed)
-        finally:
-            following.stop()
-            await asyncio.shield(asyncio.to_thread(following.close))
+        except asyncio.CancelledError:
+            try:
+                await self._close(following)
+            except CdcError as error:
+                log.warning("failed_while_cancelled", error=str(error))
+            raise
+        except BaseException:
+            await self._close(following)
+            raise
+        await self._close(following)
+
+    async def _close(self, following: Following) -> None:
+        """Whatever is cancelled meanwhile. A task for it could be so before its first step, when
+        the loop ends; what a thread was given is done.
+        """
+        following.stop()
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(None, following.close))
 
     async def _acknowledge(self, following: Following, handed: Handed) -> None:
         if self._subscription.config.checkpoint_interval:

@@ -43,7 +43,7 @@ def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
     columns = [column for column in table.columns if column.kind is ColumnKind.PARTITION_KEY]
     try:
         found = json.loads(text, parse_float=Decimal)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError("key", text, f"give JSON: {_FORMS} ({error})") from None
     given = _by_column(found, columns)
     return {column.name: _value(column, given[column.name]) for column in columns}

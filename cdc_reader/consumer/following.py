@@ -80,22 +80,14 @@ class Following:
         self._progress: list[TableProgress] = []
         self._threads: list[threading.Thread] = []
         self._changed, self._to_save = threading.Event(), threading.Event()
+        self._starting, self._is_closed = threading.Lock(), False
         self._errors: list[BaseException] = []
 
     def start(self) -> None:
         """Begin where the checkpoints say, tables without one where the subscription does."""
-        end = self._subscription.last_position()
-        for table in self._reader.tables:
-            progress, start = self._begin(table)
-            deliveries = table.follow(start, end)
-            self._progress.append(progress)
-            self._spawn(f"cdc-read-{table.name}", partial(self._read, progress, deliveries))
-        self._spawn("cdc-checkpoints", self._save_often)
-        if self._stopping.is_set():
-            self._reader.stop()  # for those that began to follow after `stop` was called
-        for thread in self._threads:
-            thread.start()
-        log.info("following", **self._facts())
+        with self._starting:
+            if not self._is_closed:
+                self._start()
 
     def wait(self) -> None:
         """Return when all is read and acknowledged, on `stop`, and after a failure."""
@@ -127,9 +119,11 @@ class Following:
         """Stop, save what is acknowledged, end the threads; raises the first failure.
 
         Those that deal with changes should have ended before: what they acknowledge later is
-        not saved.
+        not saved. A `start` under way in another thread is waited for.
         """
         self.stop()
+        with self._starting:
+            self._is_closed = True
         if not self._store.is_broken:
             self._save()
         for thread in self._threads:
@@ -139,6 +133,20 @@ class Following:
         log.info("stopped", **self._facts())
         if self._errors:
             raise self._errors[0]
+
+    def _start(self) -> None:
+        end = self._subscription.last_position()
+        for table in self._reader.tables:
+            progress, start = self._begin(table)
+            deliveries = table.follow(start, end)
+            self._progress.append(progress)
+            self._spawn(f"cdc-read-{table.name}", partial(self._read, progress, deliveries))
+        self._spawn("cdc-checkpoints", self._save_often)
+        if self._stopping.is_set():
+            self._reader.stop()  # for those that began to follow after `stop` was called
+        for thread in self._threads:
+            thread.start()
+        log.info("following", **self._facts())
 
     def _begin(self, table: TableReader) -> tuple[TableProgress, Checkpoint]:
         """Where to begin is saved at once: a restart before the first change changes nothing."""

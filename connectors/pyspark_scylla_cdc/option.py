@@ -116,7 +116,7 @@ def _offset(text: str, option: str) -> int:
     remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint has it, like {example}"
     try:
         return Offset.from_json(json.loads(text)).position
-    except (ValueError, AttributeError, ConfigurationError):
+    except (ValueError, AttributeError, RecursionError, ConfigurationError):
         raise ConfigurationError(option, text, remedy) from None
 
 
@@ -148,7 +148,7 @@ def _json_object(text: str, option: str) -> str:
 def _json(text: str, option: str, remedy: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigurationError(option, text, remedy) from None
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain
 
 from attrs import frozen
 
 from cdc_reader.ports import LogSource
-from cdc_reader.task import Task
 from cdc_reader.window import Window
 from pyspark_scylla_cdc.plan import Span
 from pyspark_scylla_cdc.streams import Streams
 
-SAMPLE = 64
-"""Streams of a generation that are looked at: one query."""
-PAGES = 8
-"""Pages that are read of them at most; a window with more is cut before it is counted."""
+SAMPLE, AT_ONCE = 512, 64
+"""Streams of a generation that are looked at, and how many of them by one query."""
+_COUNTED, _TOO_MANY = 2, math.inf
+"""Times the limit that rows are counted to; how many there are beyond that is left open."""
 _ROUNDS, _MOST_ROUNDS = 5, 40
 """Looks at what was cut; as many as that only while no rows are found, of which a micro-batch would
 be made for nothing. Half of the rest is taken then, so 40 find a row in any window.
@@ -28,7 +28,7 @@ class Cut:
     """An end of a window, and about how many rows the window then has."""
 
     end: int
-    rows: int
+    rows: float
 
 
 class RowLimit:
@@ -60,27 +60,31 @@ class RowLimit:
                 low = found
             if high.end - low.end <= self._shortest or (number >= _ROUNDS and low.rows):
                 break
-            end = low.end + self._step(low, high, is_first=number == 0)
+            is_quiet = low.end > window.start and not low.rows
+            end = low.end + self._step(low, high, is_quiet=is_quiet)
         return low.end if low.rows else high.end
 
-    def _step(self, low: Cut, high: Cut, *, is_first: bool) -> int:
-        """How far from `low` to look next: as if rows lay evenly, but no less than half of the
-        way if none were found before there.
+    def _step(self, low: Cut, high: Cut, *, is_quiet: bool) -> int:
+        """How far from `low` to look next: as if rows lay evenly, or a quarter of the way if there
+        were too many to count; but half of it if there are none before `low`.
         """
         gap = high.end - low.end
-        even = gap * (self._limit - low.rows) // (high.rows - low.rows)
-        least = gap // 2 if not (is_first or low.rows) else self._shortest
-        return min(max(even, least, self._shortest), gap - 1)
+        if high.rows == _TOO_MANY:
+            step = gap // 4
+        else:
+            step = int(gap * (self._limit - low.rows) / (high.rows - low.rows))
+        return min(max(step, gap // 2 if is_quiet else 0, self._shortest), gap - 1)
 
-    def _rows(self, spans: list[Span]) -> int:
-        return sum(self._estimate(span) for span in spans)
-
-    def _estimate(self, span: Span) -> int:
-        """About how many rows a whole generation has in a window."""
-        streams = self._streams(span.generation)
-        sample = streams.sample(SAMPLE)
-        (task,) = sample.tasks(span.window, SAMPLE)
-        return self._count(task) * len(streams) // len(sample)
-
-    def _count(self, task: Task) -> int:
-        return sum(batch.num_rows for batch in islice(self._source.read(task), PAGES))
+    def _rows(self, spans: list[Span]) -> float:
+        """About how many rows there are, if they are not too many."""
+        rows = 0.0
+        for span in spans:
+            streams = self._streams(span.generation)
+            sample = streams.sample(SAMPLE)
+            share = len(streams) / len(sample)
+            tasks = sample.tasks(span.window, AT_ONCE)
+            for batch in chain.from_iterable(map(self._source.read, tasks)):
+                rows += batch.num_rows * share
+                if rows > _COUNTED * self._limit:
+                    return _TOO_MANY
+        return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 from cdc_reader.aio import AsyncCdcConsumer, AsyncChanges
 from cdc_reader.change import Change
 from cdc_reader.checkpoint import MemoryCheckpoints
-from cdc_reader.config import ConnectionConfig
+from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import ConsumerConfig
 from cdc_reader.errors import HandlerError, TableNotFoundError
 from tests.cdc_reader.consumer.conftest import READ, now, table, write
@@ -107,6 +108,64 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
 
     asyncio.run(main())
     assert sorted(numbers) == list(range(10))
+
+
+def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Though the event loop ends right after, and nobody waits for the iteration to end."""
+    write(table, 20)
+    settings = options(
+        MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=timedelta(hours=1))
+    )
+    numbers: list[int] = []
+    hanging = asyncio.Event()
+
+    async def loop() -> None:
+        async for change in AsyncChanges(way, table, **settings):
+            numbers.append(change.key["c"])
+            if len(numbers) == 10:
+                hanging.set()
+                await asyncio.sleep(3600)
+
+    async def main() -> None:
+        task = asyncio.create_task(loop())
+        await hanging.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    threads = set(threading.enumerate())
+    asyncio.run(main())
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)  # a connection's threads end soon after it is closed
+        assert not thread.is_alive(), thread.name
+
+    async def rest() -> list[int]:
+        return [change.key["c"] async for change in AsyncChanges(way, table, **settings)]
+
+    assert sorted(numbers[:-1] + asyncio.run(rest())) == list(range(20))
+
+
+@pytest.mark.parametrize("consumer", [False, True])
+def test_cancelled_while_it_connects(*, consumer: bool) -> None:
+    """What ends it is the cancellation, not that there was no connection by then."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(seconds=1))
+        read = ReadConfig(retry_deadline=timedelta(0))
+
+        async def handler(_: Change) -> None: ...
+
+        async def main() -> None:
+            async with asyncio.timeout(0.2):
+                if consumer:
+                    await AsyncCdcConsumer(nowhere, "k.t", handler, **options(read=read)).run()
+                else:
+                    await anext(aiter(AsyncChanges(nowhere, "k.t", **options(read=read))))
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(main())
 
 
 def test_errors_come_out_of_the_loop(way: ConnectionConfig, keyspace: str) -> None:

@@ -172,6 +172,25 @@ def test_rows_limit_after_a_quiet_time(
     assert len(counts) <= 10
 
 
+@pytest.mark.parametrize(("fetch_size", "limit"), [(10, 1_000), (10, 300), (5_000, 1_000)])
+def test_rows_limit_of_many_pages(
+    session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int
+) -> None:
+    """A limit holds however many pages the rows take, and wherever the hot key's stream is."""
+    read = evolve(stream._options.read, fetch_size=fetch_size)
+    options = evolve(stream._options, max_rows=limit, read=read)
+    limited = StreamReader(options, stream._schema, stream._names, clock)
+    start = limited.initialOffset()
+    for number in range(4_000):
+        clock.advance(SECOND // 100)
+        session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (number % 50 and 7,))
+    clock.advance(60 * SECOND)
+    counts, _ = followed(limited, start)
+    assert sum(counts) == 4_000
+    assert max(counts) <= limit
+    assert len(counts) <= 4 * 4_000 / limit
+
+
 def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], dict[str, int]]:
     """The rows of each micro-batch from `start` on, and where the last ends."""
     stream.partitions(start, start)

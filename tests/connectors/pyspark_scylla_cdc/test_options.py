@@ -168,6 +168,8 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"decimalType": "decimal(3, 4)"}, "decimalType is 'decimal(3, 4)': give 'string', or"),
         ({"schemaMode": "x"}, "schemaMode is 'x': give keep or fail"),
         ({"startingOffsets": "{}"}, "startingOffsets is '{}': give 'earliest', 'latest', or an"),
+        ({"startingOffsets": "[" * 9_999}, "give 'earliest', 'latest', or an"),
+        ({"partitionKey": "[" * 9_999}, "give a JSON object"),
         ({"startingOffsets": "7"}, "startingOffsets is '7': give 'earliest', 'latest', or an"),
         (
             {"startingOffsets": "latest", "startingTimestamp": "latest"},
