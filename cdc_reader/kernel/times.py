@@ -12,7 +12,8 @@ from cdc_reader import timeuuid
 def micros_of(times: pa.Array) -> pa.Array:
     """The microseconds since 1970 (int64) of each; of a column of `cdc$time`, the write times.
 
-    Raises ValueError for a null, and for a text that is no UUID.
+    Raises ValueError for a null, and for a text that is no UUID; of these the compiled one may
+    take some, for it looks only where the digits of the time are.
     """
     if times.type != pa.string() or times.null_count:
         raise ValueError(f"expected texts, found {times.null_count} nulls among {times.type}")

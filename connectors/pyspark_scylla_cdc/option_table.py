@@ -243,8 +243,8 @@ OPTIONS = (
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "About how many rows of the log one micro-batch may hold: a sample of the streams tells "
-        "how long a span of write time that is.",
+        "About how many rows of the log one micro-batch may hold. Up to 512 streams are looked at "
+        "for how long a span of write time that is: where there are more, a hot one may be missed.",
     ),
     Option(
         "minAdvance",

@@ -5,7 +5,9 @@ What Spark does, and what follows from it:
 * `initialOffset` is asked twice at the start of a query, and again on a restart before the
   first commit. So the first `latestOffset` answers with the start itself: an empty first
   micro-batch writes the position to the checkpoint before anything is read from there.
-* `latestOffset` is polled some forty times a second: it asks the clock, never the cluster.
+* `latestOffset` is polled some forty times a second: it asks the clock, and the cluster only
+  when time for a micro-batch has come, whether a generation is under way and, with a limit of
+  rows, how many there are.
 * A micro-batch may be planned again after a restart: its partitions follow from the two
   offsets and the generation tables alone.
 * `stop` is not called on a clean stop, and `commit` lags one micro-batch: nothing hangs on

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tests.benchmarks.figure import Figure
 BUILD = Path("build")
 NAMES = ("decode", "changes", "read", "peers", "spark", "scale", "ways", "memory", "latency")
 """Modules with a function `figures`, in the order they run in."""
-MACHINE = "machine"
 
 
 def main() -> int:
@@ -36,11 +35,13 @@ def main() -> int:
     for name in given.names or NAMES:
         before = os.getloadavg()[0]
         server = (given.scylla,) if name == "ways" else ()
+        figures = []
         for figure in import_module(f"tests.benchmarks.{name}").figures(given.times, *server):
-            found.append(figure)
+            figures.append(figure)
             print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
         loads[name] = [before, os.getloadavg()[0]]
-        _write(found, loads)
+        _write(figures, loads[name])
+        found += figures
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(_table([figure for figure in found if figure.cell is None], loads))
     if ways := [figure for figure in found if figure.cell is not None]:
@@ -58,17 +59,18 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if unknown := set(given.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(NAMES)}")
+    if given.times < 1:
+        parser.error(f"--times {given.times}: expected at least 1, and 5 for figures to publish")
     return given
 
 
-def _write(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> None:
+def _write(found: Iterable[Figure], load: Sequence[float]) -> None:
+    """Each figure with the machine's load before and after it was measured."""
     BUILD.mkdir(exist_ok=True)
     path = BUILD / "bench.json"
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    kept.update({figure.name: figure.to_json() for figure in found})
-    machine = kept.setdefault(MACHINE, {})
-    machine["processors"] = os.cpu_count()
-    machine.setdefault("load", {}).update(loads)
+    machine = {"load": load, "processors": os.cpu_count()}
+    kept.update({figure.name: {**figure.to_json(), **machine} for figure in found})
     path.write_text(json.dumps(kept, indent=2) + "\n")
     (BUILD / "bench.svg").write_text(chart(kept))
 

@@ -44,7 +44,7 @@ def figures(times: int) -> Iterator[Figure]:
     rates = {way: ROWS / turn.cpu for way, turn in take_turns(ways, 4 * times).items()}
     against = "the driver's compiled rows as named tuples"
     for name, note in READ.items():
-        rivals = "rows/s", rates["driver"], against
+        rivals = "rows/s of CPU", rates["driver"], against
         yield Figure(name, rates[name], *rivals, at_least=0.8, note=note)
 
 
