@@ -217,7 +217,10 @@ def _show_readers(readers: Sequence[Reader], place: Place | None) -> None:
         table.add_row(*reader.cells())
     console = Console(width=max(Console().width, _WIDEST), highlight=False, markup=False)
     console.print()
-    console.print(table if readers else f"nobody has a position of this table in {place}")
+    if readers:
+        console.print(table)
+    else:  # a path stays in one piece
+        console.print(f"nobody has a position of this table in {place}", soft_wrap=True)
 
 
 def _span(micros: int) -> str:

@@ -27,7 +27,7 @@ from tests.connectors.pyspark_scylla_cdc.followed_query import FollowedQuery, Mi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
 WARM_UP, AT_LEAST = 5, 15  # micro-batches that do not count, and that do if the machine is slow
 HOPELESS = 60  # seconds of lag, of which a busy machine explains a few
 WRITER = Path(__file__).with_name("full_speed_writer.py")
