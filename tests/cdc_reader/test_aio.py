@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,15 @@ def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]
     """Those of a consumer up to now."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
+
+
+async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
+    """Cancel what is under way once the event is set, and see it end by that."""
+    task = asyncio.create_task(work)
+    await at.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_a_loop_has_each_change_once_in_order(
@@ -99,14 +108,7 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
             if len(numbers) == 10:
                 all_there.set()
 
-    async def main() -> None:
-        task = asyncio.create_task(loop())
-        await all_there.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    asyncio.run(cancelled(loop(), all_there))
     assert sorted(numbers) == list(range(10))
 
 
@@ -128,15 +130,8 @@ def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
                 hanging.set()
                 await asyncio.sleep(3600)
 
-    async def main() -> None:
-        task = asyncio.create_task(loop())
-        await hanging.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
     threads = set(threading.enumerate())
-    asyncio.run(main())
+    asyncio.run(cancelled(loop(), hanging))
     for thread in set(threading.enumerate()) - threads:
         thread.join(10)  # a connection's threads end soon after it is closed
         assert not thread.is_alive(), thread.name
@@ -241,11 +236,7 @@ def test_cancelling_a_consumer_cancels_its_handlers(
     async def main() -> None:
         settings = options(store, config=config)
         running = AsyncCdcConsumer(way, table, hang_at_the_tenth, **settings)
-        task = asyncio.create_task(running.run())
-        await hanging.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled(running.run(), hanging)
 
     asyncio.run(main())
     assert len(handled) == 10
