@@ -124,7 +124,7 @@ def records(draw: st.DataObject, number: int) -> list[list[Place]]:
 
 
 @given(st.data(), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
     """Whatever the order of acknowledgements, of saves and of crashes."""
     log = Log(settled=settled)

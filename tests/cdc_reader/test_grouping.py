@@ -161,7 +161,7 @@ def test_changes_are_one_for_each_row_of_a_record(history: History) -> None:
         assert seqs == list(range(len(seqs)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
     """Records that straddle pages, even several, are whole; nothing is left over."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from attrs import frozen
 from cassandra.cluster import Session
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.change import Change
@@ -230,7 +230,7 @@ writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
 
 
 @pytest.mark.parametrize("images", sorted(IMAGES))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(history=writes, probe=st.integers(0, 9))
 @example([_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], 9)
 @example([_ELEMENTS_SET, "UPDATE <t> SET m[1] = null, s = s - {1} WHERE pk = <pk> AND ck = 1"], 9)
@@ -255,7 +255,7 @@ def test_the_replica_of_a_table_is_the_table(
     assert tables.contents("copy", key) == tables.contents(images, key)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(
     deletes=st.lists(
         st.tuples(

@@ -133,7 +133,6 @@ def test_a_store_gives_back_what_it_was_given(open_store: Callable[[], Checkpoin
         settings=settings(
             max_examples=15,
             stateful_step_count=12,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

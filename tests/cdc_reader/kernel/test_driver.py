@@ -117,8 +117,7 @@ def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
 
     @settings(
         max_examples=max(ROWS // 2, 1),  # a table has three rows, more often than not
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        suppress_health_check=[HealthCheck.data_too_large],
     )
     @given(tables(max_rows=ROWS_A_TABLE))
     def check(table: Table) -> None:

@@ -11,7 +11,7 @@ from cdc_reader.errors import DecodeError
 from cdc_reader.kernel import ResultMetadata, metadata, parse_metadata
 from cdc_reader.schema import Column
 from tests.cdc_reader.kernel.schemas import damaged
-from tests.cdc_reader.kernel.test_twins import ALL_BODIES, unhurried
+from tests.cdc_reader.kernel.test_twins import ALL_BODIES
 from tests.cdc_reader.kernel.wire import integer
 
 
@@ -35,7 +35,6 @@ def unprepared(body: bytes) -> ResultMetadata | str:
         return outcome(body)
 
 
-@unhurried
 @given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
 def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.DataObject) -> None:
     """Above all for bodies that begin alike and go on otherwise."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cql_type import ListType, MapType, Native, UserType
@@ -19,7 +19,6 @@ from tests.cdc_reader.kernel.wire import body_of, cells, column_of, integer
 
 # In a fresh checkout the first text drawn waits for Hypothesis to build its tables of Unicode:
 # that, and what else the machine does, is what these two clocks would measure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ALL_BODIES = [body for bodies in BODIES.values() for body in bodies]
 
@@ -39,7 +38,6 @@ def outcome(
     return batch.schema, "\n".join(array.to_string(window=2**31 - 1) for array in batch.columns)
 
 
-@unhurried
 @given(tables())
 def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -> None:
     """Every type, nested in every other, with nulls wherever a server may have them."""
@@ -48,7 +46,6 @@ def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -
     assert batch.to_pylist() == table.told
 
 
-@unhurried
 @given(st.data())
 def test_damaged_rows_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
@@ -60,7 +57,6 @@ def test_damaged_rows_are_the_same_to_both(
     assert compiled == plain
 
 
-@unhurried
 @given(st.data())
 def test_damaged_recordings_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
@@ -71,7 +67,6 @@ def test_damaged_recordings_are_the_same_to_both(
     assert compiled == plain
 
 
-@unhurried
 @given(st.binary(max_size=80), tables(max_rows=1))
 def test_any_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], cell: bytes, table: Table
@@ -82,7 +77,6 @@ def test_any_bytes_are_the_same_to_both(
     assert compiled == plain
 
 
-@unhurried
 @given(st.binary(max_size=70))
 def test_numbers_with_needless_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], raw: bytes

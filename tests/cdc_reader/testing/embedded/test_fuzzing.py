@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 from attrs import define, field
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_reader.testing import EmbeddedScylla
@@ -296,7 +296,6 @@ def check(cql: str) -> None:
     assert message is None or re.match(r"line \d+:\d+ ", message), message
 
 
-@settings(deadline=None)  # what is nested is read in a blink, on an idle machine
 @given(st.text())
 @example("SELECT")
 @example("")

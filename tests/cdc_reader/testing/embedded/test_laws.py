@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from attrs import frozen
 from cassandra.cluster import Session
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.cql_type import UserType, parse
@@ -176,7 +176,7 @@ def no_null(value: bytes | None, column: Column) -> bytes | None:
     return value
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(history=histories, images=st.sampled_from(sorted(IMAGES)))
 def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], images: str) -> None:
     """Applying the log to an empty table gives the base table, cell for cell."""
@@ -186,7 +186,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
     assert folded == base
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(history=histories, images=st.sampled_from(sorted(IMAGES)))
 def test_every_record_is_numbered_and_ends_once(
     tables: Tables, history: list[str], images: str
@@ -199,7 +199,7 @@ def test_every_record_is_numbered_and_ends_once(
         assert ends == [None] * (len(record) - 1) + [b"\x01"]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(history=histories, images=st.sampled_from(["both", "full"]))
 def test_images_are_the_rows_before_and_after(
     tables: Tables, history: list[str], images: str

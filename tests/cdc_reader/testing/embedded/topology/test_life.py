@@ -242,7 +242,7 @@ def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([1, 30_000]), st.lists(actions, max_size=20))
 def test_every_log_row_is_in_a_stream_of_its_time(
     ring_delay_ms: int, life_story: list[tuple[Any, ...]]
@@ -276,7 +276,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2), st.integers(0, 100_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_later_generation_comes_with_its_delay(seed: int, joins: int, ring_delay: int) -> None:
     """Twice the ring delay and 5 s after it is made, and after every other."""
     life = Life(ring_delay)
