@@ -36,7 +36,7 @@ _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
 class PageConnection(DefaultConnection):  # type: ignore[misc]
     """Takes a page off the socket in a few calls: the driver's 4 KiB each would make hundreds."""
 
-    in_buffer_size = 1 << 18
+    in_buffer_size = 1 << 20
 
 
 def connect(config: ConnectionConfig, fetch_size: int) -> Session:

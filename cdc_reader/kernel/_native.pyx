@@ -27,7 +27,7 @@ from cdc_reader.kernel.arrow_type import arrow_schema, fields_of
 from cdc_reader.kernel.cells import fixed_width
 from cdc_reader.kernel.metadata import agreed_columns, parse_metadata
 from cdc_reader.kernel.scalars import decimal_text, varint_text
-from cdc_reader.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS
+from cdc_reader.timeuuid import UNIX_EPOCH_TICKS
 
 include "native/refusals.pxi"
 include "native/cells.pxi"

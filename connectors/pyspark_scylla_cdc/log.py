@@ -195,8 +195,7 @@ def _formatted(
     batches = _read(options, source, partition, _streams(options, schema.base))
     if key is not None:
         batches = key.rows(batches)
-    types = ValueTypes(options.decimal_type)
-    typed = (types.convert(batch, read.columns) for batch in batches)
+    typed = ValueTypes(options.decimal_type).convert(batches, read.columns)
     return form.convert(typed, part_of(form, names))
 
 
@@ -240,11 +239,11 @@ def read_snapshot(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the base table in the format asked for, with the columns `names`."""
     with told_plainly(), with_remedy(), _still_there(options):
-        form, types = form_of(options, schema), ValueTypes(options.decimal_type)
+        form = form_of(options, schema)
         connection = _connection(options.connection(), options.read)
         read = partial(read_span, connection, schema.base)
         batches = _started_ahead(read, partition.spans(), options.read.in_flight)
-        typed = (types.convert(batch, schema.base.columns) for batch in batches)
+        typed = ValueTypes(options.decimal_type).convert(batches, schema.base.columns)
         yield from form.snapshot(typed, part_of(form, names), partition.position)
 
 

@@ -69,7 +69,18 @@ cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) excep
     if nulls == 0:
         return 0
     bits = <uint8_t *>new_buffer(array, 0, (run.count + 7) // 8)
-    memset(bits, 0, (run.count + 7) // 8)
-    for row in range(run.count):
-        bits[row >> 3] |= (run.cells[row].length >= shortest) << (row & 7)
+    for row in range(0, run.count - 7, 8):
+        bits[row >> 3] = validity(run.cells + row, 8, shortest)
+    if run.count & 7:
+        row = run.count & ~7
+        bits[row >> 3] = validity(run.cells + row, run.count - row, shortest)
     return 0
+
+
+cdef inline uint8_t validity(const Cell *cells, int64_t count, int32_t shortest) noexcept nogil:
+    """The bits of up to eight cells: a byte is written once, not once for each."""
+    cdef uint8_t bits = 0
+    cdef int64_t index
+    for index in range(count):
+        bits |= (cells[index].length >= shortest) << index
+    return bits

@@ -91,20 +91,32 @@ cdef int build_timestamp(const Shape *shape, const Run *run, ArrowArray *out) ex
 
 
 cdef int build_boolean(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
+    cdef bint fits = True
     cdef int64_t row
-    cdef int32_t length
     cdef uint8_t *bits
     begin(out, run.count, 2, 0)
     set_validity(out, run, 1)
     bits = <uint8_t *>new_buffer(out, 1, (run.count + 7) // 8)
-    memset(bits, 0, (run.count + 7) // 8)
     for row in range(run.count):
-        length = run.cells[row].length
-        if length > 1:
-            return refuse_boolean()
-        if length == 1:
-            bits[row >> 3] |= (run.body[run.cells[row].start] != 0) << (row & 7)
+        fits &= run.cells[row].length <= 1
+    if not fits:
+        return refuse_boolean()
+    for row in range(0, run.count - 7, 8):
+        bits[row >> 3] = truth(run, row, 8)
+    if run.count & 7:
+        row = run.count & ~7
+        bits[row >> 3] = truth(run, row, run.count - row)
     return 0
+
+
+cdef inline uint8_t truth(const Run *run, int64_t row, int64_t count) noexcept nogil:
+    """The bits of up to eight cells from a row on, null and empty ones being false."""
+    cdef uint8_t bits = 0
+    cdef int64_t index
+    for index in range(count):
+        if run.cells[row + index].length > 0:
+            bits |= (run.body[run.cells[row + index].start] != 0) << index
+    return bits
 
 
 cdef int build_duration(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:

@@ -322,7 +322,7 @@ class EmbeddedScylla:
         options = QueryOptions(page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)
         found = self._server.call(lambda: self._first.engine.query(cql, parameters, options))
-        return responses.result(found, style=style).body
+        return responses.result(found, style=style).content
 
     def _execute(self, cql: str, parameters: Values) -> list[tuple[bytes | None, ...]]:
         match self._first.engine.query(cql, parameters, QueryOptions()):
@@ -337,7 +337,7 @@ class EmbeddedScylla:
         engine, options = self._first.engine, QueryOptions(page_size=page_size)
         bodies: list[bytes] = []
         while isinstance(result := engine.query(cql, parameters, options), Rows):
-            bodies.append(responses.result(result).body)
+            bodies.append(responses.result(result).content)
             if result.paging_state is None:
                 return bodies
             options = evolve(options, paging_state=result.paging_state)

@@ -38,11 +38,11 @@ class LogFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """These rows, with the columns of `schema`."""
+        names = schema.names
         for batch in batches:
-            columns = [
-                commit_timestamps(batch.column(TIME))
-                if name == COMMIT_TIMESTAMP
-                else batch.column(name)
-                for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield (_timed(batch) if COMMIT_TIMESTAMP in names else batch).select(names)
+
+
+def _timed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, and when each was written."""
+    return batch.append_column(COMMIT_TIMESTAMP, commit_timestamps(batch.column(TIME)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,15 +39,25 @@ class ValueTypes:
         """The fields of a batch of `columns`."""
         return [pa.field(column.name, self.of(column.type)) for column in columns]
 
-    def convert(self, batch: pa.RecordBatch, columns: Iterable[Column]) -> pa.RecordBatch:
-        """A batch of the kernel's with values of these types.
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], columns: Sequence[Column]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of the kernel's, which have these columns, with values of these types.
 
         Raises ConfigurationError if one does not fit.
         """
-        for place, column in enumerate(columns):
-            if self.of(column.type) != batch.schema.field(place).type:
-                values = self._converted(batch.column(place), column.type, column.name)
-                batch = batch.set_column(place, column.name, values)
+        others = [
+            (place, column)
+            for place, column in enumerate(columns)
+            if self.of(column.type) != arrow_type(column.type)
+        ]
+        return (self._with(batch, others) for batch in batches)
+
+    def _with(self, batch: pa.RecordBatch, others: Iterable[tuple[int, Column]]) -> pa.RecordBatch:
+        """The batch with these of its columns converted."""
+        for place, column in others:
+            values = self._converted(batch.column(place), column.type, column.name)
+            batch = batch.set_column(place, column.name, values)
         return batch
 
     def _converted(self, array: pa.Array, cql_type: CqlType, name: str) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -91,6 +92,25 @@ def test_a_value_is_decoded_beside_null_and_empty_rows(
 ) -> None:
     """Null rows around it keep their places."""
     assert decoded(decode, text, None, raw, None) == [None, expected, None]
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 15, 16, 17, 65])
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("boolean", {b"\0": False, b"\1": True}),
+        ("smallint", {b"\0\1": 1, b"\0\2": 2}),
+        ("text", {b"": "", b"a": "a"}),
+        ("uuid", {bytes(16): str(uuid.UUID(int=0)), b"\xff" * 16: str(uuid.UUID(int=2**128 - 1))}),
+    ],
+)
+def test_nulls_keep_their_places_among_many(
+    decode: Decode, text: str, known: dict[bytes, object], count: int
+) -> None:
+    """Eight rows share a byte of Arrow's bitmaps."""
+    cells: list[bytes | None] = [None, *known]
+    rows = [cells[row * row % 7 % 3] for row in range(count)]
+    assert decoded(decode, text, *rows) == [None if it is None else known[it] for it in rows]
 
 
 @pytest.mark.parametrize(

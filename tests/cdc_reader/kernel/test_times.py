@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -44,3 +45,15 @@ def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> No
         micros_of(pa.array([str(uuid.UUID(int=1)), text], pa.string()))
     with pytest.raises(ValueError, match="found 0 nulls among large_string"):
         micros_of(pa.array([str(uuid.UUID(int=1))], pa.large_string()))
+
+
+@pytest.mark.parametrize("place", [*range(8), *range(9, 13), *range(14, 18)])
+def test_only_digits_are_taken_for_digits(place: int) -> None:
+    """By the compiled kernel, which looks at eight at a time; of 128 characters 16 are some."""
+    text = list(str(uuid.UUID(int=2**128 - 1)))
+    taken = set()
+    for text[place] in map(chr, range(128)):
+        with suppress(ValueError):
+            kernel("cython").micros_of(pa.array(["".join(text)]))
+            taken.add(text[place])
+    assert taken == set("0123456789abcdef")

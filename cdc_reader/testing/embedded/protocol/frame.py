@@ -96,6 +96,9 @@ class FrameReader:
         return frame
 
 
-def encode_frame(version: int, stream: int, opcode: int, body: bytes, flags: int = 0) -> bytes:
-    """A response frame."""
-    return HEADER.pack(RESPONSE | version, flags, stream, opcode, len(body)) + body
+def encode_frame(
+    version: int, stream: int, opcode: int, body: bytes, flags: int = 0, rest: bytes = b""
+) -> bytes:
+    """A response frame; the `rest` of its body may be apart."""
+    size = len(body) + len(rest)
+    return b"".join((HEADER.pack(RESPONSE | version, flags, stream, opcode, size), body, rest))

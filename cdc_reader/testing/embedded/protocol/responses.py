@@ -64,20 +64,30 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """An answer, but for the version and stream it is sent on."""
+    """An answer, but for the version and stream it is sent on.
+
+    `rows` are the rest of the body: those of a replayed page are large, and copied once only.
+    """
 
     opcode: Opcode
     body: bytes = b""
     warnings: tuple[str, ...] = ()
+    rows: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        """All of the body."""
+        return self.body + self.rows
 
     def frame(self, version: int, stream: int, compression: Compression | None = None) -> bytes:
         """The bytes to send; warnings exist from version 4 on. An empty body stays as it is."""
-        content, flags = self.body, Flag(0)
+        content, rows, flags = self.body, self.rows, Flag(0)
         if self.warnings and version >= 4:
             content, flags = body.string_list(self.warnings) + content, Flag.WARNING
         if compression is not None and content:
-            content, flags = compression.compress(content), flags | Flag.COMPRESSION
-        return encode_frame(version, stream, self.opcode, content, flags)
+            content, rows = compression.compress(content + rows), b""
+            flags |= Flag.COMPRESSION
+        return encode_frame(version, stream, self.opcode, content, flags, rows)
 
 
 def ready() -> Answer:
@@ -146,7 +156,8 @@ def result(outcome: Result, version: int = 4, style: ResultFormat | None = None)
             encoded = _prepared(outcome, version, style.lwt_mark)
             return _result(ResultKind.PREPARED, encoded, outcome.warnings)
         case Page():
-            return Answer(Opcode.RESULT, _page(outcome, style.skip_metadata))
+            head = _page_head(outcome, style.skip_metadata)
+            return Answer(Opcode.RESULT, head, rows=outcome.rows)
         case Rows():
             return _result(ResultKind.ROWS, _rows(outcome, style.skip_metadata), outcome.warnings)
 
@@ -240,15 +251,15 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
     return b"".join(parts)
 
 
-def _page(page: Page, skip_metadata: bool) -> bytes:
-    """All of it is joined at once: it is large, and replayed for speed."""
+def _page_head(page: Page, skip_metadata: bool) -> bytes:
+    """What comes before the rows."""
     state = b""
     flags = MetadataFlag.NO_METADATA if skip_metadata else page.flags
     if page.paging_state is not None:
         flags |= MetadataFlag.MORE_PAGES
         state = body.nullable_bytes(page.paging_state)
     head = body.int32(ResultKind.ROWS) + body.int32(flags) + body.int32(page.columns)
-    return b"".join((head, state, b"" if skip_metadata else page.metadata, page.rows))
+    return head + state + (b"" if skip_metadata else page.metadata)
 
 
 _NULL = body.int32(-1)
