@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -40,16 +41,18 @@ class WindowReader:
         """The rows of the window, older generations first, each stream's in order."""
         strategy, waiting = self._choice.next(), Waiting(self._clock)
         tasks = self._plan(window, strategy)
-        held = [0] * len(tasks)
+        self.queries, self.rows = len(tasks), 0
+        held = [0.0] * len(tasks)
         seen: set[bytes] = set()
         found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
         for number, batch in waiting.each(found):
-            held[number] += batch.num_rows
+            # A page that another follows was full, be it of rows or of bytes.
+            held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
+            self.rows += batch.num_rows
             if self._choice.is_open:
                 seen.update(streams_in(batch))
             yield from self._planned(tasks[number], batch)
-        self.queries, self.rows = len(tasks), sum(held)
-        self._planner.adapt([rows / self._fetch_size for rows in held])
+        self._planner.adapt(held)
         if self._choice.is_open:
             share = len(seen) / max(1, self._planner.count_streams())
             self._choice.measured(strategy, waiting.took, len(tasks), share)

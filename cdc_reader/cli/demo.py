@@ -250,8 +250,7 @@ def _embedded() -> Iterator[str]:
 @contextmanager
 def _shop(hosts: str, seed: int) -> Iterator[Shop]:
     """A shop in a keyspace of its own, which is dropped in the end."""
-    read = ReadConfig(fetch_size=5_000)
-    connection = Connection(ConnectionConfig(hosts, consistency="ONE"), read)
+    connection = Connection(ConnectionConfig(hosts, consistency="ONE"), ReadConfig())
     keyspace = f"scylla_cdc_demo_{uuid.uuid4().hex[:8]}"
     session = connection.session()
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {_properties(connection)}")

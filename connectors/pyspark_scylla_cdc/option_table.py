@@ -255,8 +255,8 @@ OPTIONS = (
     Option(
         "fetchSize",
         COUNT,
-        "Rows in a page.",
-        default="2000",
+        "Rows in a page; the server ends one at 1 MiB all the same.",
+        default="10000",
         aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
     ),
     Option(

@@ -19,10 +19,12 @@ def log_of(table: str) -> str:
     return f"{table}_scylla_cdc_log"
 
 
-def fill(served: Served) -> None:
-    """Make both tables; a page of the first has as many changes as rows, of the other a third."""
+def fill(served: Served, rows: int = PAGE_ROWS) -> None:
+    """Make both tables, the first with so many changes of a row each; a page of the other has a
+    third as many changes as rows.
+    """
     _create(served, FLAT, "{'enabled': true}")
-    served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(PAGE_ROWS))
+    served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))
     _create(served, IMAGES, "{'enabled': true, 'preimage': 'full', 'postimage': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{IMAGES}"), _inserts(PAGE_ROWS // 10))
     served.execute(_UPDATE.format(table=f"{KEYSPACE}.{IMAGES}"), _updates(PAGE_ROWS // 3))

@@ -16,12 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_scylla_cdc.local_session import local_session
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill, log_of
+from tests.benchmarks.logs import FLAT, fill, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
-PAGES = 2_000
+PAGE_ROWS = 8_000
+"""Of these nearly 1 MiB, at which the server ends a page of a read with the options' defaults."""
+PAGES = 1_250
 """Enough that the start of a read, of ours and of its rivals', is a small part of it."""
 ROWS = PAGES * PAGE_ROWS
 PARTITIONS, MICRO_BATCHES = 2, 8
@@ -79,7 +81,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    fill(bench.served)
+    fill(bench.served, PAGE_ROWS)
     bench.served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
 
     def ours() -> DataFrame:
