@@ -13,6 +13,7 @@ from typing import Any
 
 from cassandra import cqltypes
 from cassandra.protocol import ResultMessage
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from cdc_reader.cql_type import (
@@ -111,13 +112,14 @@ def _struct(parts: Any, ours: dict[str, Any], theirs: tuple[Any, ...]) -> bool:
     return all(agree(part, mine, item) for part, mine, item in values)
 
 
+@pytest.mark.timeout(300 + ROWS // 50)
 def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
     """Every cell, with its type."""
     rows = 0
 
     @settings(
         max_examples=max(ROWS // 2, 1),  # a table has three rows, more often than not
-        suppress_health_check=[HealthCheck.data_too_large],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(tables(max_rows=ROWS_A_TABLE))
     def check(table: Table) -> None:
