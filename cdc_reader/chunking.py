@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _FULL, _QUIET = 2.0, 0.25
-"""Pages of rows: from how many on a chunk is split, and up to how many two are joined."""
+"""Pages: from how many on a chunk is split, and up to how many two are joined."""
 
 
 class Chunking(Generic[T]):
@@ -33,7 +33,7 @@ class Chunking(Generic[T]):
         return len(self._chunks)
 
     def adapt(self, pages: Iterable[float]) -> None:
-        """Cut anew by how many pages of rows each chunk, in order, held in the last window."""
+        """Cut anew by how many pages each chunk, in order, took in the last window."""
         self._chunks = [
             part
             for chunk, held in self._joined(zip(self._chunks, pages, strict=True))

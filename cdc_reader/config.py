@@ -155,8 +155,8 @@ class ReadConfig:
     `window` is the length of a window on data (it grows up to `max_window` while there is
     none); following never passes now - `confidence_window`, as writes take time to arrive
     and clocks differ; `poll_interval` is the pause once it has caught up. `fetch_size` is in
-    rows a page (the server ends one at 1 MiB all the same), `chunk_size` in streams a query,
-    `in_flight` in queries at a time.
+    rows a page (the server may end one sooner, at 1 MiB of a stream), `chunk_size` in streams
+    a query, `in_flight` in queries at a time.
     `retry_deadline` bounds how long one page is asked for again. `strategy` is the way a window
     is read, see `cdc_reader.strategy`.
 
@@ -173,7 +173,7 @@ class ReadConfig:
     max_window: timedelta = field(default=timedelta(days=1), validator=_POSITIVE)
     confidence_window: timedelta = field(default=timedelta(seconds=30), validator=_NOT_NEGATIVE)
     poll_interval: timedelta = field(default=timedelta(seconds=5), validator=_POSITIVE)
-    fetch_size: int = field(default=10_000, validator=_between(1, 1_000_000))
+    fetch_size: int = field(default=5_000, validator=_between(1, 1_000_000))
     chunk_size: int = field(default=64, validator=_between(1, 100))
     in_flight: int = field(default=8, validator=_between(1, 1_024))
     retry_deadline: timedelta = field(default=timedelta(minutes=2), validator=_NOT_NEGATIVE)

@@ -47,9 +47,9 @@ def retry(
     """
     began = time.monotonic()
     try:
-        return action()  # nearly always all there is to do: counting takes 15 µs a page
+        return action()  # nearly always that is all: tenacity's bookkeeping takes 15 µs a call
     except TransientError as error:
-        failed = error
+        again = _failed_once(action, error)
     left = deadline - timedelta(seconds=time.monotonic() - began)
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
@@ -59,7 +59,7 @@ def retry(
         retry_error_callback=_give_up,
         sleep=sleep,
     )
-    return attempts(_failed_once(action, failed))
+    return attempts(again)
 
 
 def _failed_once(action: Callable[[], T], error: TransientError) -> Callable[[], T]:

@@ -19,7 +19,7 @@ from cdc_reader.window import Window
 
 
 class WindowReader:
-    """Reads windows of a `CurrentLog`; `queries` and `rows` speak of the last one read."""
+    """Reads windows of a `CurrentLog`; `queries` and `rows` speak of the last one."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WindowReader:
         seen: set[bytes] = set()
         found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
         for number, batch in waiting.each(found):
-            # A page that another follows was full, be it of rows or of bytes.
+            # Another page follows the last: that was one, however few rows the server put in it.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
             self.rows += batch.num_rows
             if self._choice.is_open:

@@ -255,8 +255,8 @@ OPTIONS = (
     Option(
         "fetchSize",
         COUNT,
-        "Rows in a page; the server ends one at 1 MiB all the same.",
-        default="10000",
+        "Rows in a page; the server may end one sooner, at 1 MiB of a stream.",
+        default="5000",
         aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
     ),
     Option(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -38,6 +40,29 @@ def test_an_error_that_lasts_is_given_up_at_the_deadline() -> None:
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
+
+
+def test_what_a_failed_attempt_held_is_let_go() -> None:
+    """At once, without a collection of garbage: it may be a page."""
+
+    class Held:
+        pass
+
+    held: list[weakref.ref[Held]] = []
+
+    def action() -> str:
+        page = Held()
+        held.append(weakref.ref(page))
+        if len(held) < 3:
+            raise TransientError("overloaded")
+        return "page"
+
+    gc.disable()
+    try:
+        assert retry(action, timedelta(minutes=1), lambda _: None) == "page"
+        assert [it() for it in held] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_other_errors_are_raised_at_once() -> None:

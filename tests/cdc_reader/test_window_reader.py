@@ -51,6 +51,6 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
 def test_a_chunk_that_fills_two_pages_is_split(
     fetch_size: int, sizes: list[int], queries: list[int]
 ) -> None:
-    """Of so many rows, or of 1 MiB each, at which the server ends a page."""
+    """Be a page as large as was asked for, or ended by the server before."""
     config = ReadConfig(fetch_size=fetch_size)
     assert _queries(config, [bytes(size) for size in sizes]) == queries

@@ -28,7 +28,7 @@ cdef int fill_micros(
     for row in range(count):
         if offsets[row + 1] - offsets[row] != UUID_LENGTH:
             return refuse_uuid()
-        found[row] = <int64_t>(ticks_of(data + offsets[row], &wrong) // TICKS) - UNIX_EPOCH
+        found[row] = <int64_t>(ticks_of(data + offsets[row], &wrong) // TICKS) - UNIX_EPOCH_MICROS
     return refuse_uuid() if wrong else 0
 
 
@@ -54,7 +54,7 @@ cdef extern from *:
 
 cdef inline uint64_t hexadecimal(uint64_t digits, uint64_t *wrong) noexcept nogil:
     """The number that eight digits spell, the first in the highest byte; `wrong` gets bits if
-    they are none. All eight at a time: a byte is a digit if its value is below 16 and spelt so.
+    one is no digit. All eight at a time: a byte is a digit if its value is below 16 and spelt so.
     """
     cdef uint64_t values = (digits & each(0x0F)) + (digits >> 6 & each(1)) * <uint64_t>9
     cdef uint64_t spelt = values + each(c"0") + (values + each(6) >> 4 & each(1)) * <uint64_t>39
@@ -67,4 +67,4 @@ cdef inline uint64_t hexadecimal(uint64_t digits, uint64_t *wrong) noexcept nogi
 cdef enum:
     TICKS = 10  # of a microsecond; known to the compiler, which then need not divide
 
-cdef int64_t UNIX_EPOCH = UNIX_EPOCH_TICKS // TICKS  # whole µs
+cdef int64_t UNIX_EPOCH_MICROS = UNIX_EPOCH_TICKS // TICKS  # they are whole

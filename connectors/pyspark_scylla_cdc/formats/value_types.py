@@ -42,7 +42,7 @@ class ValueTypes:
     def convert(
         self, batches: Iterable[pa.RecordBatch], columns: Sequence[Column]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of the kernel's, which have these columns, with values of these types.
+        """The kernel's batches, which have these columns, with values of these types.
 
         Raises ConfigurationError if one does not fit.
         """

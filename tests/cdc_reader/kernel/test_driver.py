@@ -11,9 +11,9 @@ import os
 from datetime import UTC, timedelta
 from typing import Any
 
+import pytest
 from cassandra import cqltypes
 from cassandra.protocol import ResultMessage
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from cdc_reader.cql_type import (

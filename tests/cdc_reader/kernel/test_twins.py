@@ -17,9 +17,6 @@ from tests.cdc_reader.kernel.schemas import Table, damaged, tables
 from tests.cdc_reader.kernel.test_recorded_frames import BODIES
 from tests.cdc_reader.kernel.wire import body_of, cells, column_of, integer
 
-# In a fresh checkout the first text drawn waits for Hypothesis to build its tables of Unicode:
-# that, and what else the machine does, is what these two clocks would measure.
-
 ALL_BODIES = [body for bodies in BODIES.values() for body in bodies]
 
 

@@ -66,7 +66,8 @@ class ResultFormat:
 class Answer:
     """An answer, but for the version and stream it is sent on.
 
-    `rows` are the rest of the body: those of a replayed page are large, and copied once only.
+    `rows` are the rest of the body: those of a replayed page are large, and `frame` copies them
+    once, not twice.
     """
 
     opcode: Opcode
@@ -84,7 +85,7 @@ class Answer:
         content, rows, flags = self.body, self.rows, Flag(0)
         if self.warnings and version >= 4:
             content, flags = body.string_list(self.warnings) + content, Flag.WARNING
-        if compression is not None and content:
+        if compression is not None and (content or rows):
             content, rows = compression.compress(content + rows), b""
             flags |= Flag.COMPRESSION
         return encode_frame(version, stream, self.opcode, content, flags, rows)
