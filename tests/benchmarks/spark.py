@@ -22,7 +22,7 @@ from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
 PAGE_ROWS = 8_000
-"""Of these nearly 1 MiB, at which the server ends a page of a read with the options' defaults."""
+"""So many are nearly 1 MiB: of one stream, a server puts no more in a page."""
 PAGES = 1_250
 """Enough that the start of a read, of ours and of its rivals', is a small part of it."""
 ROWS = PAGES * PAGE_ROWS
@@ -86,7 +86,7 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
 
     def ours() -> DataFrame:
         # One partition, as the rival has: the server replays all pages to whoever asks.
-        options = {**bench.ours(FLAT), "maxPartitions": "1"}
+        options = {**bench.ours(FLAT), "maxPartitions": "1", "fetchSize": str(PAGE_ROWS)}
         return bench.spark.read.format("scylla_cdc").options(**options).load()
 
     ready = bench.ready(ours(), PAGE_ROWS)
