@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ class ValueTypes:
         return [pa.field(column.name, self.of(column.type)) for column in columns]
 
     def convert(
-        self, batches: Iterable[pa.RecordBatch], columns: Sequence[Column]
+        self, batches: Iterable[pa.RecordBatch], columns: Iterable[Column]
     ) -> Iterator[pa.RecordBatch]:
         """The kernel's batches, which have these columns, with values of these types.
 
