@@ -25,7 +25,6 @@ from cassandra.policies import (
 
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.driver.errors import connect_error
-from cdc_reader.driver.page_memory import keep_freed
 from cdc_reader.driver.protocol import BytesProtocol
 from cdc_reader.driver.tls import tls_context
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
@@ -46,7 +45,6 @@ def connect(config: ConnectionConfig, fetch_size: int) -> Session:
     Returns or raises within the connect timeout, whatever name servers and nodes do. Raises
     ConfigurationError, ConnectionFailedError, AuthenticationFailedError.
     """
-    keep_freed()
     where = ", ".join(f"{host}:{port}" for host, port in config.endpoints())
     settings = _settings(config)
     opening: Future[Session] = Future()

@@ -40,6 +40,7 @@ from pyspark_scylla_cdc.formats.row_changes import SEQUENCE
 from pyspark_scylla_cdc.measured import measured
 from pyspark_scylla_cdc.option_table import SchemaMode
 from pyspark_scylla_cdc.options import SourceOptions
+from pyspark_scylla_cdc.page_memory import keep_freed
 from pyspark_scylla_cdc.partition import LogPartition, partitions
 from pyspark_scylla_cdc.partition_key import PartitionKey
 from pyspark_scylla_cdc.plan import divide, slices, spans
@@ -156,6 +157,7 @@ def read_partition(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition of either kind; of any other kind there are none."""
+    keep_freed()
     match partition:
         case LogPartition():
             return read_log(options, schema, names, partition)
