@@ -13,7 +13,7 @@ SEEDS := 1000
 SECONDS := 600
 SOAK := 120
 FUZZ := build/fuzz
-KERNEL := $(wildcard cdc_reader/kernel/*.pyx cdc_reader/kernel/native/*.pxi)
+KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
@@ -25,14 +25,23 @@ OLDER := build/spark-$(OLDER_SPARK)
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
-    $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py test_folding.py \
-    test_import.py test_snapshot.py test_source.py test_stream.py test_type_matrix.py \
-    test_types.py test_bad_input.py::test_the_same_line_in_every_way) \
-    --deselect=tests/connectors/pyspark_scylla_cdc/test_folding.py::test_random_statements
+    $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py tables/test_fold.py \
+    test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
+    test_schema.py test_bad_input.py::test_the_same_line_in_every_way) \
+    --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
+
+# What runs with scylla-driver in cassandra-driver's place, in an environment of its own: all of
+# the reader, and the quick part of Spark. Its own quick part is all that CI has time for.
+SCYLLA_DRIVER := 3.29.12
+FORK := build/scylla-driver/venv
+FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
+FORK_TESTS := tests/cdc_reader $(SPARK_TESTS_QUICK)
+FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decoding/test_driver.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test test-spark42 test-spark42-quick soak fuzz fuzz-kernel bench \
+.PHONY: help install java demo test test-spark42 test-spark42-quick test-scylla-driver \
+    test-scylla-driver-quick soak fuzz fuzz-kernel bench \
     simulate lint format constraints clean
 
 help: ## list the targets
@@ -51,6 +60,13 @@ test-spark42: $(OLDER)/constraints.txt ## run what meets Spark on 4.2 too; OLDER
 
 test-spark42-quick: ## run the quick part of that
 	$(MAKE) test-spark42 SPARK_TESTS="$(SPARK_TESTS_QUICK)"
+
+test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
+	$(MAKE) scylla-driver VENV=$(FORK)
+	$(MAKE) test VENV=$(FORK) TESTS="$(FORK_TESTS)"
+
+test-scylla-driver-quick: ## run the quick part of that
+	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
 
 soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
 	SOAK_SECONDS=$(SOAK) KILLS=20 $(SPARK_ENV) $(BIN)/python -m pytest -rP --timeout 1800 \
@@ -102,6 +118,15 @@ $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
 	grep -qx 'pyspark==$(OLDER_SPARK)' $@
+
+# As docs/howto/use-scylla-driver.md has it: both drivers are one folder.
+scylla-driver: $(FORKED)
+.PHONY: scylla-driver
+
+$(FORKED): $(INSTALLED)
+	$(BIN)/pip uninstall --quiet --yes cassandra-driver scylla-driver
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) scylla-driver==$(SCYLLA_DRIVER)
+	@touch $@
 
 # The versions of constraints.txt, for builds too: what was tested is what is installed.
 $(INSTALLED): pyproject.toml $(CONSTRAINTS) hatch_build.py $(KERNEL)

@@ -18,8 +18,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "CDC_READER_KERNEL"
-MODULE = "cdc_reader.kernel._native"
-PACKAGE = Path("cdc_reader", "kernel")
+MODULE = "cdc_reader.decoding._native"
+PACKAGE = Path("cdc_reader", "decoding")
 
 
 class NotCompiledError(Exception):

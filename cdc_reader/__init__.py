@@ -11,26 +11,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cdc_reader.aio import AsyncCdcConsumer, AsyncChanges
-    from cdc_reader.change import Change, ChangeOperation
-    from cdc_reader.checkpoint import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+    from cdc_reader.changes.change import Change, ChangeOperation
+    from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
+    from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+    from cdc_reader.cluster import CqlWriter
     from cdc_reader.config import ConnectionConfig, ReadConfig
     from cdc_reader.consumer import CdcConsumer, ConsumerConfig
-    from cdc_reader.delivery import Delivery
-    from cdc_reader.delta import CollectionDelta, Deleted, Set
-    from cdc_reader.driver import CqlWriter
+    from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+    from cdc_reader.cql.names import TableName
+    from cdc_reader.cql.schema import LogSchema, Operation, TableSchema
     from cdc_reader.errors import CdcError
-    from cdc_reader.ids import StreamId, TableName
     from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
-    from cdc_reader.operation import Operation
-    from cdc_reader.progress import Checkpoint
-    from cdc_reader.reader import CdcReader
-    from cdc_reader.replicator import Replicator
-    from cdc_reader.schema import LogSchema, TableSchema
-    from cdc_reader.shard import Shard
-    from cdc_reader.table_reader import TableReader
-    from cdc_reader.task import Task
-    from cdc_reader.window import Window
+    from cdc_reader.reader import CdcReader, TableReader
+    from cdc_reader.reading.delivery import Delivery
+    from cdc_reader.reading.progress import Checkpoint
+    from cdc_reader.replication.replicator import Replicator
+    from cdc_reader.streams.shard import Shard
+    from cdc_reader.streams.stream import StreamId
+    from cdc_reader.streams.task import Task
+    from cdc_reader.streams.window import Window
 
 __all__ = [
     "AsyncCdcConsumer",
@@ -67,37 +66,37 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncCdcConsumer": "aio",
-    "AsyncChanges": "aio",
+    "AsyncCdcConsumer": "consumer.aio",
+    "AsyncChanges": "consumer.aio",
     "CdcConsumer": "consumer",
     "CdcError": "errors",
     "CdcReader": "reader",
-    "Change": "change",
-    "ChangeOperation": "change",
-    "Checkpoint": "progress",
-    "CollectionDelta": "delta",
+    "Change": "changes.change",
+    "ChangeOperation": "changes.change",
+    "Checkpoint": "reading.progress",
+    "CollectionDelta": "changes.delta",
     "ConnectionConfig": "config",
     "ConsumerConfig": "consumer",
-    "CqlWriter": "driver",
-    "Deleted": "delta",
-    "Delivery": "delivery",
-    "LogSchema": "schema",
-    "MemoryCheckpoints": "checkpoint",
+    "CqlWriter": "cluster",
+    "Deleted": "changes.delta",
+    "Delivery": "reading.delivery",
+    "LogSchema": "cql.schema",
+    "MemoryCheckpoints": "checkpoints",
     "MemoryMetrics": "metrics",
-    "Operation": "operation",
+    "Operation": "cql.schema",
     "PrometheusMetrics": "metrics",
     "ReadConfig": "config",
-    "Replicator": "replicator",
-    "ScyllaCheckpoints": "checkpoint",
-    "Set": "delta",
-    "Shard": "shard",
-    "SqliteCheckpoints": "checkpoint",
-    "StreamId": "ids",
-    "TableName": "ids",
-    "TableReader": "table_reader",
-    "TableSchema": "schema",
-    "Task": "task",
-    "Window": "window",
+    "Replicator": "replication.replicator",
+    "ScyllaCheckpoints": "checkpoints",
+    "Set": "changes.delta",
+    "Shard": "streams.shard",
+    "SqliteCheckpoints": "checkpoints",
+    "StreamId": "streams.stream",
+    "TableName": "cql.names",
+    "TableReader": "reader",
+    "TableSchema": "cql.schema",
+    "Task": "streams.task",
+    "Window": "streams.window",
 }
 
 

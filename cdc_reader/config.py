@@ -1,17 +1,27 @@
-"""How to reach the cluster, and how to read; each value checked when it is set."""
+"""Settings of connections and reads; each value is checked when it is set."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from attrs import Attribute, field, frozen
 
+from cdc_reader._settings import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    TEXT,
+    between,
+    duration,
+    one_of,
+    path,
+    require,
+    shown,
+)
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.strategy import Strategy
+from cdc_reader.streams.strategy import Strategy
 
 CONSISTENCIES = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE")
 DEFAULT_PORT = 9042
@@ -21,88 +31,108 @@ _PORT = re.compile(
 )
 """1 to 65535."""
 
-_Validator = Callable[[Any, "Attribute[Any]", Any], None]
-
-
-def _require(test: Callable[[Any], bool], remedy: str) -> _Validator:
-    def validate(_: object, attribute: Attribute[Any], value: object) -> None:
-        if not test(value):
-            raise ConfigurationError(attribute.name, value, remedy)
-
-    return validate
-
-
-def _between(low: int, high: int) -> _Validator:
-    def test(value: Any) -> bool:
-        return isinstance(value, int) and low <= value <= high
-
-    return _require(test, f"give a whole number from {low} to {high}")
-
-
-_POSITIVE = _require(lambda value: value > timedelta(0), "give a duration above zero")
-_NOT_NEGATIVE = _require(lambda value: value >= timedelta(0), "give a duration of zero or more")
-
 
 def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """A comma-separated text or a sequence, as a tuple without blanks."""
-    points = value.split(",") if isinstance(value, str) else value
-    return tuple(point.strip() for point in points if point.strip())
+    """Convert comma-separated text or a sequence to a tuple without empty entries."""
+    points: object = value.split(",") if isinstance(value, str) else value
+    if not isinstance(points, list | tuple):
+        return ()
+    return tuple(str(point).strip() for point in points if str(point).strip())
 
 
 def _upper_case(value: str) -> str:
-    return value.upper()
+    return str(value).upper()
+
+
+def _password(_: object, attribute: Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(attribute.name, type(value), "give a text, or leave it out")
 
 
 @frozen
 class ConnectionConfig:
-    """Where the cluster is and how to talk to it.
+    """How to connect to the cluster.
 
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
-    separated by commas; `port` is for those that name none. The password never shows in a
-    `repr`. The TLS paths are PEM files: `tls_ca` turns TLS on, and servers must then show a
-    certificate that this authority signed; `tls_cert` and `tls_key` authenticate the client.
-    `consistency` is that of log reads: with writes at QUORUM it must be QUORUM too, or rows
-    can be missed. `connect_timeout` bounds the whole of connecting, `request_timeout` each
-    attempt at a page.
+    separated by commas; `port` applies to those without one. No `repr` contains the password.
+
+    `tls` turns TLS on, and so does `tls_ca`, a PEM file of authorities. A server's certificate
+    must be signed by one of them, or by one of the system's authorities if no file is given.
+    Unless `tls_verify_hostname` is False, the certificate must also name the server: as the
+    contact point does, or by the address that the client connects to. `tls_cert` and `tls_key`,
+    also PEM files, authenticate the client.
+
+    `consistency` is that of log reads: if writes use QUORUM, reads must too, or rows can be
+    missed. `connect_timeout` limits connecting as a whole, `request_timeout` each attempt to read
+    a page.
+
     Raises ConfigurationError for values that cannot be used.
     """
 
     contact_points: tuple[str, ...] = field(
         converter=_contact_points,
-        validator=_require(bool, "give at least one host, as 'host' or 'host:port'"),
+        validator=require(bool, "give at least one host, as 'host' or 'host:port'"),
     )
-    port: int = field(default=DEFAULT_PORT, validator=_between(1, 65_535))
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = field(default=None, repr=False)
-    local_dc: str | None = None
+    port: int = field(default=DEFAULT_PORT, validator=between(1, 65_535))
+    username: str | None = field(default=None, validator=TEXT)
+    password: str | None = field(default=None, repr=False, validator=_password)
+    tls_ca: str | None = field(default=None, converter=path, validator=TEXT)
+    tls_cert: str | None = field(default=None, converter=path, validator=TEXT)
+    tls_key: str | None = field(default=None, repr=False, converter=path, validator=TEXT)
+    local_dc: str | None = field(default=None, validator=TEXT)
     consistency: str = field(
         default="QUORUM",
         converter=_upper_case,
-        validator=_require(
+        validator=require(
             lambda value: value in CONSISTENCIES, f"give one of {', '.join(CONSISTENCIES)}"
         ),
     )
-    connect_timeout: timedelta = field(default=timedelta(seconds=10), validator=_POSITIVE)
-    request_timeout: timedelta = field(default=timedelta(seconds=20), validator=_POSITIVE)
-    protocol_version: int = field(default=4, validator=_between(3, 4))
+    connect_timeout: timedelta = field(
+        default=timedelta(seconds=10), converter=duration, validator=POSITIVE
+    )
+    request_timeout: timedelta = field(
+        default=timedelta(seconds=20), converter=duration, validator=POSITIVE
+    )
+    protocol_version: int = field(default=4, validator=between(3, 4))
+    tls: bool | None = None
+    tls_verify_hostname: bool = True
 
     def __attrs_post_init__(self) -> None:
         self.endpoints()
         if (self.username is None) != (self.password is None):
             missing = "password" if self.password is None else "username"
             raise ConfigurationError(missing, None, "give username and password, or neither")
+        self._check_tls()
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls_ca is not None if self.tls is None else self.tls
+
+    def _check_tls(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise ConfigurationError(missing, None, "give tls_cert and tls_key, or neither")
-        if self.tls_cert and not self.tls_ca:
-            remedy = "give the authority that signs the servers' certificates"
+        if self.tls is None and self.tls_cert and not self.tls_ca:
+            remedy = (
+                "give the authority that signs the servers' certificates, or turn tls on to "
+                "trust those of the system"
+            )
             raise ConfigurationError("tls_ca", None, remedy)
+        given = "tls_ca" if self.tls_ca else "tls_cert" if self.tls_cert else None
+        if given and not self.uses_tls:
+            raise ConfigurationError("tls", self.tls, f"leave {given} out, or turn tls on")
+
+    @property
+    def hosts(self) -> str:
+        """The contact points as text, each with its port."""
+        return ", ".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in self.endpoints()
+        )
 
     def endpoints(self) -> list[tuple[str, int]]:
-        """The contact points as pairs of host and port."""
+        """Return the contact points as pairs of host and port."""
         if any("@" in point for point in self.contact_points):
             *_, host = ",".join(self.contact_points).rpartition("@")
             remedy = "give user and password by username and password, not before a host"
@@ -122,15 +152,34 @@ class ConnectionConfig:
         return host, int(port or self.port)
 
 
+def as_connection(connection: ConnectionConfig | str) -> ConnectionConfig:
+    """Return the configuration itself, or one with the contact points given as text.
+
+    Raises ConfigurationError for anything else.
+    """
+    match connection:
+        case ConnectionConfig():
+            return connection
+        case str():
+            return ConnectionConfig(connection)
+    remedy = "give a ConnectionConfig, or contact points such as 'host:9042'"
+    raise ConfigurationError("connection", shown(connection), remedy)
+
+
 class DeliveryMode(StrEnum):
-    """When rows are handed on: once they have settled, in order; or as soon as they are seen."""
+    """When rows are delivered, and in which order.
+
+    `settled`: once settled, stream after stream, each stream in order. `ordered`: once settled,
+    each table in order of write time. `eager`: as soon as they are read, in the order read.
+    """
 
     SETTLED = "settled"
+    ORDERED = "ordered"
     EAGER = "eager"
 
 
 class LateRowsMode(StrEnum):
-    """What is done about rows that arrive behind the position."""
+    """What to do with rows that arrive behind the position."""
 
     IGNORE = "ignore"
     REPORT = "report"
@@ -138,50 +187,68 @@ class LateRowsMode(StrEnum):
 
 
 class DataLossMode(StrEnum):
-    """What is done about rows that expired before they were read."""
+    """What to do when rows expired before they were read."""
 
     WARN = "warn"
     FAIL = "fail"
-
-
-def _named(kind: type[StrEnum]) -> _Validator:
-    return _require(lambda value: value in list(kind), f"give one of {', '.join(kind)}")
 
 
 @frozen
 class ReadConfig:
     """How the log is read.
 
-    `window` is the length of a window on data (it grows up to `max_window` while there is
-    none); following never passes now - `confidence_window`, as writes take time to arrive
-    and clocks differ; `poll_interval` is the pause once it has caught up. `fetch_size` is in
-    rows a page (the server may end one sooner, at 1 MiB of a stream), `chunk_size` in streams
-    a query, `in_flight` in queries at a time.
-    `retry_deadline` bounds how long one page is asked for again. `strategy` is the way a window
-    is read, see `cdc_reader.strategy`.
+    `window` is the length of a window with data; without data it grows up to `max_window`. When
+    following, the position never passes now - `confidence_window`, because writes take time to
+    arrive and clocks differ. `poll_interval` is the time between passes once the reader has
+    caught up.
 
-    With `delivery` eager, rows are handed on as soon as they are seen, and the confidence
-    window is read again every `eager_interval`. `late_rows` says what is done about rows that
-    arrive behind the position: a look back over `late_horizon` every `late_interval` finds
-    them. `data_loss` says what to do when rows expired before they were read.
-    `publication_wait` is how long the position waits for a generation whose streams are
-    written down, but which is not announced yet.
+    `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
+    stream), `chunk_size` the number of streams per query, and `in_flight` the number of concurrent
+    queries. `retry_deadline` limits how long one page is retried. `strategy` is how windows are
+    read; see `cdc_reader.streams.strategy`.
+
+    With `delivery` ordered, a window's rows are collected, sorted by write time, and then
+    delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows of one
+    microsecond are delivered stream after stream. With `delivery` eager, rows are delivered as
+    soon as they are read, and the confidence window is read again every `eager_interval`.
+
+    `late_rows` is what to do with rows that arrive behind the position, and with rows in streams
+    of a generation that was not in force. To find the former, the last `late_horizon` is read
+    again every `late_interval`. `data_loss` is what to do when rows expired before they were read.
+    `publication_wait` is how long the position waits for a generation that has streams but is not
+    announced yet.
+
     Raises ConfigurationError for values that cannot be used.
     """
 
-    window: timedelta = field(default=timedelta(seconds=60), validator=_POSITIVE)
-    max_window: timedelta = field(default=timedelta(days=1), validator=_POSITIVE)
-    confidence_window: timedelta = field(default=timedelta(seconds=30), validator=_NOT_NEGATIVE)
-    poll_interval: timedelta = field(default=timedelta(seconds=5), validator=_POSITIVE)
-    fetch_size: int = field(default=5_000, validator=_between(1, 1_000_000))
-    chunk_size: int = field(default=64, validator=_between(1, 100))
-    in_flight: int = field(default=8, validator=_between(1, 1_024))
-    retry_deadline: timedelta = field(default=timedelta(minutes=2), validator=_NOT_NEGATIVE)
-    strategy: str = field(default=Strategy.STREAMS, validator=_named(Strategy))
-    delivery: str = field(default=DeliveryMode.SETTLED, validator=_named(DeliveryMode))
-    eager_interval: timedelta = field(default=timedelta(milliseconds=100), validator=_POSITIVE)
-    late_rows: str = field(default=LateRowsMode.IGNORE, validator=_named(LateRowsMode))
-    late_horizon: timedelta = field(default=timedelta(hours=1), validator=_POSITIVE)
-    late_interval: timedelta = field(default=timedelta(minutes=1), validator=_POSITIVE)
-    data_loss: str = field(default=DataLossMode.WARN, validator=_named(DataLossMode))
-    publication_wait: timedelta = field(default=timedelta(minutes=10), validator=_NOT_NEGATIVE)
+    window: timedelta = field(default=timedelta(seconds=60), converter=duration, validator=POSITIVE)
+    max_window: timedelta = field(default=timedelta(days=1), converter=duration, validator=POSITIVE)
+    confidence_window: timedelta = field(
+        default=timedelta(seconds=30), converter=duration, validator=NOT_NEGATIVE
+    )
+    poll_interval: timedelta = field(
+        default=timedelta(seconds=5), converter=duration, validator=POSITIVE
+    )
+    fetch_size: int = field(default=5_000, validator=between(1, 1_000_000))
+    chunk_size: int = field(default=64, validator=between(1, 100))
+    in_flight: int = field(default=8, validator=between(1, 1_024))
+    retry_deadline: timedelta = field(
+        default=timedelta(minutes=2), converter=duration, validator=NOT_NEGATIVE
+    )
+    strategy: str = field(default=Strategy.STREAMS, validator=one_of(Strategy))
+    delivery: str = field(default=DeliveryMode.SETTLED, validator=one_of(DeliveryMode))
+    sort_bytes: int = field(default=32 * 1024 * 1024, validator=between(1, 1 << 40))
+    eager_interval: timedelta = field(
+        default=timedelta(milliseconds=100), converter=duration, validator=POSITIVE
+    )
+    late_rows: str = field(default=LateRowsMode.IGNORE, validator=one_of(LateRowsMode))
+    late_horizon: timedelta = field(
+        default=timedelta(hours=1), converter=duration, validator=POSITIVE
+    )
+    late_interval: timedelta = field(
+        default=timedelta(minutes=1), converter=duration, validator=POSITIVE
+    )
+    data_loss: str = field(default=DataLossMode.WARN, validator=one_of(DataLossMode))
+    publication_wait: timedelta = field(
+        default=timedelta(minutes=10), converter=duration, validator=NOT_NEGATIVE
+    )

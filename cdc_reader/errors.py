@@ -1,36 +1,40 @@
-"""Every error of this package, one tree, so that one ``except CdcError`` catches all of them.
+"""The errors of this package; ``except CdcError`` catches all of them.
 
 ::
 
     CdcError
-    ├── ConfigurationError            an option's value cannot be used (yours to change)
-    ├── SchemaError                   the table cannot be followed (yours to change)
+    ├── ConfigurationError            an option's value cannot be used (change the option)
+    ├── SchemaError                   the table cannot be followed (change the table)
     │   ├── TableNotFoundError
     │   ├── CdcNotEnabledError
     │   └── UnsupportedTableError     a view, a log table itself, a kind this version cannot read
     ├── DataLossError                 rows were gone before they were read
-    ├── SourceError                   the cluster did not do what was asked
+    ├── SourceError                   a request to the cluster failed
     │   ├── ConnectionFailedError
     │   ├── AuthenticationFailedError
     │   ├── PermissionDeniedError
     │   ├── QueryRefusedError         the server understood the query and refused it
-    │   ├── TransientError            worth asking again, nothing changed
+    │   ├── TransientError            may pass: the same request is worth repeating
     │   │   └── RequestTimeoutError
-    │   └── RetriesExhaustedError     a transient error that did not pass within its deadline
-    ├── DecodeError                   bytes from the server are not what the schema says
-    │   └── ColumnDecodeError         those of one column, which a read without it can do without
-    ├── CheckpointError               a checkpoint cannot be read or kept
+    │   └── RetriesExhaustedError     a transient error that outlasted the retry deadline
+    ├── DecodeError                   bytes from the server do not match the schema
+    │   └── ColumnDecodeError         in one column only: a read without that column works
+    ├── CheckpointError               a checkpoint cannot be read or saved
+    │   ├── LeaseUnsupportedError     the store cannot keep two consumers of one name apart
+    │   ├── LeaseHeldError            another consumer of the same name is running
+    │   └── LeaseLostError            another consumer of the same name took over
+    ├── StoppedError                  `stop` was called while a read was under way
     └── HandlerError                  the handler of a change failed; its own error is the cause
 
-A message is one line: what was found, what was expected, what to do. No message and no
-`repr` holds a password.
+A message is one line: what was found, what was expected, what to do. No message or `repr`
+contains a password.
 """
 
 from __future__ import annotations
 
 
 class CdcError(Exception):
-    """The root of all errors raised on purpose by this package."""
+    """Base class of all errors that this package raises."""
 
 
 class ConfigurationError(CdcError):
@@ -47,11 +51,11 @@ class ConfigurationError(CdcError):
 
 
 class SchemaError(CdcError):
-    """The table asked for cannot be followed as it is."""
+    """The table cannot be followed as it is."""
 
 
 class TableNotFoundError(SchemaError):
-    """No table of this name, or no keyspace."""
+    """The table or its keyspace does not exist."""
 
 
 class CdcNotEnabledError(SchemaError):
@@ -67,31 +71,31 @@ class DataLossError(CdcError):
 
 
 class SourceError(CdcError):
-    """The cluster did not answer as it was asked to."""
+    """A request to the cluster failed."""
 
 
 class ConnectionFailedError(SourceError):
-    """No contact point took the connection in time."""
+    """No contact point accepted a connection in time."""
 
 
 class AuthenticationFailedError(SourceError):
-    """The cluster refused the credentials, or wants some and got none."""
+    """The cluster refused the credentials, or requires some and got none."""
 
 
 class PermissionDeniedError(SourceError):
-    """The role lacks a permission this read needs."""
+    """The role lacks a permission that the request needs."""
 
 
 class QueryRefusedError(SourceError):
-    """The server refused the query; asking again gives the same answer."""
+    """The server refused the query; retrying does not help."""
 
 
 class TransientError(SourceError):
-    """A failure that may pass: a node overloaded, unavailable, gone in the middle of an answer."""
+    """A failure that may pass, such as a node that is overloaded, down, or lost mid-response."""
 
 
 class RequestTimeoutError(TransientError):
-    """No answer within the request timeout."""
+    """No response within the request timeout."""
 
 
 class RetriesExhaustedError(SourceError):
@@ -99,16 +103,32 @@ class RetriesExhaustedError(SourceError):
 
 
 class DecodeError(CdcError):
-    """Bytes from the server do not have the shape their CQL type prescribes."""
+    """Bytes from the server do not match their CQL type."""
 
 
 class ColumnDecodeError(DecodeError):
-    """The values of one column do not have the shape its type prescribes, or no room in Arrow's."""
+    """Values of one column do not match its CQL type, or do not fit its Arrow type."""
 
 
 class CheckpointError(CdcError):
-    """A store of checkpoints cannot be read, or cannot keep one."""
+    """A checkpoint cannot be read or saved."""
+
+
+class LeaseUnsupportedError(CheckpointError):
+    """The checkpoint store cannot give one consumer exclusive access."""
+
+
+class LeaseHeldError(CheckpointError):
+    """Another consumer of the same application, table and shard is running."""
+
+
+class LeaseLostError(CheckpointError):
+    """Another consumer of the same application, table and shard took over; do not save any more."""
+
+
+class StoppedError(CdcError):
+    """`stop` was called before the operation was complete."""
 
 
 class HandlerError(CdcError):
-    """A handler failed for good; what it raised is the cause."""
+    """A handler failed permanently; its exception is the cause."""

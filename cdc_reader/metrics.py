@@ -1,8 +1,8 @@
-"""What is counted and measured, and who is told of it.
+"""Metrics, and the recorders that receive them.
 
-A `Recorder` is two methods; `PrometheusMetrics` is one that exports to Prometheus (the extra
-`metrics`), `MemoryMetrics` one that keeps the numbers to be looked at. Nothing is registered
-anywhere by importing this.
+A `Recorder` has two methods. `PrometheusMetrics` exports to Prometheus (needs the extra
+`metrics`), and `MemoryMetrics` keeps the numbers in memory. Importing this module registers
+nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.ids import TableName
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Metric:
-    """Something counted or, as a gauge, measured, for each table; `help` says what and in which
-    unit.
-    """
+    """A counter or gauge, kept for each table; `help` says what it measures and the unit."""
 
     name: str
     help: str
@@ -32,7 +30,9 @@ class Metric:
 
 
 ROWS = Metric("rows", "Log rows read.")
-LATE_ROWS = Metric("late_rows", "Log rows that came to light behind others of their stream.")
+LATE_ROWS = Metric(
+    "late_rows", "Log rows that came behind others, or in a stream of another generation."
+)
 CHANGES = Metric("changes", "Changes handed to the handler and dealt with.")
 WINDOWS = Metric("windows", "Windows read to their end.")
 QUERIES = Metric("queries", "Queries asked to read windows; further pages are not counted.")
@@ -40,6 +40,11 @@ WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", 
 RETRIES = Metric("read_retries", "Times that a page or another answer was asked for again.")
 OUTSTANDING = Metric("outstanding_changes", "Changes read and not acknowledged.", is_gauge=True)
 LAG = Metric("lag_seconds", "From the acknowledged position to now.", is_gauge=True)
+HEADROOM = Metric(
+    "retention_headroom_seconds",
+    "Until the oldest unread rows expire; +Inf if the log keeps rows for good.",
+    is_gauge=True,
+)
 GENERATION = Metric(
     "generation_timestamp_seconds", "When the newest known generation began.", is_gauge=True
 )
@@ -57,6 +62,7 @@ METRICS = (
     RETRIES,
     OUTSTANDING,
     LAG,
+    HEADROOM,
     GENERATION,
     HANDLER_RETRIES,
     HANDLER_ERRORS,
@@ -66,19 +72,19 @@ METRICS = (
 
 
 class Recorder(Protocol):
-    """Takes what is counted; from any thread."""
+    """Receives metrics. Must be thread safe."""
 
     def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
-        """So many more."""
+        """Add `amount` to the counter."""
         ...
 
     def set(self, metric: Metric, table: TableName, value: float) -> None:
-        """The gauge shows `value` now."""
+        """Set the gauge to `value`."""
         ...
 
 
 class NoMetrics:
-    """Takes it and forgets it."""
+    """Discards all metrics."""
 
     def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
         """See `Recorder.add`."""
@@ -88,7 +94,7 @@ class NoMetrics:
 
 
 class MemoryMetrics:
-    """Keeps the numbers: ``metrics[ROWS, table]``; 0 for what was never told."""
+    """Keeps the numbers in memory: ``metrics[ROWS, table]``, 0 if never recorded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,12 +114,18 @@ class MemoryMetrics:
         with self._lock:
             return self._values.get(key, 0)
 
+    def __repr__(self) -> str:
+        with self._lock:
+            told = [(str(table), metric.name, n) for (metric, table), n in self._values.items()]
+        figures = ", ".join(f"{table} {name}={number:g}" for table, name, number in sorted(told))
+        return f"<{type(self).__name__} {figures or 'empty'}>"
+
 
 class PrometheusMetrics:
     """Exports to Prometheus as ``scylla_cdc_<name>{keyspace=..., table=...}``.
 
-    `registry` is the client's own if None; one such recorder a registry. Raises
-    ConfigurationError where the extra `metrics` is not installed.
+    If `registry` is None, the client library's default registry is used. Create only one per
+    registry. Raises ConfigurationError if the extra `metrics` is not installed.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -28,7 +28,9 @@ class Copy:
     def update(self, changes: DataFrame, batch: int) -> None:
         """Apply a micro-batch; done again after a failure, it starts from the same state."""
         before = self._folder / str(batch - 1)
-        onto = self._spark.read.parquet(str(before)) if before.exists() else None
+        if batch > 0 and not before.exists():
+            raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start anew")
+        onto = self._spark.read.parquet(str(before)) if batch > 0 else None
         target = str(self._folder / str(batch))
         changes.persist()  # a fold looks at the changes more than once, and so would the source
         fold(changes, onto=onto).coalesce(1).write.mode("overwrite").parquet(target)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from shop import Row, Shop, by_key, follow, open_shop
@@ -36,13 +37,17 @@ class Copy:
         self.table = DeltaTable.create(str(folder), schema=empty.schema, mode="ignore")
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Merge a micro-batch, unless it has been; rows and count change in one commit."""
+        """Merge a micro-batch, unless it has been; rows and count change in one commit.
+
+        One without changes is a commit too: the count has no gaps.
+        """
         done = self.table.transaction_version(APP)
-        if done is not None and batch <= done:
+        if done == batch:
             return
+        if batch != (0 if done is None else done + 1):
+            raise ValueError(f"micro-batch {batch} does not follow {done}: delete both, start anew")
         changes.persist()  # it is looked at more than once, and so would the source be
-        if not changes.isEmpty():
-            self._merge(self._merged(changes), batch)
+        self._commit(self._merged(changes).toArrow(), batch)
         changes.unpersist()
 
     def rows(self) -> list[Row]:
@@ -59,11 +64,15 @@ class Copy:
             gone.withColumn("gone", sf.lit(True)), allowMissingColumns=True
         )
 
-    def _merge(self, rows: DataFrame, batch: int) -> None:
+    def _commit(self, rows: pa.Table, batch: int) -> None:
         done = CommitProperties(app_transactions=[Transaction(APP, batch)])
+        if rows.num_rows == 0:  # a merge of nothing would not be a commit
+            nothing = rows.drop_columns("gone")
+            write_deltalake(self.table, nothing, mode="append", commit_properties=done)
+            return
         (
             self.table.merge(
-                rows.toArrow(), SAME_ROW, source_alias="s", target_alias="t", commit_properties=done
+                rows, SAME_ROW, source_alias="s", target_alias="t", commit_properties=done
             )
             .when_matched_delete("s.gone")
             .when_matched_update_all(except_cols=["gone"])

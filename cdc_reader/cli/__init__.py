@@ -12,8 +12,8 @@ _COMMANDS = {
     "generations": "list the generations of CDC streams",
     "replicate": "apply the changes of a table to a copy of it",
     "serve": "run the embedded ScyllaDB, for development and tests",
-    "status": "show what there is to read of a table, and how far it is read",
-    "streams": "list a table's CDC streams, or find that of a key",
+    "status": "show what there is to read of a table, and how far it has been read",
+    "streams": "list a table's CDC streams, or find the stream of a key",
     "tail": "print the changes of tables as they happen",
 }
 _EXTRAS = {"demo": "spark,embedded", "serve": "embedded"}
@@ -46,23 +46,41 @@ class _LazyGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """List the commands without importing them."""
-        own = {name: self.commands[name].get_short_help_str() for name in self.commands}
+        own = {name: self.commands[name].get_short_help_str(limit=80) for name in self.commands}
         with formatter.section("Commands"):
             formatter.write_dl(sorted({**own, **_COMMANDS}.items()))
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        _echo_version()
+        ctx.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
 def main() -> None:
     """Follow ScyllaDB's change data capture log."""
 
 
-@main.command()
+@main.command(short_help="print the version, and which kernel decodes pages")
 def version() -> None:
     """Print the version of this package, and which kernel decodes pages."""
+    _echo_version()
+
+
+def _echo_version() -> None:
     from cdc_reader.errors import ConfigurationError
 
     try:
-        from cdc_reader.kernel import NAME
+        from cdc_reader.decoding import NAME
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"scylla-cdc {installed_version('scylla-cdc')} (kernel: {NAME})")

@@ -1,7 +1,7 @@
-"""A change as people read it: one line, and one more for each image that the log shows.
+"""Formats a change for people: one line, and one more for each image that the log has.
 
-Values are written as JSON has them, hence in quotes if they are text; what cannot be printed is
-escaped, so no value can play tricks on a terminal.
+Values are written as in JSON, so text is in quotes. Unprintable characters are escaped, so no value
+can manipulate a terminal.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 from rich.text import Text
 
-from cdc_reader.change import Bound, Change, ChangeOperation
-from cdc_reader.change_json import value_to_json
-from cdc_reader.cql_type import ListType
-from cdc_reader.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.change import Bound, Change, ChangeOperation
+from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.json import value_to_json
+from cdc_reader.cql.types import ListType
 
 _STYLES = {ChangeOperation.INSERT: "green", ChangeOperation.UPDATE: "yellow"}
 _WIDTH = len("insert")
 
 
 def change_text(change: Change, *, names_table: bool) -> Text:
-    """The change, on one line or several; with its table if `names_table`."""
+    """The change on one or more lines; with its table if `names_table`."""
     text = Text.assemble(
         (_time(change), "dim"), "  ", (_operation(change).ljust(_WIDTH), _style(change)), "  "
     )
@@ -52,7 +52,7 @@ def _style(change: Change) -> str:
 
 
 def _notes(change: Change) -> Iterator[str]:
-    """What was written, and what is special about it."""
+    """What was written, and anything special about it."""
     if (bounds := change.range) is not None:
         yield f"from {_bound(change, bounds.start)} to {_bound(change, bounds.end)}"
     deltas = (_delta(change, name, delta) for name, delta in change.deltas.items())
@@ -107,7 +107,7 @@ def _columns(change: Change, cells: Mapping[str, Any]) -> str:
 
 
 def _lists(change: Change) -> Iterable[str]:
-    """The columns whose elements the log names by ids, which mean nothing to people."""
+    """The columns whose elements the log identifies by ids, which mean nothing to people."""
     columns = change.schema.base.columns
     return [c.name for c in columns if isinstance(c.type, ListType) and not c.type.frozen]
 

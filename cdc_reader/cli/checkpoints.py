@@ -1,4 +1,4 @@
-"""The options for where positions are kept, and the positions there."""
+"""The options for where positions are kept, and the positions kept there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import Any
 import click
 from attrs import frozen
 
-from cdc_reader.checkpoint import ScyllaCheckpoints, SqliteCheckpoints
-from cdc_reader.cli.failure import Misuse, told
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints.store import CheckpointStore
+from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.ids import TableName
-from cdc_reader.ports import CheckpointStore
-from cdc_reader.progress import CheckpointName
-from cdc_reader.shard import Shard
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.progress import CheckpointName
+from cdc_reader.streams.shard import Shard
 
 
 @frozen
@@ -28,7 +26,7 @@ class Place:
     at: Path | TableName
 
     def open(self, way: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
-        """The store there, with `way` leading to the cluster of the table."""
+        """The store there; `way` is the connection to the cluster of the table."""
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
         return ScyllaCheckpoints(way, self.at.keyspace, self.at.name)
@@ -45,27 +43,32 @@ class Kept:
     application: str
 
     def position(self, table: TableName, shard: Shard) -> int | None:
-        """The one to resume from, in µs; None if there is none."""
+        """The position to resume from, in µs; None if there is none."""
         found = self.store.load(CheckpointName(self.application, table, str(shard)))
         return None if found is None else found.position
 
 
 def checkpoint_options(
-    file: str, table: str
+    file: str, table: str, *, directories: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options for a file, and for a table; it gets the one given as `place`."""
+    """Add the options for a checkpoint file and a checkpoint table; the command gets `place`.
+
+    With `directories` the path may be a directory, which `Place.open` cannot open.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(checkpoint: Path | None, checkpoint_table: str | None, **values: Any) -> None:
             if checkpoint and checkpoint_table:
                 raise Misuse("--checkpoint and --checkpoint-table are two places: give one")
-            with told():
+            with cli_errors():
                 at = TableName.parse(checkpoint_table) if checkpoint_table else checkpoint
             command(place=at and Place(at), **values)
 
         in_table = click.option("--checkpoint-table", metavar="KS.TABLE", help=table)
-        in_file = click.option("--checkpoint", type=_FILE, metavar="FILE", help=file)
+        path = click.Path(dir_okay=directories, path_type=Path)
+        metavar = "FILE|DIR" if directories else "FILE"
+        in_file = click.option("--checkpoint", type=path, metavar=metavar, help=file)
         return in_file(in_table(wrapped))
 
     return decorate

@@ -1,4 +1,4 @@
-"""The options by which commands reach a cluster, in one place."""
+"""The connection options, shared by all commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import click
 from attrs import frozen
 
-from cdc_reader.cli.failure import told
+from cdc_reader.cli.failure import cli_errors
 from cdc_reader.config import CONSISTENCIES, DEFAULT_PORT, ConnectionConfig
 from cdc_reader.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ _HOSTS = (
         show_default=True,
         envvar="SCYLLA_CDC_HOSTS",
         show_envvar=True,
-        help="Nodes to begin with, separated by commas, each as HOST or HOST:PORT.",
+        help="Nodes to connect to first, separated by commas, each as HOST or HOST:PORT.",
     ),
 )
 _TIMEOUT = (
@@ -34,32 +34,35 @@ _TIMEOUT = (
         default=10.0,
         show_default=True,
         type=click.FloatRange(min=0, min_open=True),
-        help="Seconds after which connecting is given up.",
+        help="How long connecting may take, in seconds.",
     ),
 )
-_NAMES = "port username password_file tls_ca tls_cert tls_key local_dc consistency".split()
+_NAMES = (
+    "port username password_file tls tls_ca tls_verify_hostname tls_cert tls_key local_dc "
+    "consistency"
+).split()
 
 
 @frozen
 class _Side:
-    """The cluster that options are of: the only one, or one of two, whose name they begin with."""
+    """The cluster an option belongs to: the only one, or one of two, whose name is the prefix."""
 
     name: str = ""
 
     def option(self, name: str) -> str:
-        """Its option for the setting `name`."""
+        """The side's option for the setting `name`."""
         return "--" + "-".join(filter(None, [self.name, *name.split("_")]))
 
     def variable(self, name: str) -> str:
-        """Its environment variable for the setting `name`."""
+        """The side's environment variable for the setting `name`."""
         return "_".join(filter(None, ["SCYLLA_CDC", self.name.upper(), name.upper()]))
 
     def parameter(self, name: str) -> str:
-        """The name of what the command gets for the setting `name`."""
+        """The command's parameter for the setting `name`."""
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
-        """All there are but hosts and timeout; `use` is what the consistency is of."""
+        """All options except hosts and timeout; `use` says what the consistency applies to."""
         name = self.option
         of = f" of the {self.name}" if self.name else ""
         return (
@@ -67,25 +70,39 @@ class _Side:
                 name("port"),
                 default=DEFAULT_PORT,
                 show_default=True,
-                help=f"Port of the nodes that {self.name.upper() or '--hosts'} gives none for.",
+                help=f"Port of nodes that {self.name.upper() or '--hosts'} names without a port.",
             ),
             click.option(
                 name("username"),
                 envvar=self.variable("username"),
                 show_envvar=True,
-                help=f"Log in as this user{of}; the password is that of {name('password_file')} "
-                f"or ${self.variable('password')}, or is asked for.",
+                help=f"Log in as this user{of}. The password is read from "
+                f"{name('password_file')} or ${self.variable('password')}; without either, the "
+                "command asks for it.",
             ),
             click.option(
                 name("password_file"), type=_FILE, help="A file with the password as its only line."
             ),
             click.option(
-                name("tls_ca"), type=_FILE, help="Turn TLS on; servers are signed by this (PEM)."
+                name("tls"),
+                is_flag=True,
+                default=None,
+                help="Use TLS. Trusts the system's authorities unless an authority is given.",
+            ),
+            click.option(
+                name("tls_ca"), type=_FILE, help="Use TLS and trust these authorities (PEM)."
+            ),
+            click.option(
+                f"{name('tls_verify_hostname')}/{name('no_tls_verify_hostname')}",
+                default=True,
+                show_default=True,
+                help="Check that a node's certificate names its host.",
             ),
             click.option(name("tls_cert"), type=_FILE, help="Certificate of this client (PEM)."),
             click.option(name("tls_key"), type=_FILE, help="Private key of the certificate (PEM)."),
             click.option(
-                name("local_dc"), help=f"Datacenter{of} whose nodes are asked; all by default."
+                name("local_dc"),
+                help=f"Send queries to nodes of this datacenter{of}. Default: all.",
             ),
             click.option(
                 name("consistency"),
@@ -97,7 +114,7 @@ class _Side:
         )
 
     def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
-        """The connection that `values` tell of, which are taken out of them."""
+        """The connection that `values` describe; its values are removed from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
             return self._config(hosts, connect_timeout=timeout, **given)
@@ -125,7 +142,7 @@ class _Side:
         )
 
     def _password(self, username: str | None, file: Path | None) -> str | None:
-        """Never from the command line, which other users of the machine can see."""
+        """The password, never from the command line, which other users of the machine can see."""
         if file is not None:
             return _first_line(file)
         if username is None:
@@ -133,7 +150,7 @@ class _Side:
         return os.environ.get(self.variable("password")) or self._asked(username)
 
     def _asked(self, username: str) -> str:
-        """Ask a person; a program that gives no password has made a mistake."""
+        """Ask for the password at a terminal; a program has to provide one."""
         if not _at_terminal():
             file, variable = self.option("password_file"), self.variable("password")
             raise ConfigurationError(
@@ -145,12 +162,12 @@ class _Side:
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a connection; it gets them as `connection`."""
+    """Add the options of a connection; the command gets them as `connection`."""
     side = _Side()
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        with told():
+        with cli_errors():
             timeout = values.pop("connect_timeout")
             connection = side.taken(values.pop("hosts"), timeout, values)
         command(connection=connection, **values)
@@ -159,15 +176,15 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def two_connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command whose arguments `source` and `target` are hosts the options of both sides.
+    """Add the options of both sides to a command whose arguments `source` and `target` are hosts.
 
-    It gets connections instead of the hosts.
+    The command gets connections instead of the hosts.
     """
     source, target = _Side("source"), _Side("target")
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        with told():
+        with cli_errors():
             timeout = values.pop("connect_timeout")
             for side in (source, target):
                 values[side.name] = side.taken(values[side.name], timeout, values)

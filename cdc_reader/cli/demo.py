@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from cdc_reader._time import format_timestamp
 from cdc_reader.cli.orders import TABLE, Orders, Writer, schema
+from cdc_reader.cluster import Connection, Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, Query
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError
-from cdc_reader.ids import TableName
-from cdc_reader.timestamp import format_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _PAUSE = 0.01
-"""Seconds between two statements of the shop."""
+"""Seconds between the shop's statements."""
 _MICRO_BATCHES = 5
-"""Micro-batches with rows in them to watch before the shop closes."""
+"""Micro-batches with rows to watch before the shop closes."""
 _PATIENCE = 90.0
-"""Seconds after which a stream that does not get on is given up."""
+"""Seconds without progress after which a stream counts as stuck."""
 _OPERATION = (
     "CASE `cdc$operation` WHEN 0 THEN 'before' WHEN 1 THEN 'update' WHEN 2 THEN 'insert' "
     "WHEN 3 THEN 'delete' WHEN 9 THEN 'after' ELSE CAST(`cdc$operation` AS STRING) END"
@@ -65,10 +65,10 @@ class DemoError(CdcError):
 @click.option(
     "--contact-points",
     metavar="HOST:PORT",
-    help="A running ScyllaDB, several hosts separated by commas; without it one is embedded. "
-    "The demo creates a keyspace of its own there, and drops it.",
+    help="A running ScyllaDB, its hosts separated by commas; by default the demo starts an "
+    "embedded one. It creates a keyspace of its own and drops it in the end.",
 )
-@click.option("--seed", type=int, help="Repeat the orders of another run.")
+@click.option("--seed", type=int, help="Write the same orders as another run with this seed.")
 def command(contact_points: str | None, seed: int | None) -> None:
     """Watch a Spark DataFrame fill from a CDC log."""
     console = Console()
@@ -84,7 +84,7 @@ def command(contact_points: str | None, seed: int | None) -> None:
 
 @frozen
 class Counts:
-    """Rows in the log by a plain scan of it, and rows that Spark made of it."""
+    """The rows of the log: counted by a plain scan, and as read by Spark."""
 
     statements: int
     log: int
@@ -116,7 +116,7 @@ class Shop:
     options: Mapping[str, str]
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
-        """The log as a DataFrame: all that the project is about."""
+        """The log as a DataFrame: the purpose of the whole project."""
         return reader.format("scylla_cdc").options(**self.options).load()
 
     def log_rows(self) -> int:
@@ -150,7 +150,7 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
 
 
 def _rows(frame: DataFrame) -> Table:
-    """The first rows of the log, as people can read them."""
+    """The first rows of the log, formatted for people."""
     table = Table(box=SIMPLE_HEAD)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=True)
@@ -169,7 +169,7 @@ def _shown(value: Any) -> str:
 
 
 def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> None:
-    """Follow the log for some micro-batches, close the shop, and read what is left."""
+    """Follow the log for some micro-batches, close the shop, and read the rest."""
     query = (
         shop.load(spark.readStream)
         .writeStream.format("parquet")
@@ -188,7 +188,7 @@ def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> 
 
 
 def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
-    """Show the stream's progress until `done`."""
+    """Show the stream's progress until `done` returns True."""
     deadline = time.monotonic() + _PATIENCE
     while not done():
         if (failure := query.exception()) is not None:
@@ -225,8 +225,7 @@ def _position(query: StreamingQuery) -> int:
 @contextmanager
 def _spark(folder: Path) -> Iterator[SparkSession]:
     try:
-        from pyspark_scylla_cdc.java import JavaError
-        from pyspark_scylla_cdc.local_session import local_session
+        from pyspark_scylla_cdc.local_session import JavaError, local_session
     except ImportError as error:
         raise DemoError(_missing(error)) from None
     try:
@@ -249,7 +248,7 @@ def _embedded() -> Iterator[str]:
 
 @contextmanager
 def _shop(hosts: str, seed: int) -> Iterator[Shop]:
-    """A shop in a keyspace of its own, which is dropped in the end."""
+    """A shop in its own keyspace, which is dropped at the end."""
     connection = Connection(ConnectionConfig(hosts, consistency="ONE"), ReadConfig())
     keyspace = f"scylla_cdc_demo_{uuid.uuid4().hex[:8]}"
     session = connection.session()
@@ -275,7 +274,7 @@ def _shop(hosts: str, seed: int) -> Iterator[Shop]:
 
 
 def _properties(connection: Connection) -> str:
-    """One replica; on vnodes, also where the server would choose tablets by itself."""
+    """One replica, and vnodes even where the server would choose tablets by default."""
     replication = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     known = connection.rows(
         "SELECT table_name FROM system_schema.tables "

@@ -1,4 +1,4 @@
-"""How a command fails: one line on stderr, and a status that says whose fault it was."""
+"""How a command fails: one line on stderr, and a status that tells the kind of failure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cdc_reader.errors import CdcError, ConfigurationError
 
 
 class Failure(click.ClickException):
-    """Ends a command with one line and the status 1: the cluster or the table let it down."""
+    """Ends a command with one line and status 1: the cluster or the table caused the failure."""
 
     exit_code = 1
 
 
 class Misuse(click.ClickException):
-    """Ends a command with one line and the status 2: it was called wrongly."""
+    """Ends a command with one line and status 2: it was called wrongly."""
 
     exit_code = 2
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Errors of this package end the command: as a misuse if an option is at fault."""
+def cli_errors() -> Iterator[None]:
+    """End the command on errors of this package; as a misuse if an option caused the error."""
     try:
         yield
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The options of commands that follow logs: from when to when, how, and which part."""
+"""The options of commands that follow logs: start, end, delivery and shard."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import Any
 import click
 from attrs import frozen
 
-from cdc_reader.cli.failure import told
-from cdc_reader.clock import SystemClock
+from cdc_reader._time import (
+    BEGINNING,
+    EARLIEST,
+    SystemClock,
+    format_timestamp,
+    parse_duration,
+    parse_moment,
+)
+from cdc_reader.cli.failure import cli_errors
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
-from cdc_reader.duration import micros, parse_duration
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.shard import Shard
-from cdc_reader.strategy import Strategy
-from cdc_reader.timestamp import format_timestamp, parse_timestamp
-from cdc_reader.window import BEGINNING
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.strategy import Strategy
 
-EARLIEST, NOW = "earliest", "now"
 _NAMES = "start end eager late_rows strategy confidence_window shard".split()
 
 
 @frozen
 class FollowOptions:
-    """From `start` on, in µs, all there is if it is BEGINNING; to `end`, or for good if None."""
+    """From `start` in µs, BEGINNING for the whole log, to `end`, None for no end."""
 
     start: int
     end: int | None
@@ -40,26 +43,30 @@ class FollowOptions:
 
 
 def follow_options(
-    start: str, late_rows: LateRowsMode
+    start: str, late_rows: LateRowsMode, delivery: DeliveryMode, eager: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of following; it gets them as `follow`."""
+    """Give a command the options of following; it gets them as `follow`.
+
+    `start`, `late_rows` and `delivery` are what it does by default, `eager` is the help of
+    --eager.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
             given = {name: values.pop(name) for name in _NAMES}
-            with told():
-                follow = _parsed(**given)
+            with cli_errors():
+                follow = _parsed(delivery, **given)
             command(follow=follow, **values)
 
-        for option in reversed(_options(start, late_rows)):
+        for option in reversed(_options(start, late_rows, eager)):
             wrapped = option(wrapped)
         return wrapped
 
     return decorate
 
 
-def _options(start: str, late_rows: LateRowsMode) -> tuple[Callable[..., Any], ...]:
+def _options(start: str, late_rows: LateRowsMode, eager: str) -> tuple[Callable[..., Any], ...]:
     return (
         click.option(
             "--from",
@@ -67,55 +74,53 @@ def _options(start: str, late_rows: LateRowsMode) -> tuple[Callable[..., Any], .
             metavar="TIME",
             default=start,
             show_default=True,
-            help="Where to begin: earliest, now, so long ago (-10m, -2h) or a point in time "
-            "(ISO 8601, or ms since 1970). What has been read before is not read again if "
-            "there is a checkpoint.",
+            help="Where to begin: earliest, now, a time ago (-10m, -2h) or a point in time "
+            "(ISO 8601, or ms since 1970). A checkpoint, if there is one, takes precedence.",
         ),
         click.option(
             "--until",
             "end",
             metavar="TIME",
-            help="Stop at this time: now, so long ago or a point in time; by default go on for "
-            "good.",
+            help="Where to stop: now, a time ago or a point in time. By default the command "
+            "runs until it is stopped.",
         ),
-        click.option(
-            "--eager",
-            is_flag=True,
-            help="Take changes as soon as they can be seen; those of a stream may come out of "
-            "order. By default they are taken once settled: in order, a confidence window late.",
-        ),
+        click.option("--eager", is_flag=True, help=eager),
         click.option(
             "--late-rows",
             type=click.Choice([str(mode) for mode in LateRowsMode]),
             default=str(late_rows),
             show_default=True,
-            help="What to do about rows that arrive far behind the time they are written at.",
+            help="What to do about rows that arrive after the log was read past their write time.",
         ),
         click.option(
             "--strategy",
             type=click.Choice([str(way) for way in Strategy]),
             default=str(Strategy.STREAMS),
             show_default=True,
-            help="How to read: chunks of streams, ranges of the ring, or what measures better.",
+            help="How to query the log: by chunks of streams, by ranges of the ring, or by "
+            "whichever takes less time.",
         ),
         click.option(
             "--confidence-window",
             metavar="DURATION",
             default="30s",
             show_default=True,
-            help="How long a row may take to arrive, and clocks may differ.",
+            help="How long to wait until changes count as settled: the longest that a write "
+            "takes to arrive, plus the difference between clocks.",
         ),
         click.option(
             "--shard",
             metavar="I/N",
             default="1/1",
             show_default=True,
-            help="Follow the I-th of N equal parts, the others being other processes' work.",
+            help="Follow the I-th of N equal parts of each table; run a process for each part.",
         ),
     )
 
 
 def _parsed(
+    delivery: DeliveryMode,
+    *,
     start: str,
     end: str | None,
     eager: bool,
@@ -127,40 +132,23 @@ def _parsed(
     now = SystemClock().now()
     read = ReadConfig(
         confidence_window=parse_duration(confidence_window, "--confidence-window"),
-        delivery=DeliveryMode.EAGER if eager else DeliveryMode.SETTLED,
+        delivery=DeliveryMode.EAGER if eager else delivery,
         late_rows=late_rows,
         strategy=strategy,
     )
     return FollowOptions(
-        BEGINNING if start == EARLIEST else _moment(start, "--from", now),
-        None if end is None else _moment(end, "--until", now),
+        BEGINNING if start == EARLIEST else parse_moment(start, "--from", now, EARLIEST),
+        None if end is None else parse_moment(end, "--until", now),
         read,
         Shard.parse(shard),
     )
 
 
-def _moment(text: str, option: str, now: int) -> int:
-    """A point in time in µs; ``-10m`` is ten minutes ago."""
-    if text == NOW:
-        return now
-    try:
-        if text.startswith("-"):
-            return max(BEGINNING, now - micros(parse_duration(text[1:], option)))
-        return parse_timestamp(text, option)
-    except ConfigurationError:
-        earliest = "'earliest', " if option == "--from" else ""
-        remedy = (
-            f"give {earliest}'now', so long ago such as '-10m', an ISO-8601 time such as "
-            "'2026-11-21T05:30:00Z' (UTC if no zone is given), or milliseconds since 1970"
-        )
-        raise ConfigurationError(option, text, remedy) from None
-
-
 def seconds(duration: timedelta) -> str:
-    """A duration for people."""
+    """Format a duration for people."""
     return f"{duration.total_seconds():g} s"
 
 
 def since(position: int) -> str:
-    """A position for people."""
+    """Format a position for people."""
     return "the earliest change there is" if position <= BEGINNING else format_timestamp(position)

@@ -1,4 +1,4 @@
-"""`scylla-cdc generations`: which streams the cluster had, from when to when."""
+"""`scylla-cdc generations`: the cluster's generations of streams, and when each operated."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
+from cdc_reader._time import BEGINNING, FOREVER, SystemClock, format_timestamp
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import told
-from cdc_reader.clock import SystemClock
+from cdc_reader.cli.failure import cli_errors
+from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.cluster.generations import KnownSource, TableGenerations, cluster_generations
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, SchemaSource
-from cdc_reader.driver.generations import KnownSource, TableGenerations, cluster_generations
-from cdc_reader.generation import Timeline
-from cdc_reader.ids import TableName
-from cdc_reader.timestamp import format_timestamp
-from cdc_reader.window import BEGINNING, FOREVER, Window
+from cdc_reader.cql.names import TableName
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window
 
 _WIDEST = 120
+_NOT_ANNOUNCED = "not announced"
 
 
 @frozen
 class Row:
-    """A generation as it is shown; counts are None if they were not asked for."""
+    """A generation as shown; counts are None if they were not requested."""
 
     kind: str
     operates: Window
@@ -35,8 +35,13 @@ class Row:
     groups: int | None
     streams: int | None
 
+    @property
+    def is_announced(self) -> bool:
+        """True if readers know of it; before, only its streams are stored."""
+        return self.state != _NOT_ANNOUNCED
+
     def to_dict(self) -> dict[str, Any]:
-        """For programs: times in ISO 8601 and in µs since 1970; the last one is open."""
+        """The row for programs: times in ISO 8601 and in µs since 1970; the last one is open."""
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {
@@ -53,15 +58,17 @@ class Row:
 
 @click.command("generations")
 @click.argument("table", required=False, metavar="[KS.TABLE]")
-@click.option("--count/--no-count", default=True, help="Read and count the streams of each.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option(
+    "--count/--no-count", default=True, help="Count the streams of each, for which all are listed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @connection_options
 def command(connection: ConnectionConfig, table: str | None, count: bool, as_json: bool) -> None:
     """List the generations of CDC streams, oldest first.
 
     Tables on vnodes share those of the cluster; a table on tablets has its own, so name it.
     """
-    with told():
+    with cli_errors():
         queries = Connection(connection, ReadConfig())
         try:
             rows = list(rows_of(_source(queries, table), count, SystemClock().now()))
@@ -93,7 +100,7 @@ def rows_of(source: KnownSource, count: bool, now: int, since: int = BEGINNING) 
             source.kind, span, _state(span, now), None if groups is None else len(groups), streams
         )
     for start in source.unpublished():
-        yield Row(kind, Window(start, FOREVER), "not announced", None, None)
+        yield Row(kind, Window(start, FOREVER), _NOT_ANNOUNCED, None, None)
 
 
 def _state(span: Window, now: int) -> str:
@@ -113,6 +120,6 @@ def show(rows: Sequence[Row]) -> None:
         found = row.to_dict()
         cells = (found[name] for name in ("start", "end", "state", "kind", "groups", "streams"))
         table.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    # As wide as it needs: half a time is none.
+    # As wide as needed: a truncated time would be useless.
     console = Console(width=max(Console().width, _WIDEST))
     console.print(table if rows else "no generation is announced yet")

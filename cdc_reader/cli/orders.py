@@ -50,7 +50,7 @@ def schema(keyspace: str) -> Iterator[str]:
 
 @define
 class Orders:
-    """What happens to orders, one CQL statement after another; a seed gives one story."""
+    """Changes to orders, as CQL statements; a seed always gives the same sequence."""
 
     keyspace: str
     random: random.Random
@@ -95,7 +95,7 @@ class Orders:
 
 @define
 class Writer:
-    """Executes statements in a thread of its own, resting `pause` seconds after each."""
+    """Executes statements in its own thread, with a pause of `pause` seconds after each."""
 
     execute: Callable[[str], object]
     statements: Iterator[str]
@@ -106,12 +106,12 @@ class Writer:
     _thread: threading.Thread | None = field(default=None)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the statement under way, and write no more; raises what made it fail."""
+        """Finish the current statement and stop; raises the error of a failed one."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""`scylla-cdc replicate`: the changes of a table, applied to a table of another cluster."""
+"""`scylla-cdc replicate`: applies the changes of a table to a table of another cluster."""
 
 from __future__ import annotations
 
@@ -10,37 +10,34 @@ from pathlib import Path
 import click
 from attrs import define, evolve, field, frozen
 
-from cdc_reader.change import Change
+from cdc_reader._time import Clock, SystemClock, format_timestamp, micros
+from cdc_reader.changes.change import Change
 from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
-from cdc_reader.cli.failure import Failure, told
+from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
     FollowOptions,
     follow_options,
     since,
 )
-from cdc_reader.cli.table_copy import check_copy, creation
-from cdc_reader.clock import SystemClock
-from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
+from cdc_reader.cluster import Connection, CqlWriter, SchemaSource
+from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.signals import stopped_by_signals
-from cdc_reader.driver import Connection, CqlWriter, SchemaSource
-from cdc_reader.duration import micros
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import (
     CdcError,
     HandlerError,
     TableNotFoundError,
     UnsupportedTableError,
 )
-from cdc_reader.ids import TableName
-from cdc_reader.ports import Clock
-from cdc_reader.replicator import Expiry, Replicator
-from cdc_reader.schema import TableSchema
-from cdc_reader.timestamp import format_timestamp
-from cdc_reader.window import Window
+from cdc_reader.replication.replicator import Expiry, Replicator
+from cdc_reader.replication.table_copy import check_copy, creation, needed_types
+from cdc_reader.streams.window import Window
 
 _EVERY = 10_000_000
-"""µs between two reports."""
+"""µs between reports."""
 
 
 @frozen
@@ -60,15 +57,15 @@ class Side:
 
 @define(eq=False)
 class Report:
-    """Says on stderr how far the copy is, now and then, while there is news; from any thread."""
+    """Reports the copy's progress on stderr, from time to time, if there is any; thread-safe."""
 
     clock: Clock
     caught_up: int
-    """How far behind now, in µs, the copy is when there is nothing left to do at once."""
+    """How far behind now, in µs, the copy is once it has caught up."""
     applied: int = 0
     position: int | None = None
     _said: tuple[int, int] = field(init=False)
-    """When something was said last, and how many changes were applied then."""
+    """The time of the last report, and the number of changes applied by then."""
     _is_caught_up: bool = field(init=False, default=False)
     _lock: threading.Lock = field(init=False, factory=threading.Lock)
 
@@ -76,14 +73,14 @@ class Report:
         self._said = self.clock.now(), 0
 
     def count(self) -> None:
-        """One more change is applied."""
+        """Count one more applied change."""
         with self._lock:
             self.applied += 1
             if self.clock.now() >= self._said[0] + _EVERY:
                 self._say()
 
     def reached(self, _table: TableName, window: Window) -> None:
-        """All changes of the window are applied."""
+        """Record that all changes of the window are applied."""
         with self._lock:
             self.position = window.end
             now = self.clock.now()
@@ -98,7 +95,7 @@ class Report:
         self._said = self.clock.now(), self.applied
 
     def __str__(self) -> str:
-        """So much is done."""
+        """The progress so far."""
         reached = "" if self.position is None else f", all before {format_timestamp(self.position)}"
         return f"{self.applied:,} changes applied{reached}"
 
@@ -108,26 +105,32 @@ class Report:
 @click.argument("table", metavar="KS.TABLE")
 @click.argument("target")
 @click.argument("copy", required=False, metavar="[KS.TABLE]")
-@follow_options(start="earliest", late_rows=LateRowsMode.DELIVER)
+@follow_options(
+    start="earliest",
+    late_rows=LateRowsMode.DELIVER,
+    delivery=DeliveryMode.SETTLED,
+    eager="Apply changes as soon as they are found. By default they are applied a confidence "
+    "window after they are written. The copy is the same: each change has its write timestamp.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=8,
     show_default=True,
-    help="How many changes are applied at a time; those of a partition in order.",
+    help="How many changes to apply at a time. Changes of one partition are applied in order.",
 )
 @click.option(
     "--expiry",
     type=click.Choice([kind.value for kind in Expiry]),
     default=Expiry.WRITTEN.value,
     show_default=True,
-    help="Cells with a TTL expire when those they are copies of do; or, where write timestamps "
-    "are no points in time, so long after they were applied.",
+    help="When cells with a TTL expire in the copy. written: when they expire in the table. "
+    "applied: a TTL after they are applied, for tables whose write timestamps are no times.",
 )
 @checkpoint_options(
-    "Where the position is kept; by default a file in the current directory, named after the "
+    "Keep the position in this file, by default one in the current directory, named after the "
     "tables. Delete it to begin anew.",
-    "A table of the target cluster, in place of the file; made if it is not there.",
+    "Keep the position in a table of the target cluster instead; made if it is not there.",
 )
 @two_connection_options
 def command(
@@ -142,12 +145,12 @@ def command(
 ) -> None:
     """Apply the changes of a table to a copy of it, until SIGINT or SIGTERM.
 
-    SOURCE and TARGET are nodes of the two clusters, each as HOST or HOST:PORT, separated by
-    commas. The copy has the same name if none is given. It must be there, with the same columns
-    and without CDC; in the end it equals the table, write timestamps and all. When started
-    again, it goes on where it stopped.
+    SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
+    commas. The copy must exist, with the same columns and without CDC; it has the table's name
+    unless another is given. It ends up equal to the table, write timestamps included. A later
+    run goes on where the last one stopped.
     """
-    with told():
+    with cli_errors():
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
         follow = _checked(*sides, follow)
@@ -166,7 +169,7 @@ def command(
 
 
 def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions:
-    """See that the one can become the other; rows that live for good tell not when they arrived."""
+    """Check that the target can become the copy; without a TTL, the result ignores late rows."""
     with closing(Connection(source.way, ReadConfig())) as queries:
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:
@@ -174,7 +177,7 @@ def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions
             f"{schema.name}: its log tells keys only, not what was written to them; "
             "set the option delta of its cdc to full"
         )
-    check_copy(schema, _copy(schema, target))
+    _check_target(schema, target)
     if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
         return follow
     click.echo(
@@ -185,13 +188,18 @@ def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions
     return evolve(follow, read=evolve(follow.read, late_rows=LateRowsMode.IGNORE))
 
 
-def _copy(schema: TableSchema, target: Side) -> TableSchema:
+def _check_target(schema: TableSchema, target: Side) -> None:
+    """Check that the target has a table for the copy; the error contains the CQL to create it."""
     with closing(Connection(target.way, ReadConfig())) as queries:
+        schemas = SchemaSource(queries)
+        needed = (user_type.name for user_type in needed_types(schema))
+        types = schemas.user_types(target.table.keyspace, needed)
         try:
-            return SchemaSource(queries).table_schema(target.table)
+            there = schemas.table_schema(target.table)
         except TableNotFoundError as error:
-            made = creation(schema, target.table)
+            made = creation(schema, target.table, types)
             raise TableNotFoundError(f"at the target, {error}; make it: {made}") from error
+    check_copy(schema, there, types)
 
 
 def _file(source: Side, target: Side) -> Path:

@@ -1,9 +1,8 @@
-"""`scylla-cdc serve`: the embedded ScyllaDB as a process of its own."""
+"""`scylla-cdc serve`: runs the embedded ScyllaDB as its own process."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from math import isnan
@@ -12,7 +11,6 @@ from types import FrameType
 from typing import Any
 
 import click
-import structlog
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
@@ -25,7 +23,7 @@ _YEARS = 1e9  # seconds; thirty years, which no timer or clock is too small for
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds; click would let NaN pass."""
+    """A number of seconds; unlike click's own type, it rejects NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -41,7 +39,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the first node.")
-@click.option("--port", default=9042, show_default=True, help="Port of all nodes; 0: a free one.")
+@click.option(
+    "--port", default=9042, show_default=True, help="Port of all nodes; 0 chooses a free one."
+)
 @click.option("--nodes", default=1, show_default=True, help="Nodes that clients can connect to.")
 @click.option("--vnodes", default=16, show_default=True, help="Token ranges of each node.")
 @click.option("--shards", default=2, show_default=True, help="Shards of each node.")
@@ -49,13 +49,17 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--password", help="The user's password.")
 @click.option("--certificate", type=_FILE, help="Certificate chain (PEM), for TLS.")
 @click.option("--key", type=_FILE, help="Private key of the certificate (PEM).")
-@click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to be like.")
+@click.option(
+    "--client-authority", type=_FILE, help="Require client certificates signed by it (PEM)."
+)
+@click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to imitate.")
 @click.option(
     "--ring-delay",
     default=RING_DELAY_MS / 1000,
     show_default=True,
     type=_SECONDS,
-    help="Seconds: a later generation begins twice this and 5 s after a join; 0: at once.",
+    help="A generation begins twice this time plus 5 seconds after a node joins; with 0, at "
+    "once. In seconds.",
 )
 @click.option(
     "--join-after",
@@ -63,31 +67,31 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     type=_SECONDS,
     metavar="SECONDS",
-    help="A node joins so long after the start; may be given several times.",
+    help="Let a node join this long after the start. Repeatable.",
 )
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar=SYNTAX,
-    help=f"Statements fail, the first that matches or so many ({_KINDS}); "
-    "may be given several times.",
+    help="Let statements fail: the first that contains the text of match, or `times` of them. "
+    f"KIND is one of {_KINDS}. Repeatable.",
 )
 @click.option(
     "--down-after",
     type=_SECONDS,
     metavar="SECONDS",
-    help="The last node fails so long after the start.",
+    help="Let the last node fail this long after the start.",
 )
 @click.option(
-    "--up-after", type=_SECONDS, metavar="SECONDS", help="It comes back so long after the start."
+    "--up-after", type=_SECONDS, metavar="SECONDS", help="Bring it back this long after the start."
 )
 @click.option(
     "--clock-skew",
     default=0.0,
     show_default=True,
     type=_Seconds(min=-_YEARS, max=_YEARS),
-    help="Seconds that each node's clock is ahead of the one before.",
+    help="Set each node's clock this many seconds ahead of the previous node's.",
 )
 def command(
     host: str,
@@ -99,6 +103,7 @@ def command(
     password: str | None,
     certificate: Path | None,
     key: Path | None,
+    client_authority: Path | None,
     version: str,
     ring_delay: float,
     joins: tuple[float, ...],
@@ -115,7 +120,6 @@ def command(
         raise click.UsageError("--username and --password go together: give both or neither")
     if up_after is not None and (down_after is None or up_after <= down_after):
         raise click.UsageError("--up-after: expected a --down-after, and a time behind it")
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         scylla = EmbeddedScylla(
             host,
@@ -127,6 +131,7 @@ def command(
             credentials=None if username is None or password is None else (username, password),
             certificate=certificate,
             key=key,
+            client_authority=client_authority,
             ring_delay_ms=round(ring_delay * 1000),
         )
         scylla.faults.add(*map(Fault.parse, faults))

@@ -1,9 +1,10 @@
-"""`scylla-cdc status`: what there is to read of a table, and how far applications have read it."""
+"""`scylla-cdc status`: what a table's log holds, and how far applications have read it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,27 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
+from cdc_reader._time import (
+    BEGINNING,
+    FOREVER,
+    SystemClock,
+    format_timestamp,
+    micros,
+    parse_duration,
+)
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.cli.checkpoints import Place, checkpoint_options
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import Misuse, told
+from cdc_reader.cli.failure import Failure, Misuse, cli_errors
 from cdc_reader.cli.following import since
 from cdc_reader.cli.generations import Row, rows_of, show
-from cdc_reader.clock import SystemClock
+from cdc_reader.cli.spark_checkpoint import SparkCheckpoint
+from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, SchemaSource, TableGenerations
-from cdc_reader.ids import TableName
-from cdc_reader.progress import Checkpoint, CheckpointName
-from cdc_reader.schema import CdcOptions, ImageMode
-from cdc_reader.timestamp import format_timestamp
-from cdc_reader.window import BEGINNING
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import CdcOptions, ImageMode
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.ttl_history import TtlHistory
 
 _SECOND = 1_000_000
 _UNITS = (("d", 86_400 * _SECOND), ("h", 3_600 * _SECOND), ("min", 60 * _SECOND), ("s", _SECOND))
@@ -33,34 +42,43 @@ _WIDEST = 120
 
 @frozen
 class Reader:
-    """How far an application, or one of its shards, has read; times in µs, `now` among them."""
+    """How far an application, or one of its shards, has read; all times, and `now`, in µs."""
 
     name: CheckpointName
     checkpoint: Checkpoint
+    oldest: int | None
+    """The write time before which the log has no rows; None if there is no generation yet."""
     now: int
-    ttl: int
-    """That of the log in seconds; 0 for none."""
+    ttls: TtlHistory
+    """What is known of the log's TTL."""
 
     @property
     def position(self) -> int | None:
-        """Every row written before is acknowledged; None if it has not begun."""
+        """Every row written before is acknowledged; None if it begins with the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 
     @property
     def lag(self) -> int | None:
-        """From the position to now."""
-        return None if self.position is None else max(0, self.now - self.position)
+        """The time from the oldest possibly unread row to now; None if there can be none."""
+        return None if self._unread is None else max(0, self.now - self._unread)
 
     @property
     def left(self) -> int | None:
-        """Until the first rows that were not read expire; below zero if they may have."""
-        if self.position is None or not self.ttl:
-            return None
-        return self.position + self.ttl * _SECOND - self.now
+        """The time until the first unread rows expire; below zero if some may have expired."""
+        expires = self._expires
+        return None if expires is None or expires == FOREVER else expires - self.now
+
+    @property
+    def _expires(self) -> int | None:
+        return None if self._unread is None else self.ttls.expires(self._unread)
+
+    @property
+    def _unread(self) -> int | None:
+        return self.oldest if self.position is None else self.position
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs; durations in seconds."""
+        """The reader for programs; durations in seconds."""
         position = self.position
         return {
             "application": self.name.application,
@@ -75,7 +93,7 @@ class Reader:
         }
 
     def cells(self) -> Iterator[str]:
-        """For people."""
+        """The reader's table cells, for people."""
         yield self.name.application
         yield self.name.shard
         yield since(self.checkpoint.position)
@@ -83,19 +101,22 @@ class Reader:
         yield str(len(self.checkpoint.marks))
         yield self._expiry()
 
+    def __str__(self) -> str:
+        return f"{self.name.application} ({self.name.shard})"
+
     def _expiry(self) -> str:
-        if not self.ttl:
+        if self._expires == FOREVER:
             return "never"
         if self.left is None:
             return "-"
-        return f"in {_span(self.left)}" if self.left > 0 else f"since {_span(-self.left)}"
+        return f"in {_span(self.left)}" if self.left >= 0 else f"since {_span(-self.left)}"
 
 
 @frozen
 class Status:
-    """What there is to read of a table, and who reads it.
+    """What a table's log holds, and who reads it.
 
-    Generations over for longer than rows live are left out.
+    Generations that ended longer ago than rows live are left out.
     """
 
     table: TableName
@@ -104,7 +125,7 @@ class Status:
     readers: Sequence[Reader]
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """The status for programs."""
         return {
             "table": str(self.table),
             "log": {
@@ -122,12 +143,20 @@ class Status:
 @click.command("status")
 @click.argument("table", metavar="KS.TABLE")
 @checkpoint_options(
-    "The file with the positions of those who read the table.",
-    "The table of the cluster with them, in place of the file.",
+    "Show the positions kept in this file, or in the checkpointLocation of a Spark query.",
+    "Show the positions kept in a table of the cluster.",
+    directories=True,
 )
-@click.option("--application", metavar="NAME", help="Only the positions of this one.")
-@click.option("--count/--no-count", default=True, help="Read and count the streams.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--application", metavar="NAME", help="Show only the positions of this application.")
+@click.option(
+    "--count/--no-count", default=True, help="Count the streams, for which all are listed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--max-lag",
+    metavar="DURATION",
+    help="Exit with status 1 if a reader shown lags by more, or if none is shown.",
+)
 @connection_options
 def command(
     connection: ConnectionConfig,
@@ -136,6 +165,7 @@ def command(
     application: str | None,
     count: bool,
     as_json: bool,
+    max_lag: str | None,
 ) -> None:
     """Show what there is to read of a table, and how far it has been read.
 
@@ -143,7 +173,10 @@ def command(
     """
     if application is not None and place is None:
         raise Misuse("--application names a position: give the file it is in with --checkpoint")
-    with told():
+    if max_lag is not None and place is None:
+        raise Misuse("--max-lag judges positions: give the file they are in with --checkpoint")
+    with cli_errors():
+        allowed = None if max_lag is None else parse_duration(max_lag, "--max-lag")
         name = TableName.parse(table)
         kept = _kept(connection, place, name, application)
         queries = Connection(connection, ReadConfig())
@@ -156,17 +189,35 @@ def command(
     else:
         _show(status)
         _show_readers(status.readers, place)
+    if allowed is not None:
+        _judge(status, allowed, place)
+
+
+def _judge(status: Status, allowed: timedelta, place: Place | None) -> None:
+    """Exit with status 1 if a reader is behind, or if nobody reads the table."""
+    if not status.readers:
+        raise Failure(f"nobody has a position of {status.table} in {place}")
+    behind = [reader for reader in status.readers if (reader.lag or 0) > micros(allowed)]
+    if behind:
+        named = ", ".join(f"{reader} by {_span(reader.lag or 0)}" for reader in behind)
+        raise Failure(
+            f"{status.table} is read late: {named}; --max-lag allows {_span(micros(allowed))}"
+        )
 
 
 def _kept(
     way: ConnectionConfig, place: Place | None, table: TableName, application: str | None
 ) -> dict[CheckpointName, Checkpoint]:
-    """The checkpoints of a table, or of one application; nothing is made where there are none."""
+    """The checkpoints of a table, or of one application; creates no store."""
     if place is None:
         return {}
     if isinstance(place.at, Path) and not place.at.exists():
         raise Misuse(f"--checkpoint is {str(place)!r}: no such file; give one that a reader keeps")
-    store = place.open(way)
+    store: SparkCheckpoint | SqliteCheckpoints | ScyllaCheckpoints
+    if isinstance(place.at, Path) and place.at.is_dir():
+        store = SparkCheckpoint(place.at, table)
+    else:
+        store = place.open(way)
     try:
         names = [name for name in store.names() if name.table == table]
         wanted = [name for name in names if application in (None, name.application)]
@@ -182,11 +233,18 @@ def _kept(
 def _status(
     queries: Connection, name: TableName, kept: dict[CheckpointName, Checkpoint], count: bool
 ) -> Status:
-    options = SchemaSource(queries).log_schema(name).base.cdc
+    base = SchemaSource(queries).log_schema(name).base
+    options = base.cdc
     source, now = TableGenerations(queries, name).source, SystemClock().now()
-    readers = [Reader(name, checkpoint, now, options.ttl) for name, checkpoint in kept.items()]
     expired = now - options.ttl * _SECOND if options.ttl else BEGINNING
-    return Status(name, options, list(rows_of(source, count, now, expired)), readers)
+    rows = list(rows_of(source, count, now, expired))
+    announced = [row.operates.start for row in rows if row.is_announced]
+    oldest = max(expired, min(announced)) if announced else None
+    readers = [
+        Reader(name, checkpoint, oldest, now, checkpoint.ttls.seen(options.ttl, now, base.altered))
+        for name, checkpoint in kept.items()
+    ]
+    return Status(name, options, rows, readers)
 
 
 def _show(status: Status) -> None:
@@ -224,7 +282,7 @@ def _show_readers(readers: Sequence[Reader], place: Place | None) -> None:
 
 
 def _span(micros: int) -> str:
-    """A duration for people: its two largest units."""
+    """Format a duration for people, in its two largest units."""
     parts: list[str] = []
     for unit, size in _UNITS:
         number, micros = divmod(micros, size)

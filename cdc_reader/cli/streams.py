@@ -1,4 +1,4 @@
-"""`scylla-cdc streams`: the streams of a table, and the one that a key writes to."""
+"""`scylla-cdc streams`: the streams of a table, and the stream of a given key."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from typing import Any
 import click
 from attrs import frozen
 
+from cdc_reader._time import FOREVER, SystemClock, format_timestamp, parse_moment
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import told
-from cdc_reader.clock import SystemClock
+from cdc_reader.cli.failure import cli_errors
+from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.cluster.generations import KnownSource, TableGenerations
+from cdc_reader.cluster.token import token_of
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection, SchemaSource
-from cdc_reader.driver.generations import KnownSource, TableGenerations
-from cdc_reader.driver.token import token_of
+from cdc_reader.cql.json import parse_key
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, SourceError, UnsupportedTableError
-from cdc_reader.generation import Generation, StreamGroup, Timeline
-from cdc_reader.ids import StreamId, TableName
-from cdc_reader.key_json import parse_key
-from cdc_reader.stream_choice import IGNORE_MSB, group_of, stream_of
-from cdc_reader.timestamp import format_timestamp, parse_timestamp
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.streams.generation import (
+    IGNORE_MSB,
+    Generation,
+    StreamGroup,
+    Timeline,
+    group_of,
+    stream_of,
+)
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
 
 _LINE = "{:>20}  {:>20}  {:32}  {:>12}  {:>7}  {:>7}"
 _HEADING = _LINE.format("RANGE END", "TOKEN", "STREAM", "RANDOM", "INDEX", "VERSION")
@@ -30,13 +36,13 @@ _HEADING = _LINE.format("RANGE END", "TOKEN", "STREAM", "RANDOM", "INDEX", "VERS
 
 @frozen
 class Place:
-    """A stream, with the token range it belongs to; no `range_end` where none is published."""
+    """A stream and its token range; `range_end` is None if none is published."""
 
     stream: StreamId
     range_end: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs. Ids from before ScyllaDB 4.3 have random bits where the rest is."""
+        """The stream for programs. Ids from before ScyllaDB 4.3 are mostly random bits."""
         return {
             "stream": self.stream.hex(),
             "token": self.stream.token,
@@ -47,7 +53,7 @@ class Place:
         }
 
     def line(self) -> str:
-        """For people."""
+        """The stream for people."""
         end = "-" if self.range_end is None else self.range_end
         stream = self.stream
         return _LINE.format(
@@ -61,23 +67,23 @@ class Place:
     "--generation",
     "moment",
     metavar="TIME",
-    help="The generation in force at this time (ISO 8601, or ms since 1970); now by default, "
-    "with --key all of them.",
+    help="Use the generation in force at this time: ISO 8601, ms since 1970, or a time ago such "
+    "as -10m. Default: now; with --key, all generations.",
 )
 @click.option(
     "--key",
     metavar="JSON",
-    help="Only the stream that this partition key writes to, in each generation: "
-    "'{\"pk\": 1}', an array, or the value of a key of one column.",
+    help="Show only the stream that this partition key writes to, in each generation. Give an "
+    "object such as '{\"pk\": 1}', an array, or the value of a key with one column.",
 )
 @click.option(
     "--ignore-msb",
     default=IGNORE_MSB,
     show_default=True,
     type=click.IntRange(0, 63),
-    help="The nodes' setting of murmur3_partitioner_ignore_msb_bits, for --key.",
+    help="For --key: murmur3_partitioner_ignore_msb_bits as the nodes have it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @connection_options
 def command(
     connection: ConnectionConfig,
@@ -88,7 +94,7 @@ def command(
     as_json: bool,
 ) -> None:
     """List the CDC streams of a table, with the parts of each id."""
-    with told():
+    with cli_errors():
         queries = Connection(connection, ReadConfig())
         try:
             _run(queries, TableName.parse(table), moment, key, ignore_msb, as_json)
@@ -123,7 +129,8 @@ def _run(
 
 def _at(spans: Sequence[Window], moment: str | None) -> Window:
     """The generation in force at a moment."""
-    at = SystemClock().now() if moment is None else parse_timestamp(moment, "generation")
+    now = SystemClock().now()
+    at = now if moment is None else parse_moment(moment, "generation", now)
     for span in spans:
         if at in span:
             return span
@@ -137,9 +144,10 @@ def _at(spans: Sequence[Window], moment: str | None) -> Window:
 
 def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[Place]:
     """All streams in ring order."""
+    has_ranges = source.kind != "4.3"
     for group in Generation(Window(0, FOREVER), tuple(groups)).groups:
         for stream in group.streams:
-            yield Place(stream, None if source.kind == "4.3" else group.range_end)
+            yield Place(stream, group.range_end if has_ranges else None)
 
 
 def _list(places: Iterator[Place], span: Window, as_json: bool) -> None:
@@ -156,7 +164,7 @@ def _list(places: Iterator[Place], span: Window, as_json: bool) -> None:
 def _choose(
     source: KnownSource, spans: Sequence[Window], token: int, ignore_msb: int, as_json: bool
 ) -> None:
-    """Say, for each generation, where writes to a token go."""
+    """Print, for each generation, the stream that takes writes to a token."""
     if not as_json:
         click.echo(f"token {token}")
     for span in spans:

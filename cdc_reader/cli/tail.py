@@ -14,25 +14,26 @@ import click
 from attrs import define, field
 from rich.console import Console
 
-from cdc_reader.change import Change
-from cdc_reader.checkpoint import MemoryCheckpoints
+from cdc_reader._time import FOREVER
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
 from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import Failure, told
+from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
     FollowOptions,
     follow_options,
     seconds,
     since,
 )
+from cdc_reader.cluster import Connection, SchemaSource
 from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.signals import stopped_by_signals
-from cdc_reader.driver import Connection, SchemaSource
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
-from cdc_reader.ids import TableName
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.streams.window import Window
 
 _APPLICATION = "tail"
 _ONE_BY_ONE = ConsumerConfig(workers=1, attempts=1)
@@ -54,7 +55,7 @@ class Printer:
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
-        """Print it, and have it leave the process; whether there is more to be shown."""
+        """Print the change and flush it; False once there is nothing more to show."""
         if self.as_json:
             self._write(json.dumps(change.to_dict()))
         elif self._console.is_terminal:
@@ -71,19 +72,28 @@ class Printer:
 
 @click.command("tail")
 @click.argument("tables", nargs=-1, required=True, metavar="KS.TABLE...")
-@follow_options(start="now", late_rows=LateRowsMode.IGNORE)
+@follow_options(
+    start="now",
+    late_rows=LateRowsMode.IGNORE,
+    delivery=DeliveryMode.ORDERED,
+    eager="Print changes as soon as they are found, stream by stream, in no overall order; those "
+    "found after later changes of their stream are marked (late). By default changes are printed "
+    "a confidence window after they are written, in order of write time.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line, in the same order."
+)
 @checkpoint_options(
-    "Go on where the last run with this file stopped.",
-    "The same, with a table of the cluster in place of the file.",
+    "Keep the position in this file, and go on where the last run with it stopped.",
+    "Keep the position in a table of the cluster instead; made if it is not there.",
 )
 @click.option(
     "--application",
     metavar="NAME",
     default=_APPLICATION,
     show_default=True,
-    help="Whose position it is, in the file or table.",
+    help="Name under which the position is kept.",
 )
 @connection_options
 def command(
@@ -97,9 +107,13 @@ def command(
 ) -> None:
     """Print the changes of tables as they happen, until SIGINT or SIGTERM.
 
-    Changes go to stdout, all else to stderr.
+    Changes are printed in order of write time, those of several tables merged. Changes written
+    in the same microsecond are printed table by table and stream by stream. Only changes marked
+    (late) are out of order. --eager gives up the order.
+
+    Changes go to stdout, everything else to stderr.
     """
-    with told():
+    with cli_errors():
         names = list(dict.fromkeys(map(TableName.parse, tables)))
         store = place.open(connection) if place else MemoryCheckpoints()
         printer = Printer(len(names) > 1, as_json, limit or FOREVER)
@@ -109,7 +123,7 @@ def command(
 
 
 def _check(connection: ConnectionConfig, names: Sequence[TableName]) -> None:
-    """Say what is wrong with a table before anything else is said."""
+    """Raise the error of an unusable table before anything is printed."""
     queries = Connection(connection, ReadConfig())
     try:
         for name in names:
@@ -156,21 +170,24 @@ def _tail(
 
 
 def _greeting(name: TableName, follow: FollowOptions, saved: int | None) -> str:
-    """What to expect: nobody should wonder why nothing is shown."""
+    """What to expect, so that nobody wonders why nothing is shown."""
     part = "" if follow.shard.is_whole else f", part {follow.shard}"
     where = since(follow.start if saved is None else saved)
     resumed = "" if saved is None else ", where the last run stopped"
     window = seconds(follow.read.confidence_window)
     if follow.read.delivery == DeliveryMode.EAGER:
-        when = "changes are shown at once"
+        when = "changes are shown at once, in the order they are found in"
     else:
-        when = f"changes are shown {window} after they are written (--eager shows them at once)"
+        when = (
+            f"changes are shown in order, {window} after they are written "
+            "(--eager shows them at once)"
+        )
     return f"following {name}{part} from {where}{resumed}; {when}; waiting for changes"
 
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Say it if our output cannot be written; that its reader has enough of it is no error."""
+    """Report output that cannot be written; a reader that closed the pipe is no error."""
     try:
         yield
         sys.stdout.flush()
@@ -185,12 +202,12 @@ def _writing() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """What is left in the buffer cannot be written when Python ends, either."""
+    """Discard the buffered output, which Python could not write at its end either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_is_gone() -> bool:
-    """Whether stdout is a pipe that nobody reads any more, to be known without writing to it."""
+    """True if stdout is a pipe without a reader; found out without writing to it."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

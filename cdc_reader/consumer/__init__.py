@@ -1,6 +1,9 @@
-"""`CdcConsumer`: follows tables, calls a handler for each change, keeps checkpoints."""
+"""`CdcConsumer`: follows tables, calls a handler for each change, keeps checkpoints.
 
-from cdc_reader.consumer.config import ConsumerConfig, OnError
+May import `reader` and the rooms below. Begin with `consumer`, then `runtime`.
+"""
+
+from cdc_reader.consumer.config import ConsumerConfig, OnError, OnHeld
 from cdc_reader.consumer.consumer import CdcConsumer
 
-__all__ = ["CdcConsumer", "ConsumerConfig", "OnError"]
+__all__ = ["CdcConsumer", "ConsumerConfig", "OnError", "OnHeld"]

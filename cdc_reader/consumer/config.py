@@ -1,4 +1,4 @@
-"""How changes are handed out; each value checked when it is set."""
+"""How a consumer hands out changes; each value is validated when it is set."""
 
 from __future__ import annotations
 
@@ -7,20 +7,34 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
+from cdc_reader._settings import A_SECOND_OR_MORE, AT_LEAST_ONE, NOT_NEGATIVE, duration
 from cdc_reader.errors import ConfigurationError
 
 
 class OnError(StrEnum):
-    """What becomes of a change whose handler has failed as often as it may."""
+    """What to do with a change whose handler failed in every attempt."""
 
     STOP = "stop"
     SKIP = "skip"
+
+
+class OnHeld(StrEnum):
+    """What a consumer does while another one holds its lease."""
+
+    WAIT = "wait"
+    FAIL = "fail"
 
 
 def _on_error(value: str) -> OnError:
     if value not in list(OnError):
         raise ConfigurationError("on_error", value, f"give one of {', '.join(OnError)}")
     return OnError(value)
+
+
+def _on_held(value: str) -> OnHeld:
+    if value not in list(OnHeld):
+        raise ConfigurationError("on_held", value, f"give one of {', '.join(OnHeld)}")
+    return OnHeld(value)
 
 
 @frozen
@@ -38,21 +52,28 @@ class ConsumerConfig:
 
     Checkpoints are saved every `checkpoint_interval` while something is acknowledged, and
     when windows end; if it is zero, after each change.
+
+    Where the store has leases, the consumer holds one for each of its tables: it lasts `lease`,
+    and is renewed every third of that. While another consumer holds one, `on_held` says whether
+    this one waits or raises LeaseHeldError. The same goes for one whose lease was lost to another
+    while it stood still: it waits again, or raises LeaseLostError.
+
+    Durations are timedeltas, or texts such as ``500ms``.
     Raises ConfigurationError for values that cannot be used.
     """
 
-    workers: int = 4
-    max_changes: int = 10_000
-    max_bytes: int = 32 * 1024 * 1024
-    attempts: int = 3
-    pause: timedelta = timedelta(milliseconds=500)
+    workers: int = field(default=4, validator=AT_LEAST_ONE)
+    max_changes: int = field(default=10_000, validator=AT_LEAST_ONE)
+    max_bytes: int = field(default=32 * 1024 * 1024, validator=AT_LEAST_ONE)
+    attempts: int = field(default=3, validator=AT_LEAST_ONE)
+    pause: timedelta = field(
+        default=timedelta(milliseconds=500), converter=duration, validator=NOT_NEGATIVE
+    )
     on_error: OnError = field(default=OnError.STOP, converter=_on_error)
-    checkpoint_interval: timedelta = timedelta(seconds=1)
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("workers", "max_changes", "max_bytes", "attempts"):
-            if not isinstance(number := getattr(self, name), int) or number < 1:
-                raise ConfigurationError(name, number, "give a whole number of at least 1")
-        for name in ("pause", "checkpoint_interval"):
-            if (duration := getattr(self, name)) < timedelta(0):
-                raise ConfigurationError(name, duration, "give a duration of zero or more")
+    checkpoint_interval: timedelta = field(
+        default=timedelta(seconds=1), converter=duration, validator=NOT_NEGATIVE
+    )
+    lease: timedelta = field(
+        default=timedelta(seconds=30), converter=duration, validator=A_SECOND_OR_MORE
+    )
+    on_held: OnHeld = field(default=OnHeld.WAIT, converter=_on_held)

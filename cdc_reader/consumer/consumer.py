@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import Unpack
 
+from cdc_reader._log import get_logger
+from cdc_reader._settings import expect_able
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer.following import Following, Handed
-from cdc_reader.consumer.handling import DeadLetter, Handler, Handling
+from cdc_reader.consumer.config import OnHeld
+from cdc_reader.consumer.handling import DeadLetter, Handler
+from cdc_reader.consumer.life import Life
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Options, Subscription
-from cdc_reader.consumer.workers import Workers
-from cdc_reader.ids import TableName
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError, LeaseLostError
+
+log = get_logger(__name__)
 
 
 class CdcConsumer:
     """Follows tables, each named as ``keyspace.table``, and calls `handler` for each change.
 
         consumer = CdcConsumer(
-            ConnectionConfig("scylla.example.com"),
+            "scylla.example.com",
             ["shop.orders"],
-            print,
+            handle,
             application="printer",
             checkpoints=SqliteCheckpoints("printer.db"),
         )
@@ -35,15 +42,18 @@ class CdcConsumer:
     of several workers. Reading waits when too much is in hand: see `ConsumerConfig`.
 
     Args:
-        connection: the cluster.
+        connection: the cluster: contact points such as ``host:9042``, or a `ConnectionConfig`.
         tables: one or several; they share workers and limits.
         handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
         dead_letter: takes changes that the handler failed on, and its last error; `on_error` of
             the configuration is then not asked.
-        application: names the checkpoints; one running consumer for each name, table and shard.
-        start: where to begin if there is no checkpoint: ``earliest`` (the default), ``now``,
-            µs since 1970 or a datetime.
-        end: the write time to stop at: ``now``, µs since 1970 or a datetime; for good if None.
+        application: names the checkpoints. Of consumers of the same name, table and shard one
+            runs at a time; the others wait until it ends.
+        start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
+            ``now``, a datetime with a time zone, a text such as ``2026-11-21T05:30:00Z`` or
+            ``-10m``, or µs since 1970.
+        end: the write time to stop at, given like `start`; without it the consumer goes on for
+            good.
         checkpoints: the store, which is not closed; in memory by default.
         config: how changes are handed out.
         read: how the log is read.
@@ -57,19 +67,19 @@ class CdcConsumer:
 
     def __init__(
         self,
-        connection: ConnectionConfig,
-        tables: str | Iterable[str | TableName],
+        connection: ConnectionConfig | str,
+        tables: str | TableName | Iterable[str | TableName],
         handler: Handler,
         *,
         dead_letter: DeadLetter | None = None,
         **options: Unpack[Options],
     ) -> None:
+        _check(handler, dead_letter)
         subscription = Subscription(connection=connection, tables=tables, **options)
-        config, stopping = subscription.config, threading.Event()
-        self._following = Following(subscription, self._hand_out, stopping)
-        self._handling = Handling(handler, dead_letter, config, subscription.metrics, stopping)
-        self._workers = Workers(config.workers, self._work, stopping)
-        self._has_run = False
+        self._subscription = subscription
+        self._new_life = partial(Life, subscription, handler, dead_letter)
+        self._life = self._new_life()
+        self._stopping, self._has_run, self._is_stopped = threading.Lock(), False, False
 
     def run(self) -> None:
         """Follow until `stop`, to the end position, or until something fails; once.
@@ -77,38 +87,50 @@ class CdcConsumer:
         In the main thread SIGTERM and SIGINT stop it too. However it ends, handlers under way
         are waited for, and what is acknowledged is saved. Raises HandlerError, and the errors
         of reading and of the store of checkpoints.
+
+        Waits while another consumer of the same name, table and shard runs, and when one took
+        over while this one stood still; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has run: make another one")
         self._has_run = True
         with stopped_by_signals(self.stop):
-            try:
-                self._following.start()
-                self._workers.start()
-                self._following.wait()
-            finally:
-                self._following.stop()
-                self._workers.join()
-                self._following.close()
+            while not self._has_lived():
+                pass
 
     def stop(self) -> None:
         """Have `run` return once the handlers under way have; from any thread, handlers too.
 
-        Changes that wait for a handler are left to the next run.
+        Changes that wait for a handler are left to the next run. Reading ends at once, in the
+        middle of a retry or of a request too; a store or a handler that is being retried has one
+        more attempt. `run` raises CheckpointError if the store cannot save what was handled.
         """
-        self._following.stop()
+        with self._stopping:
+            self._is_stopped, life = True, self._life
+        life.stop()
 
-    def _hand_out(self, handed: list[Handed]) -> None:
-        self._workers.put(handed, _key)
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._subscription}>"
 
-    def _work(self, handed: Handed) -> None:
+    def _has_lived(self) -> bool:
+        """Follow to the end; False if another consumer took over and this one must wait."""
         try:
-            if self._handling.handle(handed.change):
-                self._following.acknowledge(handed)
-        except BaseException as error:  # noqa: BLE001 - `run` raises it
-            self._following.fail(error)
+            self._life.run()
+        except LeaseLostError as error:
+            with self._stopping:
+                if self._is_stopped or self._subscription.config.on_held == OnHeld.FAIL:
+                    raise
+                self._life = self._new_life()
+            log.warning("lease_lost", error=str(error))
+            return False
+        return True
 
 
-def _key(handed: Handed) -> tuple[TableName, str]:
-    """By text: a key that holds NaN is not equal to itself."""
-    return handed.change.table, repr(handed.change.partition_key)
+def _check(handler: object, dead_letter: object) -> None:
+    """Reject coroutine functions: a coroutine nobody awaits would count as a handled change."""
+    for option, function in (("handler", handler), ("dead_letter", dead_letter)):
+        if function is None and option == "dead_letter":
+            continue
+        expect_able(option, function, "__call__", "give a function")
+        if inspect.iscoroutinefunction(function):
+            raise ConfigurationError(option, function, "a coroutine is for AsyncCdcConsumer")

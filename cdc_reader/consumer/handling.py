@@ -1,31 +1,32 @@
-"""Calling the handler: again if it fails, and what becomes of a change that it cannot take."""
+"""Calls the handler, repeats failed calls, and deals with changes that keep failing."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import tenacity
 
-from cdc_reader.change import Change
+from cdc_reader._log import get_logger
+from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import HandlerError
-from cdc_reader.logs import get_logger
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
+from cdc_reader.reading.retry import failed_once, interruption, retrying
 
 log = get_logger(__name__)
 
 Handler = Callable[[Change], object]
-"""Deals with a change; when it returns, the change counts as acknowledged."""
+"""Handles a change; when it returns, the change is acknowledged."""
 DeadLetter = Callable[[Change, Exception], object]
-"""Takes a change that the handler could not take, and the handler's last error."""
+"""Takes a change that the handler failed on, and the handler's last error."""
 
 _LONGEST_PAUSE = 60.0
 
 
 class Handling:
-    """Deals with changes, from several threads; `stopping` ends the waiting for another try."""
+    """Handles changes, in several threads; the stop of their context ends the attempts."""
 
     def __init__(
         self,
@@ -33,18 +34,16 @@ class Handling:
         dead_letter: DeadLetter | None,
         config: ConsumerConfig,
         recorder: Recorder,
-        stopping: threading.Event,
     ) -> None:
         self._handler = handler
         self._dead_letter = dead_letter
         self._config = config
         self._recorder = recorder
-        self._stopping = stopping
 
     def handle(self, change: Change) -> bool:
-        """Whether the change is dealt with; False if it failed while the consumer was stopping.
+        """True if the change is handled; False if it failed while the consumer was stopping.
 
-        Raises HandlerError if the change is to stop the consumer.
+        Raises HandlerError if the change must stop the consumer.
         """
         try:
             self._handler(change)
@@ -53,72 +52,66 @@ class Handling:
         return True
 
     def _try_again(self, change: Change, first: Exception) -> bool:
-        attempts = self._attempts(change)
-        failed = iter([first])
-
-        def attempt() -> None:
-            for error in failed:
-                raise error
-            self._handler(change)
-
         try:
-            attempts(attempt)
+            self._attempts(change)(failed_once(partial(self._handler, change), first))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
-            if self._stopping.is_set():
-                log.warning("handler_given_up_to_stop", **_facts(change), error=repr(error))
+            if interruption().stop.is_set():
+                log.warning("handler_given_up_to_stop", **_failure(change, error))
                 return False
-            self._give_up(change, error)
+            return self._give_up(change, error)
         return True
 
     def _attempts(self, change: Change) -> tenacity.Retrying:
-        return tenacity.Retrying(
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(self._config.attempts),
-                tenacity.stop_when_event_set(self._stopping),
-            ),
-            wait=tenacity.wait_random_exponential(
-                self._config.pause.total_seconds(), _LONGEST_PAUSE
-            ),
-            sleep=tenacity.sleep_using_event(self._stopping),
+        return retrying(
+            tenacity.stop_after_attempt(self._config.attempts),
+            self._config.pause.total_seconds(),
+            _LONGEST_PAUSE,
             before_sleep=partial(self._note, change),
             reraise=True,
         )
 
     def _note(self, change: Change, state: tenacity.RetryCallState) -> None:
         self._recorder.add(HANDLER_RETRIES, change.table)
-        error = state.outcome and state.outcome.exception()
-        log.warning(
-            "handler_retry", **_facts(change), attempt=state.attempt_number, error=repr(error)
-        )
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("handler_retry", **_failure(change, error), attempt=state.attempt_number)
 
-    def _give_up(self, change: Change, error: Exception) -> None:
+    def _give_up(self, change: Change, error: Exception) -> bool:
         self._recorder.add(HANDLER_ERRORS, change.table)
         if self._dead_letter is not None:
-            self._bury(self._dead_letter, change, error)
-        elif self._config.on_error == OnError.SKIP:
-            log.error("change_skipped", **_facts(change), error=repr(error))
-        else:
+            return self._bury(self._dead_letter, change, error)
+        if self._config.on_error != OnError.SKIP:
             raise HandlerError(
                 f"the handler failed {self._config.attempts} times on {_text(change)}: {error!r}"
             ) from error
+        log.error("change_skipped", **_failure(change, error))
+        return True
 
-    def _bury(self, dead_letter: DeadLetter, change: Change, error: Exception) -> None:
-        log.warning("change_dead_lettered", **_facts(change), error=repr(error))
+    def _bury(self, dead_letter: DeadLetter, change: Change, error: Exception) -> bool:
+        log.warning("change_dead_lettered", **_failure(change, error))
         try:
             dead_letter(change, error)
         except Exception as its_error:
+            if interruption().stop.is_set():
+                log.warning("dead_letter_given_up_to_stop", **_failure(change, its_error))
+                return False
             raise HandlerError(
                 f"dead_letter failed on {_text(change)}: {its_error!r}"
             ) from its_error
+        return True
 
 
 def _facts(change: Change) -> dict[str, str]:
-    """Which change it is: no values but its key."""
+    """Identifies the change in logs: no values but its key."""
     return {
         "table": str(change.table),
         "key": str(dict(change.key)),
         "written_at": change.written_at.isoformat(),
     }
+
+
+def _failure(change: Change, error: BaseException | None) -> dict[str, Any]:
+    """The failed action and the change, with the traceback."""
+    return {**_facts(change), "error": repr(error), "exc_info": error}
 
 
 def _text(change: Change) -> str:

@@ -12,9 +12,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first of these signals; the second does what it did before.
+    """Call `stop` on the first of these signals; the second has its previous effect.
 
-    Outside of the main thread, which alone may handle signals, nothing is done.
+    Does nothing outside the main thread, which alone may handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,39 +1,30 @@
-"""What a consumer follows, how, and where its progress is kept: checked before anything runs."""
+"""What a consumer follows, how, and where it keeps its progress; validated before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from datetime import datetime
 from typing import Required, TypedDict
 
 from attrs import field, frozen
 
-from cdc_reader.checkpoint.memory import MemoryCheckpoints
-from cdc_reader.clock import SystemClock
-from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader._settings import expect, expect_able, shown
+from cdc_reader._time import EARLIEST, Clock, Moment, SystemClock, end_micros, start_micros
+from cdc_reader.checkpoints.memory import MemoryCheckpoints
+from cdc_reader.checkpoints.store import CheckpointStore
+from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.table_progress import OnWindow
+from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.ids import TableName
 from cdc_reader.metrics import NoMetrics, Recorder
-from cdc_reader.ports import CheckpointStore, Clock
-from cdc_reader.shard import Shard
-from cdc_reader.table_reader import Moment, as_micros
-from cdc_reader.window import BEGINNING, FOREVER
-
-EARLIEST, NOW = "earliest", "now"
-Start = Moment | str
-"""``earliest``, ``now``, or a moment: µs since 1970 or a datetime."""
-End = Moment | str | None
-"""``now``, or a moment; None for good."""
+from cdc_reader.streams.shard import Shard
 
 
 class Options(TypedDict, total=False):
-    """The options of every face of a consumer; see `CdcConsumer`."""
+    """The options common to all kinds of consumers; see `CdcConsumer`."""
 
     application: Required[str]
-    start: Start
-    end: End
+    start: Moment
+    end: Moment | None
     checkpoints: CheckpointStore
     config: ConsumerConfig
     read: ReadConfig
@@ -43,31 +34,19 @@ class Options(TypedDict, total=False):
     metrics: Recorder
 
 
-def _tables(names: str | Iterable[str | TableName]) -> tuple[TableName, ...]:
-    listed = [names] if isinstance(names, str | TableName) else list(names)
-    return tuple(TableName.parse(name) if isinstance(name, str) else name for name in listed)
-
-
 def _shard(shard: str | Shard) -> Shard:
-    return shard if isinstance(shard, Shard) else Shard.parse(str(shard))
-
-
-def _check(option: str, value: Start | None, words: Container[Start | None]) -> None:
-    """ConfigurationError unless `value` is one of `words` or a moment."""
-    if value not in words and not isinstance(value, int | datetime):
-        named = f"'{EARLIEST}', '{NOW}'" if EARLIEST in words else f"'{NOW}'"
-        raise ConfigurationError(option, value, f"give {named}, a datetime or µs since 1970")
+    return Shard.of(shard)
 
 
 @frozen(kw_only=True)
 class Subscription:
-    """What is to be followed; see `CdcConsumer`. Raises ConfigurationError for unfit values."""
+    """What to follow; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
 
-    connection: ConnectionConfig
-    tables: tuple[TableName, ...] = field(converter=_tables)
+    connection: ConnectionConfig = field(converter=as_connection)
+    tables: tuple[TableName, ...] = field(converter=table_names)
     application: str
-    start: Start = EARLIEST
-    end: End = None
+    start: Moment = EARLIEST
+    end: Moment | None = None
     checkpoints: CheckpointStore = field(factory=MemoryCheckpoints)
     config: ConsumerConfig = ConsumerConfig()
     read: ReadConfig = ReadConfig()
@@ -77,18 +56,30 @@ class Subscription:
     metrics: Recorder = field(factory=NoMetrics)
 
     def __attrs_post_init__(self) -> None:
-        if not self.application:
-            raise ConfigurationError("application", "", "give a name to keep checkpoints under")
-        _check("start", self.start, (EARLIEST, NOW))
-        _check("end", self.end, (NOW, None))
+        application: object = self.application
+        if not isinstance(application, str) or not application:
+            remedy = "give a name to keep checkpoints under"
+            raise ConfigurationError("application", shown(application), remedy)
+        expect("config", self.config, ConsumerConfig)
+        expect("read", self.read, ReadConfig)
+        store = "give a store, such as SqliteCheckpoints('progress.db')"
+        expect_able("checkpoints", self.checkpoints, "load save close", store)
+        expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")
+        if self.on_window is not None:
+            expect_able("on_window", self.on_window, "__call__", "give a function, or leave it out")
+        self.first_position()
+        self.last_position()
+
+    def __str__(self) -> str:
+        """The application and what it follows; no secrets."""
+        tables = ", ".join(map(str, self.tables))
+        shard = "" if self.shard.is_whole else f", shard {self.shard}"
+        return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"
 
     def first_position(self) -> int:
         """Where to begin without a checkpoint, in µs since 1970."""
-        return BEGINNING if self.start == EARLIEST else self._micros(self.start)
+        return start_micros(self.start, self.clock.now())
 
     def last_position(self) -> int:
-        """Where to stop, in µs since 1970; FOREVER for good."""
-        return FOREVER if self.end is None else self._micros(self.end)
-
-    def _micros(self, moment: Start) -> int:
-        return self.clock.now() if isinstance(moment, str) else as_micros(moment)
+        """Where to stop, in µs since 1970; FOREVER if there is no end."""
+        return end_micros(self.end, self.clock.now())

@@ -1,20 +1,27 @@
-"""One table's progress: what is acknowledged, told and saved; from any thread."""
+"""One table's progress: acknowledges, reports and saves it; thread-safe."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
 
-from cdc_reader.acknowledgement import Acknowledgements, Place, Ticket
-from cdc_reader.change import Change
-from cdc_reader.delivery import Delivery
+from attrs import evolve
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, FOREVER, Clock
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
-from cdc_reader.ids import TableName
-from cdc_reader.logs import get_logger
 from cdc_reader.metrics import (
     CHECKPOINTS,
     GENERATION,
+    HEADROOM,
     LAG,
     OUTSTANDING,
     QUERIES,
@@ -22,27 +29,43 @@ from cdc_reader.metrics import (
     WINDOWS,
     Recorder,
 )
-from cdc_reader.ports import CheckpointStore, Clock
-from cdc_reader.progress import Checkpoint, CheckpointName
-from cdc_reader.window import BEGINNING, Window
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
 
+_SECOND = 1_000_000
+
 OnWindow = Callable[[TableName, Window], None]
-"""Told once all changes of a window are acknowledged; in order, an empty window's too."""
+"""Called once all changes of a window are acknowledged; in order, for empty windows too."""
+
+
+class Reading(Protocol):
+    """What is known of the log while it is read; see `Follower`."""
+
+    @property
+    def first(self) -> int | None: ...
+
+    @property
+    def ttls(self) -> TtlHistory: ...
+
+    @property
+    def table_id(self) -> UUID | None: ...
 
 
 class TableProgress:
-    """Counts a table's changes out and in, and saves what follows; begins where `start` says.
+    """Tracks a table's delivered and acknowledged changes, and saves checkpoints from `start` on.
 
     `wake` is called when a window has been reached, and when all is read and acknowledged.
     """
 
     def __init__(
         self,
-        name: CheckpointName,
-        store: CheckpointStore,
+        lease: Lease,
         start: Checkpoint,
+        reading: Reading,
         *,
         settled: bool,
         clock: Clock,
@@ -50,8 +73,8 @@ class TableProgress:
         on_window: OnWindow | None,
         wake: Callable[[], None],
     ) -> None:
-        self.name = name
-        self._store = store
+        self.lease = lease
+        self._reading = reading
         self._clock = clock
         self._recorder = recorder
         self._on_window = on_window
@@ -65,22 +88,24 @@ class TableProgress:
     @property
     def table(self) -> TableName:
         """The base table."""
-        return self.name.table
+        return self.lease.name.table
 
     @property
     def is_finished(self) -> bool:
-        """Whether all there is to read has been read and acknowledged."""
+        """True once everything has been read and acknowledged."""
         return self._is_read and not self._outstanding
 
-    def deliver(self, changes: list[Change]) -> list[Ticket]:
-        """Changes are about to be handed out, in this order; a ticket for each."""
+    def deliver(self, changes: Sequence[Change]) -> list[Ticket]:
+        """Register changes that are about to be handed out, in order; returns their tickets."""
         places = map(_place, changes)
         with self._lock:
             self._outstanding += len(changes)
-            return [self._work.deliver(place) for place in places]
+            tickets = [self._work.deliver(place) for place in places]
+        self.show()
+        return tickets
 
     def complete(self, delivery: Delivery) -> None:
-        """A window has been read to its end."""
+        """Record that a window has been read to its end."""
         self._recorder.add(WINDOWS, self.table)
         self._recorder.add(QUERIES, self.table, delivery.queries)
         self._recorder.set(WINDOW_QUERIES, self.table, delivery.queries)
@@ -95,7 +120,7 @@ class TableProgress:
         self._tell()
 
     def acknowledge(self, ticket: Ticket) -> int:
-        """A change is dealt with; returns how many need not be remembered any more."""
+        """Record that a change is handled; returns how many need not be remembered any more."""
         with self._lock:
             held = self._work.held
             self._note(self._work.acknowledge(ticket))
@@ -107,35 +132,54 @@ class TableProgress:
         return freed
 
     def finish(self) -> None:
-        """All there is to read has been read."""
+        """Record that the read has ended."""
         self._is_read = True
         self._wake()
 
     def save(self) -> None:
-        """Save what was acknowledged since the last time, if anything was."""
+        """Save what was acknowledged since the last save, if anything."""
         with self._saving:
             with self._lock:
                 checkpoint = self._work.take()
             if checkpoint is None:
                 return
-            self._store.save(self.name, checkpoint)
+            self.lease.save(self._of_table(checkpoint))
         self._recorder.add(CHECKPOINTS, self.table)
         self.show()
         log.debug("checkpoint_saved", table=str(self.table), position=checkpoint.position)
 
     def show(self) -> None:
-        """Tell the gauges how far it is, which changes even while nothing does."""
+        """Set the gauges; lag and headroom change even while nothing is read."""
         self._recorder.set(OUTSTANDING, self.table, self._outstanding)
-        if (position := self._work.position) > BEGINNING:
-            lag = max(0, self._clock.now() - position)
-            self._recorder.set(LAG, self.table, lag / 1_000_000)
+        if (position := self._oldest_unread()) is None:
+            return
+        now, ttls = self._clock.now(), self._reading.ttls
+        self._recorder.set(LAG, self.table, max(0, now - position) / _SECOND)
+        if ttls.changes:
+            expires = ttls.expires(position)
+            left = math.inf if expires == FOREVER else (expires - now) / _SECOND
+            self._recorder.set(HEADROOM, self.table, left)
+
+    def _of_table(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint with what is known of the table now."""
+        reading, position, swept = self._reading, checkpoint.position, checkpoint.swept
+        return evolve(
+            checkpoint,
+            table_id=reading.table_id,
+            ttls=reading.ttls.after(position if swept is None else min(position, swept)),
+        )
+
+    def _oldest_unread(self) -> int | None:
+        """The write time, in µs, before which everything is read; None while it is unknown."""
+        position = self._work.position
+        return position if position > BEGINNING else self._reading.first
 
     def _note(self, window: Window | None) -> None:
         if window is not None:
             self._windows.append(window)
 
     def _tell(self) -> None:
-        """Tell of windows that were reached; one thread at a time, so in order."""
+        """Report the windows that were reached; one thread at a time, so in order."""
         while self._windows:
             with self._telling:
                 if self._windows:

@@ -1,4 +1,4 @@
-"""Threads that deal with items: those of one key by the same thread, in order."""
+"""Threads that process items: items of one key in the same thread, in order."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from cdc_reader.reading.retry import GRACE, Stop, stopped_by
+
 T = TypeVar("T")
 
 
 class Workers(Generic[T]):
     """`count` threads that call `work`, which must not raise, until `stopping` is set.
 
-    They are daemons, so that an interpreter need not wait for a handler that hangs. Nothing
-    bounds the queues: whoever puts items in has to.
+    They are daemons, so the interpreter can exit while a handler hangs. The queues are unbounded:
+    the caller has to bound the items. `stopping` also ends retries and waits of this package inside
+    `work`, after `GRACE`.
     """
 
-    def __init__(self, count: int, work: Callable[[T], None], stopping: threading.Event) -> None:
+    def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
         self._work = work
         self._stopping = stopping
         self._queues: list[queue.SimpleQueue[Sequence[T]]] = [
@@ -35,7 +38,7 @@ class Workers(Generic[T]):
             thread.start()
 
     def put(self, items: Iterable[T], key: Callable[[T], Hashable]) -> None:
-        """Have each item dealt with after all others of its key that were put before."""
+        """Queue items; each is processed after earlier items of its key."""
         shares: list[list[T]] = [[] for _ in self._queues]
         for item in items:
             shares[hash(key(item)) % len(shares)].append(item)
@@ -44,7 +47,7 @@ class Workers(Generic[T]):
                 items_of_one.put(share)
 
     def join(self) -> None:
-        """Wait until each thread has finished what it is at; what is queued still is left."""
+        """Wait until each thread has finished its current item; queued items are dropped."""
         for items in self._queues:
             items.put(())
         for thread in self._threads:
@@ -52,8 +55,9 @@ class Workers(Generic[T]):
                 thread.join()
 
     def _run(self, items: queue.SimpleQueue[Sequence[T]]) -> None:
-        while share := items.get():
-            for item in share:
-                if self._stopping.is_set():
-                    return
-                self._work(item)
+        with stopped_by(self._stopping, GRACE):
+            while share := items.get():
+                for item in share:
+                    if self._stopping.is_set():
+                        return
+                    self._work(item)

@@ -6,7 +6,7 @@ import threading
 
 
 class ManualClock:
-    """A `cdc_reader.ports.Clock` for tests: time passes when a test, or a sleep, moves it.
+    """A `cdc_reader._time.Clock` for tests: time passes when a test, or a sleep, moves it.
 
     Sleeping moves the clock on at once, so nothing under test ever waits. Thread-safe.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cdc_reader.cql_type import UserType, parse
-from cdc_reader.driver.serial import PROTOCOL_VERSION, driver_type
+from cdc_reader.cluster.values import PROTOCOL_VERSION, driver_type
+from cdc_reader.cql.types import UserType, parse
 from cdc_reader.testing.comparison import Result
 
 

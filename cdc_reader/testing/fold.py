@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from cdc_reader.cql_type import ListType, SetType, UserType
-from cdc_reader.operation import Operation
+from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.timeuuid import micros
+from cdc_reader.cql.types import ListType, SetType, UserType
 from cdc_reader.testing.embedded.cdc.collection import element_order, encode
 from cdc_reader.testing.embedded.cdc.log_schema import (
     BATCH_SEQ_NO,
@@ -27,7 +28,6 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, Bound
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue, Row
-from cdc_reader.timeuuid import micros
 
 LogRow = Mapping[str, bytes | None]
 """A log row's cells by column, serialised; null is None."""

@@ -13,19 +13,19 @@ from typing import TypeVar
 
 from attrs import evolve, frozen
 
+from cdc_reader.cluster.refusals import is_lasting
+from cdc_reader.cluster.values import serialise
+from cdc_reader.cluster.wire import Answer, Page, Queries, Query, pages
 from cdc_reader.config import ReadConfig
-from cdc_reader.driver.queries import Queries, Query
-from cdc_reader.driver.request import Answer, Page, pages
-from cdc_reader.driver.serial import serialise
+from cdc_reader.cql.schema import Column
+from cdc_reader.decoding import parse_metadata
 from cdc_reader.errors import (
     PermissionDeniedError,
     QueryRefusedError,
     SourceError,
     TransientError,
 )
-from cdc_reader.kernel import parse_metadata
-from cdc_reader.retry import retry
-from cdc_reader.schema import Column
+from cdc_reader.reading.retry import retry
 from cdc_reader.testing.embedded import EmbeddedScylla, errors
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared
 
@@ -37,23 +37,23 @@ _MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
     errors.SyntaxError: QueryRefusedError,
     errors.ConfigurationError: QueryRefusedError,
 }
-"""What the server's errors mean, as `cdc_reader.driver` has it; all others may pass."""
+"""What the server's errors mean, as `cdc_reader.cluster` has it; all others may pass."""
 
 
 @frozen
-class Asked:
+class RecordedQuery:
     """A page that is about to be asked for: of a query, its first one or what follows a state."""
 
     query: Query
     paging_state: bytes | None = None
 
 
-def _nothing(_asked: Asked) -> None:
+def _nothing(_asked: RecordedQuery) -> None:
     pass
 
 
 class InProcessConnection(Queries):
-    """What `cdc_reader.driver.Connection` is over sockets, over a server in this process.
+    """What `cdc_reader.cluster.Connection` is over sockets, over a server in this process.
 
     Args:
         server: the server; it need not be started.
@@ -68,7 +68,7 @@ class InProcessConnection(Queries):
         server: EmbeddedScylla,
         read: ReadConfig | None = None,
         *,
-        before: Callable[[Asked], None] = _nothing,
+        before: Callable[[RecordedQuery], None] = _nothing,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._server = server
@@ -77,15 +77,20 @@ class InProcessConnection(Queries):
         self._sleep = sleep
         self._agreed: dict[str, tuple[object, object]] = {}
 
+    @property
+    def hosts(self) -> str:
+        """There are none."""
+        return "the server in this process"
+
     def pages(self, query: Query) -> Iterator[Page]:
         """See `Queries.pages`."""
-        return pages(lambda paging_state: self._ask(Asked(query, paging_state)), self.retry)
+        return pages(lambda paging_state: self._ask(RecordedQuery(query, paging_state)), self.retry)
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; pauses pass as `sleep` has it."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
-    def _ask(self, asked: Asked) -> Answer:
+    def _ask(self, asked: RecordedQuery) -> Answer:
         """The page is made now, as a server would; what came of it shows when it is waited for."""
         try:
             page = self._page(asked)
@@ -93,7 +98,7 @@ class InProcessConnection(Queries):
             return _raising(error)
         return lambda: page
 
-    def _page(self, asked: Asked) -> Page:
+    def _page(self, asked: RecordedQuery) -> Page:
         self._before(asked)
         query = asked.query
         try:
@@ -106,7 +111,8 @@ class InProcessConnection(Queries):
                 skip_metadata=query.columns is not None,
             )
         except errors.CqlError as error:
-            kind = _MEANINGS.get(type(error), TransientError)
+            lasts = isinstance(error, errors.ServerError) and is_lasting(error.message)
+            kind = QueryRefusedError if lasts else _MEANINGS.get(type(error), TransientError)
             raise kind(f"{query.purpose}: {error.message}") from error
         return self._checked(body, prepared, query)
 

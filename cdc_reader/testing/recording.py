@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cdc_reader.generation import StreamGroup
-from cdc_reader.ids import TableName, quoted
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.testing.comparison import Cells, Result
 
 _IN_FLIGHT = 128

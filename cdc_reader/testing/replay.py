@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 from cassandra import DriverException
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, NoHostAvailable, Session
 from cassandra.protocol import (
     ErrorMessage,
     ResultMessage,
@@ -39,7 +39,10 @@ _TABLES = (
     "SELECT table_name, comment, compaction, default_time_to_live, gc_grace_seconds "
     "FROM system_schema.tables WHERE keyspace_name = '{ks}'"
 )
+_MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 _DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
+_OF_HOST = re.compile(r"Unable to complete the operation.*(<Error from server.*>)}")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FIRST, _STEP = 300, 3_500
 """µs from a scenario's base timestamp to its first statement, and from one to the next: about
 as when recorded, so that a `{T+n}` falls between the same statements, however fast the server."""
@@ -94,13 +97,14 @@ def recorded_history(history: Recording) -> Outcome:
 
 
 def replay_scenario(
-    session: Session, timestamps: Timestamps, scenario: Recording, now: int
+    session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = _MADE
 ) -> Outcome:
-    """Run a scenario's statements; timestamps written `{T+n}` become `now` + n µs.
+    """Run a scenario's statements in a keyspace `made` so; timestamps written `{T+n}` become
+    `now` + n µs.
 
     The session's cluster must have been made with `timestamps` as its timestamp generator.
     """
-    with _keyspace(session) as keyspace:
+    with _keyspace(session, made) as keyspace:
         for cql in (*scenario["types"], scenario["table"]):
             session.execute(cql.replace("{ks}", keyspace))
         errors = []
@@ -143,7 +147,7 @@ def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
     profile = session.execution_profile_clone_update(
         session.get_execution_profile(EXEC_PROFILE_DEFAULT), row_factory=lambda _, rows: rows
     )
-    handler, session.client_protocol_handler = session.client_protocol_handler, _RawHandler
+    handler, session.client_protocol_handler = session.client_protocol_handler, RawHandler
     try:
         page = session.execute(
             SimpleStatement(cql, fetch_size=fetch_size), execution_profile=profile
@@ -169,7 +173,9 @@ class _RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no type
         self.parsed_rows = [self.recv_row(body, len(columns)) for _ in range(count)]
 
 
-class _RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no types
+class RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no types
+    """Results keep their cells as bytes."""
+
     message_types_by_opcode: ClassVar = {
         **_ProtocolHandler.message_types_by_opcode,
         _RawRows.opcode: _RawRows,
@@ -177,13 +183,10 @@ class _RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships n
 
 
 @contextmanager
-def _keyspace(session: Session) -> Iterator[str]:
+def _keyspace(session: Session, made: str = _MADE) -> Iterator[str]:
     """A keyspace of the replay's own, dropped at the end."""
     name = f"replay_{uuid.uuid4().hex[:12]}"
-    session.execute(
-        f"CREATE KEYSPACE {name} WITH replication = "
-        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-    )
+    session.execute(f"CREATE KEYSPACE {name} WITH {made}")
     try:
         yield name
     finally:
@@ -196,7 +199,7 @@ def _refusal(
     """Run one statement; the server's refusal if it refuses."""
     try:
         _run(session, statement, keyspace, base_ts)
-    except (DriverException, ErrorMessage) as error:
+    except (DriverException, ErrorMessage, NoHostAvailable) as error:
         return str(error)
     return None
 
@@ -249,7 +252,10 @@ def _outcome(
 
 
 def _without_chance(error: str, keyspace: str) -> str:
-    """An error text without its keyspace's name and its dates."""
+    """An error text without its keyspace's name, its dates and ids; of a host's, its own text."""
+    if (of_host := _OF_HOST.search(error)) is not None:
+        error = of_host.group(1)
+    error = _ID.sub("<id>", error)
     return _DATE.sub("<date>", error.replace(keyspace, "{ks}") if keyspace else error)
 
 

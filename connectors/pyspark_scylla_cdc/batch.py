@@ -7,33 +7,36 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader.clock import SystemClock
-from cdc_reader.duration import micros
-from cdc_reader.schema import LogSchema
-from cdc_reader.window import FOREVER, Window
-from pyspark_scylla_cdc.log import expected, oldest_alive, plan, read_partition, timeline_of
-from pyspark_scylla_cdc.options import SourceOptions
-from pyspark_scylla_cdc.refusal import told_plainly
-from pyspark_scylla_cdc.snapshot import snapshot_partitions
+from cdc_reader._time import FOREVER, SystemClock, micros
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.errors import hide_traceback
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.log_plan import expected, oldest_alive, plan
+from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
+from pyspark_scylla_cdc.reading.partitions import read_partition
+from pyspark_scylla_cdc.reading.sessions import timeline_of
 
 AHEAD = 60_000_000
-"""µs past now that are read when no end is given: the server takes writes of clocks up to
-5 s ahead of its own, and Spark's clock may be behind the server's."""
+"""µs past now that are read if no end is given: the server accepts writes from clocks up to 5 s
+ahead of its own, and Spark's clock may be behind the server's.
+"""
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options bound; without bounds, all that is in the log now."""
+    """Reads the log between the bounds of the options; without bounds, the whole log."""
 
     def __init__(self, options: SourceOptions, schema: LogSchema, names: tuple[str, ...]) -> None:
         self._options = options
         self._schema = schema
         self._names = names
 
-    @told_plainly()
+    @hide_traceback()
     def partitions(self) -> list[InputPartition]:
         timeline = timeline_of(self._options)
         now = SystemClock().now()
-        oldest = oldest_alive(timeline, self._schema.base.cdc.ttl, now)
+        kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
+        oldest = oldest_alive(timeline, kept_since)
         asked = self._options.window(now)
         first: list[InputPartition] = []
         if self._options.snapshot:
@@ -49,8 +52,10 @@ class BatchReader(DataSourceReader):
         return read_partition(self._options, self._schema, self._names, partition)
 
     def _alive(self, asked: Window, now: int) -> Window:
-        """Where nearly all rows are: but for some with times of their writers' own, none lives
-        longer than the log's TTL, and none is of the future.
+        """The part of the window that holds nearly all rows, for sharing out the work.
+
+        Except for rows with timestamps chosen by their writers, no row outlives the log's TTL and
+        none lies in the future.
         """
         ttl = self._schema.base.cdc.ttl
         start = max(asked.start, now - ttl * 1_000_000) if ttl else asked.start

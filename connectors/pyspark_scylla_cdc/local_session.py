@@ -1,8 +1,11 @@
-"""A quiet Spark of one machine, for the demo, examples and tests."""
+"""A quiet Spark on one machine, for the demo, examples and tests, and the Java it needs."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +13,53 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pyspark_scylla_cdc.java import require_java
+MINIMUM = 17
+
+_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; cut-down runtimes lack it
+
+_REMEDY = (
+    f"install Java {MINIMUM} or newer (Debian, Ubuntu: apt-get install "
+    f"openjdk-{MINIMUM}-jre-headless), or point JAVA_HOME to one"
+)
+
+
+class JavaError(Exception):
+    """There is no Java that Spark can run on; the message is one line and says what to install."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"Spark needs Java {MINIMUM} or newer, and {found}: {_REMEDY}")
+
+
+def require_java() -> Path:
+    """The ``java`` that Spark's launcher will choose; raises JavaError if it is unsuitable."""
+    java = _java()
+    told = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
+    if told is None:
+        raise JavaError(f"{java} tells no version")
+    if int(told[1]) < MINIMUM:
+        raise JavaError(f"{java} is Java {told[1]}")
+    _output(java, f"--add-modules={_MODULE}", "-version")
+    return java
+
+
+def _java() -> Path:
+    if home := os.environ.get("JAVA_HOME"):
+        return Path(home) / "bin" / "java"
+    if found := shutil.which("java"):
+        return Path(found)
+    raise JavaError("there is none")
+
+
+def _output(java: Path, *arguments: str) -> str:
+    """The output of `java`; raises JavaError if it fails, or is silent for 30 seconds."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own Java, as Spark will start it
+            [java, *arguments], capture_output=True, text=True, check=True, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise JavaError(f"{' '.join([str(java), *arguments])} fails") from None
+    return answer.stderr + answer.stdout
+
 
 _SETTINGS = {
     # It lives for a minute or so: optimised code would not earn the time it takes to make.
@@ -26,7 +75,7 @@ _SETTINGS = {
 
 
 def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSession:
-    """A session on two cores of this machine; all that Spark has to say goes to `log_file`.
+    """A session on two cores of this machine; Spark's own output goes to `log_file`.
 
     Raises JavaError if there is no Java that Spark can run on.
     """
@@ -41,7 +90,7 @@ def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSessio
 
 @contextmanager
 def _stderr_into(log_file: Path) -> Iterator[None]:
-    """Processes started meanwhile keep writing their standard error to the file."""
+    """Redirect standard error to the file; processes started meanwhile keep writing to it."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log_file.open("ab") as log:

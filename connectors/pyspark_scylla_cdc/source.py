@@ -11,8 +11,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from cdc_reader.errors import CdcError, SchemaError
 
 if TYPE_CHECKING:
-    from cdc_reader.schema import LogSchema
-    from pyspark_scylla_cdc.options import SourceOptions
+    from cdc_reader.cql.schema import LogSchema
+    from pyspark_scylla_cdc.options.source_options import SourceOptions
 
 # Spark imports this module in search of data sources, whether one is used or not: what takes
 # time to import is imported when it is used.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ScyllaCdcDataSource(DataSource):
     """The CDC log of a ScyllaDB table, in one of several formats.
 
-    Options: see `pyspark_scylla_cdc.option_table`. Whatever is wrong with them, with the table or
-    with the way to the cluster is said at ``load()``, in one line.
+    Options: see `pyspark_scylla_cdc.options.table`. ``load()`` validates options, table and
+    cluster, and raises a one-line error.
     """
 
     @classmethod
@@ -30,21 +30,21 @@ class ScyllaCdcDataSource(DataSource):
         return "scylla_cdc"
 
     def schema(self) -> StructType:
-        from pyspark_scylla_cdc.refusal import told_plainly
+        from pyspark_scylla_cdc.options.errors import hide_traceback
 
-        with told_plainly():
+        with hide_traceback():
             return self._load()[2]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark_scylla_cdc.batch import BatchReader
-        from pyspark_scylla_cdc.refusal import told_plainly
+        from pyspark_scylla_cdc.options.errors import hide_traceback
 
-        with told_plainly():
+        with hide_traceback():
             return BatchReader(*self._as_loaded(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from pyspark_scylla_cdc.refusal import RefusedStream
-        from pyspark_scylla_cdc.stream import StreamReader
+        from pyspark_scylla_cdc.options.errors import RefusedStream
+        from pyspark_scylla_cdc.streaming.stream import StreamReader
 
         try:
             return StreamReader(*self._as_loaded(schema))
@@ -52,8 +52,8 @@ class ScyllaCdcDataSource(DataSource):
             return RefusedStream(error)
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
-        """What to read for a DataFrame with this schema, a part of the one there is now."""
-        from pyspark_scylla_cdc.log import refuse_new_columns
+        """What to read for a DataFrame whose schema is part of the table's current one."""
+        from pyspark_scylla_cdc.planning.log_plan import refuse_new_columns
 
         options, log_schema, current = self._load()
         known = {field.name: field.dataType for field in current}
@@ -64,9 +64,9 @@ class ScyllaCdcDataSource(DataSource):
         return options, log_schema, tuple(schema.names)
 
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:
-        from pyspark_scylla_cdc.log import form_of, schema_of
-        from pyspark_scylla_cdc.options import SourceOptions
-        from pyspark_scylla_cdc.types import spark_schema
+        from pyspark_scylla_cdc.options.source_options import SourceOptions
+        from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+        from pyspark_scylla_cdc.schema import spark_schema
 
         options = SourceOptions.parse(self.options)
         log_schema = schema_of(options)

@@ -23,7 +23,18 @@ from tests.benchmarks.chart import chart
 from tests.benchmarks.figure import Figure
 
 BUILD = Path("build")
-NAMES = ("decode", "changes", "read", "peers", "spark", "scale", "ways", "memory", "latency")
+NAMES = (
+    "decode",
+    "changes",
+    "read",
+    "peers",
+    "spark",
+    "idle",
+    "scale",
+    "ways",
+    "memory",
+    "latency",
+)
 """Modules with a function `figures`, in the order they run in."""
 
 

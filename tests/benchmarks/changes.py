@@ -13,11 +13,11 @@ from itertools import chain
 
 from cassandra.query import named_tuple_factory
 
-from cdc_reader.change import Change
-from cdc_reader.grouping import Grouping
-from cdc_reader.ids import TableName
-from cdc_reader.kernel import decode
-from cdc_reader.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.grouping import Grouping
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.decoding import decode
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.pages import Page, flat_page
 from tests.benchmarks.turns import take_turns

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from cdc_reader.kernel import NAME, decode, python
+from cdc_reader.decoding import NAME, decode, python
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.pages import Page, flat_page, rich_pages
 from tests.benchmarks.rivals import arrays_of

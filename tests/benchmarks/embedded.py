@@ -159,10 +159,10 @@ def fill(client: Client) -> None:
         "WITH cdc = {'enabled': true, 'preimage': true, 'postimage': true}"
     )
     client.query(
-        "CREATE TABLE ks.full (pk text, ck bigint, a text, b int, PRIMARY KEY (pk, ck)) "
+        "CREATE TABLE ks.imaged (pk text, ck bigint, a text, b int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true}"
     )
-    statement = client.prepare("INSERT INTO ks.full (pk, ck, a, b) VALUES (?, ?, ?, ?)")
+    statement = client.prepare("INSERT INTO ks.imaged (pk, ck, a, b) VALUES (?, ?, ?, ?)")
     for n in range(LOG_ROWS):
         row = (b"key %d" % (n % 500), n.to_bytes(8, "big"), b"some text %d" % n, bytes(4))
         client.ask(EXECUTE, execute(statement, *row))

@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from cdc_reader.cluster import Connection, TableGenerations
 from cdc_reader.config import ReadConfig
-from cdc_reader.driver import Connection, TableGenerations
-from cdc_reader.ids import TableName
+from cdc_reader.cql.names import TableName
 from tests.benchmarks.serving import KEYSPACE, serving
 
 VNODES, SHARDS = 25_600, 64

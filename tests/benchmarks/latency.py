@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from cassandra.cluster import Cluster
 
-from cdc_reader.change import Change
+from cdc_reader.changes.change import Change
 from cdc_reader.config import ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from tests.benchmarks.figure import Figure

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from cdc_reader.change import Change
+from cdc_reader.changes.change import Change
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.reader import CdcReader

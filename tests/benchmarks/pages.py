@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import json
 import random
 import struct
@@ -16,9 +15,10 @@ from typing import Any
 from attrs import frozen
 from cassandra.protocol import ProtocolHandler, ResultMessage
 
-from cdc_reader.cql_type import Native
-from cdc_reader.kernel import parse_metadata
-from cdc_reader.schema import Column
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import Native
+from cdc_reader.decoding import parse_metadata
+from tests.drivers import read_result
 
 _RECORDED = Path(__file__).parents[1] / "data" / "scylla-5.2-frames.json.gz"
 _RICH = ("log_all_columns_unprepared", "base_all_columns", "log_one_stream_prepared_no_metadata")
@@ -37,7 +37,7 @@ class Page:
 
     def by_driver(self) -> list[tuple[Any, ...]]:
         """The rows as the driver's compiled parser makes them."""
-        message = _COMPILED.recv_body(io.BytesIO(self.body), 4, {}, self.described, None)
+        message = read_result(self.body, self.described, _COMPILED)
         rows: list[tuple[Any, ...]] = message.parsed_rows
         return rows
 
@@ -45,7 +45,7 @@ class Page:
 def page_of(body: bytes) -> Page:
     """The page of a body with metadata, which is taken out of it."""
     metadata = parse_metadata(body)
-    described = _COMPILED.recv_body(io.BytesIO(body), 4, {}, None, None).column_metadata
+    described = read_result(body, None, _COMPILED).column_metadata
     header = struct.pack(">iii", 2, 4, metadata.column_count)
     return Page(header + body[metadata.rows_offset :], metadata.columns or (), described)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -21,8 +21,8 @@ from cdc_reader.cql_type import (
     UserType,
     VectorType,
 )
-from cdc_reader.kernel import arrow_type
-from cdc_reader.kernel.arrow_type import fields_of
+from cdc_reader.decoding import arrow_type
+from cdc_reader.decoding.arrow_type import fields_of
 
 Convert = Callable[[Any], Any]
 

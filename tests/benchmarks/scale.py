@@ -6,12 +6,12 @@ import struct
 import time
 from collections.abc import Iterator
 
+from cdc_reader.cluster import Connection
+from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection
-from cdc_reader.driver.log_table import CdcTable
-from cdc_reader.ids import TableName
-from cdc_reader.planner import Planner
-from cdc_reader.window import Window
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.planner import Planner
+from cdc_reader.streams.window import Window
 from tests.benchmarks.apart import apart, peak_mb
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, serving

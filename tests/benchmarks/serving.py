@@ -17,6 +17,9 @@ from attrs import frozen
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded import scylla as embedded
+from cdc_reader.testing.embedded.protocol.requests import Execute, Query, Request
+from cdc_reader.testing.embedded.protocol.responses import Answer
+from cdc_reader.testing.embedded.session import Session
 
 KEYSPACE = "bench"
 _KEYSPACE = (
@@ -24,6 +27,7 @@ _KEYSPACE = (
     "{'class': 'SimpleStrategy', 'replication_factor': 1}"
 )
 Row = Sequence[bytes | None]
+_handle, _handled = Session._handle, [0]
 
 
 @frozen
@@ -58,6 +62,11 @@ class Served:
     def replay_pages(self, keyspace: str, table: str, pages: Sequence[bytes]) -> None:
         """Answer every read of a table with these pages."""
         self._ask(EmbeddedScylla.replay, keyspace, table, pages)
+
+    def asked(self) -> int:
+        """How many statements clients have had executed since this was first called."""
+        count: int = self._ask(_asked)
+        return count
 
     def _ask(self, action: Any, *arguments: Any) -> Any:
         self._pipe.send((action, arguments))
@@ -99,6 +108,18 @@ def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
                 pipe.send(action(scylla, *arguments))
             except Exception as error:  # noqa: BLE001 - raised again where it was asked for
                 pipe.send(error)
+
+
+def _asked(_scylla: EmbeddedScylla) -> int:
+    if Session._handle is not _counting:
+        Session._handle = _counting  # type: ignore[assignment,method-assign]  # of a bound one
+    return _handled[0]
+
+
+def _counting(session: Session, request: Request) -> Answer:
+    if isinstance(request, Query | Execute):
+        _handled[0] += 1
+    return _handle(session, request)
 
 
 def _execute(scylla: EmbeddedScylla, cql: str, rows: list[Row]) -> None:

@@ -11,15 +11,16 @@ from itertools import pairwise
 from cassandra.cluster import Cluster
 from cassandra.concurrent import execute_concurrent_with_args
 
-from cdc_reader.chunking import Chunking
+from cdc_reader._time import FOREVER
+from cdc_reader.cluster import Connection
+from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ConnectionConfig, ReadConfig
-from cdc_reader.driver import Connection
-from cdc_reader.driver.log_table import CdcTable
-from cdc_reader.generation import Generation
-from cdc_reader.ids import TableName
-from cdc_reader.pipeline import read_tasks
-from cdc_reader.task import RangeTask, Task
-from cdc_reader.window import FOREVER, Window
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.planner import Chunking
+from cdc_reader.streams.generation import Generation
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, serving
 from tests.benchmarks.turns import take_turns

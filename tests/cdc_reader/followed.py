@@ -8,17 +8,18 @@ from typing import Any
 import pyarrow as pa
 from attrs import define, evolve, field
 
+from cdc_reader._time import FOREVER
+from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
-from cdc_reader.delivery import Delivery
-from cdc_reader.driver.log_table import CdcTable
-from cdc_reader.follower import Follower
-from cdc_reader.ids import StreamId, TableName
-from cdc_reader.progress import Checkpoint, Mark
-from cdc_reader.row_keys import key_at, runs
-from cdc_reader.shard import Shard
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.deduplication import key_at, runs
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from cdc_reader.testing.in_process import Asked, InProcessConnection
-from cdc_reader.window import FOREVER
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
@@ -31,14 +32,18 @@ class Followed:
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
     options: str = "'enabled': true"
-    asked: list[Asked] = field(factory=list)
-    before: Callable[[Asked], None] = lambda _asked: None
+    tablets: bool = False
+    asked: list[RecordedQuery] = field(factory=list)
+    before: Callable[[RecordedQuery], None] = lambda _asked: None
 
     def __attrs_post_init__(self) -> None:
         self.server = EmbeddedScylla(clock=self.clock, vnodes=3, shards=2, ring_delay_ms=10_000)
+        kind = "NetworkTopology" if self.tablets else "Simple"
         self.execute(
             "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+            f"{{'class': '{kind}Strategy', 'replication_factor': 1}}"
+            + " AND tablets = {'initial': 4}"
+            * self.tablets
         )
         self.execute(
             "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -77,7 +82,7 @@ class Followed:
     def _pass_time(self, seconds: float) -> None:
         self.clock.advance(int(seconds * SECOND))
 
-    def _note(self, asked: Asked) -> None:
+    def _note(self, asked: RecordedQuery) -> None:
         self.asked.append(asked)
         self.before(asked)
 

@@ -10,19 +10,20 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from cdc_reader import timeuuid
+from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
-from cdc_reader.delivery import Delivery
-from cdc_reader.driver.log_table import CdcTable
-from cdc_reader.follower import Follower
-from cdc_reader.ids import StreamId, TableName, quoted
-from cdc_reader.progress import Checkpoint
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.comparison import Cells, Result
 from cdc_reader.testing.decoding import decoded
-from cdc_reader.testing.in_process import Asked, InProcessConnection
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from cdc_reader.testing.recording import read_recording
-from cdc_reader.window import Window
 
 DATA = Path(__file__).parents[1] / "data"
 SECOND = 1_000_000
@@ -175,7 +176,7 @@ def follow(recorded: Recorded, config: ReadConfig) -> Followed:
     life, followed = _Life(server, clock, recorded.events), Followed()
     life.pass_time(times[0] - SECOND - clock.now())
 
-    def note(asked: Asked) -> None:
+    def note(asked: RecordedQuery) -> None:
         life.pass_time(_ANSWER)
         if "cdc$time" in asked.query.cql and asked.query.columns:
             followed.readings.append(_reading(clock.now(), *asked.query.values))

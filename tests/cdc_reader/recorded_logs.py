@@ -10,8 +10,11 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader.change import Change
-from cdc_reader.cql_type import (
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.grouping import Grouping
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -22,13 +25,10 @@ from cdc_reader.cql_type import (
     is_multi_cell,
     parse,
 )
-from cdc_reader.grouping import Grouping
-from cdc_reader.ids import TableName
-from cdc_reader.kernel import decode
-from cdc_reader.schema import CdcOptions, Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.decoding import decode
 from cdc_reader.testing.comparison import Result
 from cdc_reader.testing.recording import read_recording
-from tests.cdc_reader.kernel.wire import body_of
+from tests.cdc_reader.decoding.wire import body_of
 
 HISTORIES = Path(__file__).parents[1] / "data" / "scylla-5.2-histories.json.gz"
 U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.duration import micros, parse_duration
+from cdc_reader._time import micros, parse_duration
 from cdc_reader.errors import ConfigurationError
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from cdc_reader.merging import Merging
+from cdc_reader.reader import Merging
 
 
 def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.ids import TableName
 from cdc_reader.metrics import LAG, METRICS, ROWS, MemoryMetrics, PrometheusMetrics
 
 TABLE = TableName("ks", "t")

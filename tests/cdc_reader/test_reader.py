@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Window
-from cdc_reader.driver import Connection
+from cdc_reader._time import BEGINNING, FOREVER, format_timestamp, to_micros
+from cdc_reader.cluster import Connection
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
     AuthenticationFailedError,
     ConfigurationError,
     DecodeError,
     RetriesExhaustedError,
+    TableNotFoundError,
 )
-from cdc_reader.ids import TableName
-from cdc_reader.table_reader import TableReader
-from cdc_reader.task import split
+from cdc_reader.reader import TableReader
+from cdc_reader.streams.task import split
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.timestamp import to_micros
-from cdc_reader.window import BEGINNING, FOREVER
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
@@ -80,7 +80,7 @@ def test_tasks_are_read_by_other_readers_from_pickles(way: ConnectionConfig, tab
 def test_bounds_cut_at_the_microsecond(
     scylla: Scylla, way: ConnectionConfig, keyspace: str
 ) -> None:
-    """[start, end) of write time; datetimes and microseconds both do."""
+    """[start, end) of write time; datetimes, texts and microseconds do."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     now = datetime.now(UTC)
     micros = to_micros(now)
@@ -95,6 +95,24 @@ def test_bounds_cut_at_the_microsecond(
         assert rows_of(reader.batches(micros, micros)) == []
         with pytest.raises(ConfigurationError, match=r"^start is "):
             reader.batches(micros, micros - 1)
+        assert len(rows_of(reader.batches("-1h", format_timestamp(micros + 4)))) == 4
+        assert rows_of(reader.batches("earliest", "-1h")) == []
+        for ask in (reader.batches, reader.changes, reader.follow):
+            with pytest.raises(ConfigurationError, match=r"^start is '20.*it has no time zone"):
+                ask(now.replace(tzinfo=None))
+            with pytest.raises(ConfigurationError, match=r"^end is .*seconds since 1970, and mic"):
+                ask("-1h", micros // 1_000_000)
+
+
+def test_a_cluster_is_named_by_its_contact_points(
+    scylla: Scylla, way: ConnectionConfig, table: str
+) -> None:
+    """A text does where no more is to be said; other readers are given more."""
+    if scylla.credentials:
+        pytest.skip("this server wants a user: a ConnectionConfig names one")
+    with CdcReader(scylla.contact_point, f"{table}.t") as reader:
+        assert len(rows_of(reader.batches())) == COUNT
+    assert ConnectionConfig(scylla.contact_point).endpoints() == way.endpoints()
 
 
 def test_following_reads_what_has_settled_and_no_more(way: ConnectionConfig, table: str) -> None:
@@ -198,3 +216,15 @@ def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
             server.stop()
             with pytest.raises(RetriesExhaustedError, match=r"gave up after .* attempts: SELECT"):
                 reader.table.generations.timestamps()
+
+
+def test_a_missing_keyspace_is_told_with_the_hosts_that_were_asked(
+    scylla: Scylla, way: ConnectionConfig
+) -> None:
+    """A wrong host is as likely as a wrong name."""
+    with CdcReader(way, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
+        _ = reader.table.schema
+    assert str(caught.value) == (
+        f"keyspace nowhere of table nowhere.t was not found at {scylla.contact_point}; check its "
+        "spelling (names are case-sensitive) and the hosts"
+    )

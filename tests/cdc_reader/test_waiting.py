@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cdc_reader._time import Waiting
 from cdc_reader.testing import ManualClock
-from cdc_reader.waiting import Waiting
 
 
 def slow(clock: ManualClock, things: str) -> Iterator[str]:

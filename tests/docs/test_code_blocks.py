@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 READERS_CLUSTER = "scylla.example.com:9042"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r'"checkpointLocation", "([^"]+)"')
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 CREATE = (
     "CREATE TABLE {ks}.orders (customer int, number int, status text, "
@@ -83,6 +84,19 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
     defined: dict[str, Any] = {"__name__": page.stem}
     exec(compile(code, str(page), "exec"), defined)
     assert all(rows == LEFT for rows in copies(defined))
+    for apply in (defined[name] for name in ("update", "merge") if name in defined):
+        with pytest.raises((FileNotFoundError, ValueError), match="start anew"):
+            apply(defined["spark"].createDataFrame([], "customer int"), 99)
+
+
+def test_no_two_queries_of_the_pages_share_a_path() -> None:
+    """Followed one after the other, each begins with a checkpoint of its own."""
+    found = [PATH.findall(blocks(page)) for page in PAGES]
+    paths = [path for of_page in found for path in of_page]
+    assert len(paths) >= 3
+    assert len(paths) == len(set(paths))
+    copies = [Path(path.removesuffix(".checkpoint")) for path in paths]
+    assert len(copies) == len(set(copies))
 
 
 def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:

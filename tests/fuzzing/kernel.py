@@ -17,15 +17,15 @@ from types import ModuleType
 
 import atheris  # type: ignore[import-untyped]  # there for `make fuzz-kernel`
 
-with atheris.instrument_imports(include=["cdc_reader.kernel"]):
-    from cdc_reader.kernel import parse_metadata, python
-    from cdc_reader.kernel.choice import MODULES
+with atheris.instrument_imports(include=["cdc_reader.decoding"]):
+    from cdc_reader.decoding import parse_metadata, python
+    from cdc_reader.decoding.choice import MODULES
 from hypothesis import HealthCheck, Phase, given, settings
 
-from cdc_reader.schema import Column
-from tests.cdc_reader.kernel.schemas import Table, tables
-from tests.cdc_reader.kernel.test_recorded_frames import without_metadata
-from tests.cdc_reader.kernel.test_twins import ALL_BODIES, outcome
+from cdc_reader.cql.schema import Column
+from tests.cdc_reader.decoding.schemas import Table, tables
+from tests.cdc_reader.decoding.test_recorded_frames import without_metadata
+from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40

@@ -39,6 +39,6 @@ def test_a_source_distribution_holds_what_it_takes_to_test_and_build(sdist: Path
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}
     wanted |= {"cdc_reader/py.typed", "connectors/pyspark_scylla_cdc/py.typed"}
     wanted |= {"tests/test_exports.py", "scripts/java-home", "docs/index.md", "hatch_build.py"}
-    wanted |= {"cdc_reader/kernel/_native.pyx", "cdc_reader/kernel/native/page.pxi"}
+    wanted |= {"cdc_reader/decoding/_native.pyx", "cdc_reader/decoding/native/page.pxi"}
     assert wanted <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]

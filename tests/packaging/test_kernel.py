@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.packaging.conftest import Environment
 
 ROOT = Path(__file__).parents[2]
-RUNNING = "from cdc_reader import kernel; print(kernel.NAME)"
+RUNNING = "from cdc_reader import decoding; print(decoding.NAME)"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from attrs import define, evolve, field, frozen
 
+from cdc_reader.decoding import parse_metadata
 from cdc_reader.errors import DecodeError
-from cdc_reader.kernel import parse_metadata
 from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.protocol.body import BodyReader, int32
 from cdc_reader.testing.embedded.protocol.responses import MetadataFlag

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
-NEWEST = "2026.2"
+from cdc_reader._log import get_logger
+
+log = get_logger(__name__)
+
+NEWEST = "2026.3"
 
 
 @frozen
@@ -22,6 +26,16 @@ class Profile:
             are no longer spelt on and off (5.0).
         keeps_disabled_log: a log stays when CDC is disabled, and remembers the columns that it
             loses (5.1).
+        new_words: many refusals are worded anew, as statements are checked as expressions (5.4).
+        expiry_before_value: of two live cells with the same timestamp the one that expires later
+            wins, whatever their values (5.4).
+        paxos_tables: transactions on a table of tablets are kept in a table beside it (2025.4).
+        default_replication: a keyspace need not say how it is replicated (2026.1).
+        checks_options: unknown options of compaction are refused, and flush periods below a
+            minute; tables are never COMPACT STORAGE (2026.1).
+        newer_defaults: tables use IncrementalCompactionStrategy and compression with dictionaries
+            unless they say otherwise (2026.1).
+        describes: DESCRIBE is a statement (5.2).
         writes_to_previous_generation: a write up to 5 s old may go to the generation before the
             current one (5.2.16, 5.4.4, 6.0).
         long_names: keyspaces and tables may have names of 192 characters, 48 before (2025.2).
@@ -33,6 +47,8 @@ class Profile:
         keeps_log_properties: altering a base table leaves its log's properties alone (2026.1).
         preimage_without_clustering: deleting a row of a table without clustering columns logs its
             preimage (2026.1).
+        strong_consistency: keyspaces have the option `consistency`; where it is strong, no write
+            is logged (2026.1).
         rfc_variant: the random half of `cdc$time` carries the UUID variant bits (2026.1).
     """
 
@@ -42,6 +58,13 @@ class Profile:
     marks_nulls: bool = True
     alter_names_enabled: bool = True
     keeps_disabled_log: bool = True
+    new_words: bool = True
+    expiry_before_value: bool = True
+    paxos_tables: bool = True
+    default_replication: bool = True
+    checks_options: bool = True
+    newer_defaults: bool = True
+    describes: bool = True
     writes_to_previous_generation: bool = True
     tablets: bool = True
     long_names: bool = True
@@ -50,6 +73,7 @@ class Profile:
     cdc_on_tablets: bool = True
     keeps_log_properties: bool = True
     preimage_without_clustering: bool = True
+    strong_consistency: bool = True
     rfc_variant: bool = True
 
 
@@ -58,17 +82,23 @@ _RELEASES = {
     5: (0, 1, 2, 4),
     6: (0, 1, 2),
     2025: (1, 2, 3, 4),
-    2026: (1, 2),
+    2026: (1, 2, 3, 4),
 }
 """The second numbers of releases by their first ones."""
+_LAST = (max(_RELEASES), max(_RELEASES[max(_RELEASES)]))
 _KNOWN = f"4.3, 5.2, 6.2, 2025.4 or {NEWEST}"
 
 
 def profile(version: str = NEWEST) -> Profile:
     """The profile of a version such as "5.2", "5.2.16" or "2026.1"; ValueError if it is none
     that was released, or one of an Enterprise that is numbered by other years.
+
+    A version newer than all known is taken as the newest, with a warning.
     """
     number = _number(version)
+    if number[:2] > _LAST:
+        log.warning("unknown_version", version=version, taken_as=NEWEST)
+        version, number = NEWEST, _number(NEWEST)
     late_2025_1 = (2025, 1, 10) <= number < (2025, 2)
     return Profile(
         version=version,
@@ -77,6 +107,13 @@ def profile(version: str = NEWEST) -> Profile:
         marks_nulls=number >= (4, 6),
         alter_names_enabled=number >= (5, 0),
         keeps_disabled_log=number >= (5, 1),
+        new_words=number >= (5, 4),
+        expiry_before_value=number >= (5, 4),
+        paxos_tables=number >= (2025, 4),
+        default_replication=number >= (2026, 1),
+        checks_options=number >= (2026, 1),
+        newer_defaults=number >= (2026, 1),
+        describes=number >= (5, 2),
         writes_to_previous_generation=number >= (5, 4, 4) or (5, 2, 16) <= number < (5, 3),
         tablets=number >= (6, 0),
         long_names=number >= (2025, 2),
@@ -85,6 +122,7 @@ def profile(version: str = NEWEST) -> Profile:
         cdc_on_tablets=number >= (2025, 4),
         keeps_log_properties=number >= (2026, 1),
         preimage_without_clustering=number >= (2026, 1),
+        strong_consistency=number >= (2026, 1),
         rfc_variant=number >= (2026, 1),
     )
 
@@ -94,6 +132,7 @@ def _number(version: str) -> tuple[int, ...]:
         number = tuple(int(part) for part in version.split("."))
     except ValueError:
         number = ()
-    if len(number) < 2 or number[1] not in _RELEASES.get(number[0], ()):
+    is_known = len(number) > 1 and (number[1] in _RELEASES.get(number[0], ()) or number[:2] > _LAST)
+    if not is_known:
         raise ValueError(f"ScyllaDB version {version!r}: expected a release such as {_KNOWN}")
     return number

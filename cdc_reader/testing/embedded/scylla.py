@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from attrs import evolve
 
-from cdc_reader.clock import SystemClock
+from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
@@ -21,15 +19,12 @@ from cdc_reader.testing.embedded.node_clock import NodeClock, Now
 from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
-from cdc_reader.testing.embedded.protocol.compression import compressions
-from cdc_reader.testing.embedded.query.binding import Values
-from cdc_reader.testing.embedded.query.engine import Engine
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.engine import Engine, Values
+from cdc_reader.testing.embedded.query.model import MOST_KEYS, QueryOptions
 from cdc_reader.testing.embedded.query.result import Page, Prepared, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
-from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.server import Server
-from cdc_reader.testing.embedded.session import LWT_MARK_OPTION, Host
+from cdc_reader.testing.embedded.session import Host, supported_options
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.clients import client_rows
 from cdc_reader.testing.embedded.system.definitions import (
@@ -40,13 +35,16 @@ from cdc_reader.testing.embedded.system.generation_tables import (
     GenerationTables,
     LegacyGenerationTable,
 )
-from cdc_reader.testing.embedded.system.node_tables import CQL_VERSION, NodeTables
+from cdc_reader.testing.embedded.system.node_tables import NodeTables
 from cdc_reader.testing.embedded.system.publication import Publication
 from cdc_reader.testing.embedded.system.schema_tables import schema_tables
 from cdc_reader.testing.embedded.system.tablet_tables import TabletTables
+from cdc_reader.testing.embedded.system.traces import Traces
+from cdc_reader.testing.embedded.tls import server_context
 from cdc_reader.testing.embedded.topology.choice import StreamChoice
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS, Cluster, draw_nodes
 from cdc_reader.testing.embedded.topology.generation import Generation
+from cdc_reader.testing.embedded.topology.misplacing import Misplacing
 from cdc_reader.testing.embedded.topology.ring import Node, Ring
 from cdc_reader.testing.embedded.topology.streams import Streams
 from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
@@ -72,14 +70,18 @@ class EmbeddedScylla:
         credentials: (user, password) to ask of clients; None asks for nothing.
         certificate: the file of the certificate chain for TLS; None for plain connections.
         key: the file of the certificate's private key.
+        client_authority: the file of authorities, one of which must have signed a client's
+            certificate; None asks clients for no certificate.
         cluster_name: what the cluster calls itself.
         seed: where random tokens and ids come from, those of streams and of log rows too; None
             for others each time.
         ring_delay_ms: how long nodes take to hear of each other: a later generation operates
             twice this and 5 s after it is made. At once if 0, as in the server: rows written
             with its time before it was made are in streams of the one before.
+        most_partitions: the server's `max_partition_key_restrictions_per_query`.
 
-    Raises ConfigurationError for values that cannot be. Statements fail as `faults` has it.
+    Raises ConfigurationError for values that cannot be. Statements fail as `faults` has it, and
+    log rows go astray as `misplacing` has it.
     """
 
     def __init__(
@@ -95,19 +97,24 @@ class EmbeddedScylla:
         credentials: tuple[str, str] | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
+        client_authority: str | Path | None = None,
         cluster_name: str = "embedded",
         seed: int | None = None,
         ring_delay_ms: int = RING_DELAY_MS,
+        most_partitions: int = MOST_KEYS,
     ) -> None:
-        _positive(nodes=nodes, vnodes=vnodes, shards=shards)
+        _positive(nodes=nodes, vnodes=vnodes, shards=shards, most_partitions=most_partitions)
         _check_streams(nodes, vnodes, shards)
         _check_port(port)
         self.host = host
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
-        self.catalog = Catalog(profile=self.profile)
+        self.catalog = Catalog(self.profile, cluster_name=cluster_name)
         self.faults = FaultPlan()
+        self.misplacing = Misplacing()
+        self._most_partitions = most_partitions
         self._replays = PageReplays()
+        self._traces = Traces()
         self._clocks: dict[str | None, NodeClock] = {}
         self._down: dict[str, Host] = {}
         self.database = Database()
@@ -141,7 +148,7 @@ class EmbeddedScylla:
         self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
         hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
         self._first = next(iter(hosts.values()))
-        self._server = Server(hosts, port, _tls(certificate, key))
+        self._server = Server(hosts, port, server_context(certificate, key, client_authority))
         self.catalog.listeners += [self.tablets.follow, self._announce]
 
     @property
@@ -360,9 +367,10 @@ class EmbeddedScylla:
             self.catalog,
             self.profile,
             lambda: client_rows(self._server, engine),
+            lambda: self.port,
         )
         clock = self._clocks[node.address] = NodeClock(self.clock)
-        streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets)
+        streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets, self.misplacing)
         engine = Engine(
             self.catalog,
             self.database,
@@ -372,31 +380,26 @@ class EmbeddedScylla:
                 **schema_tables(self.catalog),
                 **node_tables.sources(),
                 **TabletTables(self.tablets).sources(),
+                **self._traces.sources(),
             },
             self._replays,
+            self._most_partitions,
         )
-        shards = itertools.cycle(range(node.shards))
-        return Host(engine, _supported(node), self._credentials, shards, self.faults)
+        return Host(
+            engine,
+            supported_options(node),
+            self._credentials,
+            node.shards,
+            self.faults,
+            node.address or self.host,
+            self._traces,
+        )
 
     def _announce(self, change: SchemaChange) -> None:
         self._server.broadcast("SCHEMA_CHANGE", responses.schema_event(change))
 
     def _announce_node(self, kind: str, change: str, address: str) -> None:
         self._server.broadcast(kind, responses.node_event(kind, change, address, self.port))
-
-
-def _supported(node: Node) -> Mapping[str, tuple[str, ...]]:
-    """What OPTIONS answers. No compression: it would only cost time on the loopback."""
-    return {
-        "COMPRESSION": tuple(compressions()),
-        "CQL_VERSION": (CQL_VERSION,),
-        LWT_MARK_OPTION: (f"LWT_OPTIMIZATION_META_BIT_MASK={responses.MetadataFlag.LWT:d}",),
-        "SCYLLA_NR_SHARDS": (str(node.shards),),
-        "SCYLLA_PARTITIONER": (MURMUR3,),
-        "SCYLLA_RATE_LIMIT_ERROR": ("ERROR_CODE=61440",),
-        "SCYLLA_SHARDING_ALGORITHM": ("biased-token-round-robin",),
-        "SCYLLA_SHARDING_IGNORE_MSB": (str(node.ignore_msb),),
-    }
 
 
 def _positive(**counts: int) -> None:
@@ -423,23 +426,3 @@ def _profile(version: str) -> Profile:
     except ValueError:
         remedy = f"expected a version of ScyllaDB such as '5.2' or {NEWEST!r}"
         raise ConfigurationError("version", version, remedy) from None
-
-
-def _tls(certificate: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        name = "certificate" if certificate is None else "key"
-        raise ConfigurationError(name, None, "TLS takes both a certificate and its private key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        remedy = (
-            f"expected PEM, and in {str(key)!r} the private key of it ({error.reason or 'no PEM'})"
-        )
-        raise ConfigurationError("certificate", str(certificate), remedy) from None
-    except OSError as error:
-        remedy = f"{error.strerror}; expected readable files, here and in {str(key)!r}"
-        raise ConfigurationError("certificate", str(certificate), remedy) from None
-    return context

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
@@ -18,7 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from cdc_reader.logs import get_logger
+from cdc_reader._log import get_logger
 from cdc_reader.testing.embedded.grammar.parser import parse_ahead
 from cdc_reader.testing.embedded.protocol.responses import Answer
 from cdc_reader.testing.embedded.session import Host, LongText, Session
@@ -36,7 +37,9 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 class Server:
     """Listens for clients of some nodes: on each node's address, on one port for all.
 
-    A `port` of 0 means one that is free. `start` and `stop` may each be called once.
+    On another port of each address a client chooses its shard by its own port: the remainder by
+    the number of shards. A `port` of 0 means one that is free. `start` and `stop` may each be
+    called once.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class Server:
         self._tls = tls
         self._writers: dict[Session, asyncio.StreamWriter] = {}
         self._conversations: set[asyncio.Task[None]] = set()
-        self._listening: dict[str, asyncio.Server] = {}
+        self._listening: dict[str, tuple[asyncio.Server, ...]] = {}
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
@@ -114,7 +117,7 @@ class Server:
 
     def _close_host(self, address: str) -> Host:
         host = self._hosts.pop(address)
-        if server := self._listening.pop(address, None):
+        for server in self._listening.pop(address, ()):
             server.close()
         for session, writer in self._writers.items():
             if session.host is host:
@@ -140,14 +143,24 @@ class Server:
             await self._open(address, host, listener)
         started.set_result(None)
         await self._stopping.wait()
-        for server in self._listening.values():
+        for server in itertools.chain(*self._listening.values()):
             server.close()
         await self._hang_up()
 
     async def _open(self, address: str, host: Host, listener: socket.socket) -> None:
         self._hosts[address] = host
-        self._listening[address] = await asyncio.start_server(
-            partial(self._accept, host), sock=listener, ssl=self._tls, limit=_READ_SIZE
+        aware = _listener(address, 0)
+        told = "SCYLLA_SHARD_AWARE_PORT" + "_SSL" * self.uses_tls, str(aware.getsockname()[1])
+        self._listening[address] = (
+            await self._accepting(listener, partial(Session, host, shard_aware_port=told)),
+            await self._accepting(aware, partial(Session.of_shard, host, shard_aware_port=told)),
+        )
+
+    async def _accepting(
+        self, listener: socket.socket, session: Callable[..., Session]
+    ) -> asyncio.Server:
+        return await asyncio.start_server(
+            partial(self._accept, session), sock=listener, ssl=self._tls, limit=_READ_SIZE
         )
 
     async def _hang_up(self) -> None:
@@ -159,12 +172,15 @@ class Server:
             writer.transport.abort()
 
     async def _accept(
-        self, host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        made: Callable[..., Session],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio runs this as a task
         self._conversations.add(task)
-        session = Session(host, peer=writer.get_extra_info("peername")[:2])
+        session = made(peer=writer.get_extra_info("peername")[:2])
         self._writers[session] = writer
         try:
             await self._converse(session, reader, writer)

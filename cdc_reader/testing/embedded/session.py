@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 import traceback
 from collections.abc import Iterator, Mapping
+from uuid import uuid1
 
 from attrs import Factory, define, evolve, field, frozen
 
-from cdc_reader.logs import get_logger
+from cdc_reader._log import get_logger
 from cdc_reader.testing.embedded.errors import (
     BadCredentials,
     CqlError,
@@ -18,7 +20,7 @@ from cdc_reader.testing.embedded.errors import (
 from cdc_reader.testing.embedded.faults import FaultKind, FaultPlan, Statement, Strike
 from cdc_reader.testing.embedded.faults.errors import error_of
 from cdc_reader.testing.embedded.protocol import responses
-from cdc_reader.testing.embedded.protocol.compression import chosen
+from cdc_reader.testing.embedded.protocol.compression import chosen, compressions
 from cdc_reader.testing.embedded.protocol.connection import Call, Connection, State
 from cdc_reader.testing.embedded.protocol.requests import (
     AuthResponse,
@@ -33,8 +35,12 @@ from cdc_reader.testing.embedded.protocol.requests import (
 )
 from cdc_reader.testing.embedded.protocol.responses import Answer, ResultFormat
 from cdc_reader.testing.embedded.query.engine import Engine
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Result, SetKeyspace
+from cdc_reader.testing.embedded.schema.table import MURMUR3
+from cdc_reader.testing.embedded.system.node_tables import CQL_VERSION
+from cdc_reader.testing.embedded.system.traces import Trace, Traces
+from cdc_reader.testing.embedded.topology.ring import Node
 
 log = get_logger(__name__)
 
@@ -43,18 +49,40 @@ _LONG = 1 << 14
 LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 
-@frozen
+def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
+    """What OPTIONS answers. No compression: it would only cost time on the loopback."""
+    return {
+        "COMPRESSION": tuple(compressions()),
+        "CQL_VERSION": (CQL_VERSION,),
+        LWT_MARK_OPTION: (f"LWT_OPTIMIZATION_META_BIT_MASK={responses.MetadataFlag.LWT:d}",),
+        "SCYLLA_NR_SHARDS": (str(node.shards),),
+        "SCYLLA_PARTITIONER": (MURMUR3,),
+        "SCYLLA_RATE_LIMIT_ERROR": ("ERROR_CODE=61440",),
+        "SCYLLA_SHARDING_ALGORITHM": ("biased-token-round-robin",),
+        "SCYLLA_SHARDING_IGNORE_MSB": (str(node.ignore_msb),),
+    }
+
+
+@define(eq=False)
 class Host:
     """What a node gives its sessions: an engine, what OPTIONS tells, who may log in, what fails.
 
-    Each session gets one of the node's `shards`, in turn: shard-aware drivers look for all.
+    Each session gets one of the node's `shards`, in turn, if its client does not choose one.
+    `traces` keeps what clients ask to have traced, on the node with this `address`.
     """
 
     engine: Engine
     supported: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] | None = None
-    shards: Iterator[int] = field(factory=lambda: itertools.repeat(0))
+    shards: int = 1
     faults: FaultPlan = field(factory=FaultPlan)
+    address: str = "127.0.0.1"
+    traces: Traces = field(factory=Traces)
+    _turns: Iterator[int] = field(factory=itertools.count, init=False)
+
+    def next_shard(self) -> int:
+        """The shard of the next session."""
+        return next(self._turns) % self.shards
 
 
 @frozen
@@ -78,7 +106,8 @@ class Session:
     """Answers the calls of one connection.
 
     `startup` holds what the client said of itself, `events` the kinds it registered for,
-    `keyspace` what it last chose by USE, `shard` the shard of the node that serves it.
+    `keyspace` what it last chose by USE, `shard` the shard of the node that serves it. Clients
+    choose it on the `shard_aware_port`, told as (name of the option, port).
     """
 
     host: Host
@@ -87,7 +116,16 @@ class Session:
     startup: Mapping[str, str] = field(factory=dict)
     events: frozenset[str] = frozenset()
     keyspace: str | None = None
-    shard: int = field(default=Factory(lambda self: next(self.host.shards), takes_self=True))
+    shard: int = field(default=Factory(lambda self: self.host.next_shard(), takes_self=True))
+    shard_aware_port: tuple[str, str] | None = None
+
+    @classmethod
+    def of_shard(
+        cls, host: Host, peer: tuple[str, int], shard_aware_port: tuple[str, str]
+    ) -> Session:
+        """A session on the shard that the client's port chooses."""
+        shard = peer[1] % host.shards
+        return cls(host, peer, shard=shard, shard_aware_port=shard_aware_port)
 
     def receive(self, data: bytes) -> Iterator[Reply | LongText]:
         """The frames that answer what `data` completes, one by one as they are made.
@@ -97,9 +135,29 @@ class Session:
         for call in self.connection.receive(data):
             yield from self._long_texts(call.request)
             strike = self._strike(call.request) if self.host.faults else None
-            answer = self._answer(call, strike)
+            answer = (self._traced if call.traced else self._answer)(call, strike)
             frame = answer.frame(call.version, call.stream, self.connection.compression)
             yield Reply(frame) if strike is None else self._struck(frame, strike)
+
+    def _traced(self, call: Call, strike: Strike | None) -> Answer:
+        """The answer with the id of its trace; only statements are traced."""
+        host, started = self.host, time.monotonic()
+        answer = self._answer(call, strike)
+        request = call.request
+        if not isinstance(request, Query | Prepare | Execute | Batch):
+            return answer
+        trace = Trace(
+            uuid1(),
+            self.peer[0],
+            host.address,
+            "QUERY",
+            "; ".join(self._texts(request)),
+            self.username,
+            started_us=host.engine.now_us(),
+            duration_us=round((time.monotonic() - started) * 1_000_000),
+        )
+        host.traces.add(trace)
+        return evolve(answer, trace=trace.id)
 
     def _long_texts(self, request: Request | CqlError) -> Iterator[LongText]:
         for text in self._texts(request):
@@ -120,10 +178,10 @@ class Session:
                 pass
 
     def _struck(self, frame: bytes, strike: Strike) -> Reply:
-        if strike.kind is not FaultKind.DROP:
+        if strike.kind not in (FaultKind.DROP, FaultKind.CLOSE):
             return Reply(frame, strike.fault.seconds)
         self.connection.state = State.CLOSED
-        return Reply(frame[: len(frame) // 2], breaks=True)
+        return Reply(frame[: len(frame) // 2], breaks=strike.kind is FaultKind.DROP)
 
     def event(self, answer: Answer) -> bytes:
         """An event as this connection must get it."""
@@ -159,7 +217,7 @@ class Session:
     def _answer(self, call: Call, strike: Strike | None) -> Answer:
         if isinstance(call.request, CqlError):
             return responses.error(call.request)
-        if strike is not None and (refusal := error_of(strike)):
+        if strike is not None and (refusal := error_of(strike, self.username)):
             return responses.error(refusal)
         try:
             return self._handle(call.request)
@@ -187,6 +245,9 @@ class Session:
 
     def _supported(self) -> dict[str, tuple[str, ...]]:
         told = {**self.host.supported, "SCYLLA_SHARD": (str(self.shard),)}
+        if self.shard_aware_port is not None:
+            name, port = self.shard_aware_port
+            told[name] = (port,)
         return dict(sorted(told.items()))
 
     def _start(self, startup: Startup) -> Answer:

@@ -80,6 +80,21 @@ def test_a_cluster_that_is_not_there_is_told_in_one_line() -> None:
 
 
 @pytest.mark.needs("faults")
+def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are options, and an error names what to change."""
+    elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(elsewhere))
+    with EmbeddedScylla(certificate=elsewhere, key=key) as server:
+        arguments = ["generations", "--hosts", server.contact_point, "--tls"]
+        outcome = CliRunner().invoke(main, arguments)
+        assert outcome.exit_code == 1
+        assert "certificate is not for '127.0.0.1'" in outcome.stderr
+        assert "turn tls_verify_hostname off" in outcome.stderr
+        outcome = CliRunner().invoke(main, [*arguments, "--no-tls-verify-hostname"])
+        assert outcome.exit_code == 0
+
+
+@pytest.mark.needs("faults")
 def test_a_login_over_tls(tmp_path: Path) -> None:
     """With the password in a file; a wrong one is told, and not shown."""
     certificate, key = CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem"

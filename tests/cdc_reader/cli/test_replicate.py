@@ -18,12 +18,12 @@ from click.testing import CliRunner
 
 from cdc_reader.cli import main
 from cdc_reader.cli.replicate import Report
-from cdc_reader.ids import TableName
+from cdc_reader.cql.names import TableName
+from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from cdc_reader.testing.replay import raw_select
-from cdc_reader.window import Window
-from tests.cdc_reader.test_replicator import rows_of
+from tests.cdc_reader.replication.test_replicator import rows_of
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -227,6 +227,46 @@ def test_a_target_that_is_not_there_is_told_with_what_would_do(
         there.execute(statement)
     assert invoke(*words).exit_code == 0
     assert contents(there, table) == contents(scylla.session, table)
+
+
+def test_types_that_are_there_are_not_made_again(
+    scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """The statement that is told makes what is missing, and no more; so it can be executed."""
+    keyspace, _, _ = table.partition(".")
+    there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
+    words = arguments(scylla, table, target, tmp_path, *TO_NOW)
+    [line] = invoke(*words).stderr.splitlines()
+    assert "CREATE TYPE" not in line
+    there.execute(line.partition("make it: ")[2])
+    assert invoke(*words).exit_code == 0
+    there.execute(f"CREATE TABLE {table}2 {COLUMNS.replace('v text', 'v int')}")
+    [line] = invoke(*words, f"{table}2").stderr.splitlines()
+    assert "CREATE TYPE" not in line
+    assert "; make it so, or anew: CREATE TABLE " in line
+
+
+@pytest.mark.parametrize("has_table", [False, True])
+def test_a_type_that_is_there_and_another_is_told(
+    scylla: Scylla,
+    table: str,
+    there: Session,
+    target: EmbeddedScylla,
+    tmp_path: Path,
+    has_table: bool,
+) -> None:
+    """In one line: what it is, and what is needed."""
+    keyspace, _, _ = table.partition(".")
+    there.execute(f"CREATE TYPE {keyspace}.pair (a int, b int)")
+    if has_table:
+        there.execute(f"CREATE TABLE {table} {COLUMNS}")
+    outcome = invoke(*arguments(scylla, table, target, tmp_path))
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    assert line == (
+        f'Error: type {keyspace}.pair is ("a" int, "b" int), and {table} needs '
+        '("a" int, "b" text): alter the type, or make the copy in another keyspace'
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cassandra.query import SimpleStatement
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
-from cdc_reader.kernel import NAME
+from cdc_reader.decoding import NAME
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def test_the_clocks_of_nodes_differ_as_asked() -> None:
     ("arguments", "message"),
     [
         (["--username", "me"], "--username and --password go together"),
-        (["--fault", "fire"], "fault is 'fire': expected one of drop, delay"),
+        (["--fault", "fire"], "fault is 'fire': expected one of drop, close, delay"),
         (["--up-after", "3"], "--up-after: expected a --down-after, and a time behind it"),
         (["--port", "70000"], "port is 70000: expected 0 to 65535"),
         (["--version", "9.9"], "version is '9.9': expected a version of ScyllaDB such as '5.2'"),
@@ -130,18 +130,19 @@ def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str)
     assert message in outcome.output.splitlines()[-1]
 
 
-def test_version_prints_the_packages_version_and_the_kernel() -> None:
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     """One line."""
-    outcome = CliRunner().invoke(main, ["version"])
+    outcome = CliRunner().invoke(main, [word])
     assert outcome.exit_code == 0
     assert outcome.output == f"scylla-cdc {version('scylla-cdc')} (kernel: {NAME})\n"
 
 
 @pytest.mark.parametrize(
-    ("kernel", "told"),
+    ("kernel", "shown"),
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
-def test_version_tells_of_the_kernel_that_is_forced(kernel: str, told: str) -> None:
+def test_version_tells_of_the_kernel_that_is_forced(kernel: str, shown: str) -> None:
     """Or, in a line, why there is none."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
@@ -151,7 +152,7 @@ def test_version_tells_of_the_kernel_that_is_forced(kernel: str, told: str) -> N
         text=True,
         check=False,
     )
-    assert told in run.stdout + run.stderr
+    assert shown in run.stdout + run.stderr
     assert (run.returncode == 0) == (kernel == "python")
 
 

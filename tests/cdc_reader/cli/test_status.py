@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader.checkpoint import SqliteCheckpoints
+from cdc_reader._time import BEGINNING
+from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.cli import main
-from cdc_reader.ids import StreamId, TableName
-from cdc_reader.progress import LAST_KEY, Checkpoint, CheckpointName, Mark
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.progress import LAST_KEY, Checkpoint, CheckpointName, Mark
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
-from cdc_reader.window import BEGINNING
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -46,6 +47,12 @@ def found(scylla: Scylla, *arguments: str) -> Any:
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return json.loads(outcome.stdout)
+
+
+def generation_start(scylla: Scylla, table: str) -> int:
+    """The start, in µs, of the first generation whose rows may be there."""
+    start: int = found(scylla, table)["generations"][0]["start_micros"]
+    return start
 
 
 def save(file: Path, table: str, **positions: Checkpoint) -> None:
@@ -98,16 +105,18 @@ def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) 
     assert behind["expires_in_seconds"] == pytest.approx(3600, abs=60)
     assert behind["marked_streams"] == 1
     assert lost["expires_in_seconds"] == pytest.approx(-3600, abs=60)
-    assert [new[name] for name in ("position", "lag_seconds", "expires_in_seconds")] == [None] * 3
+    assert new["position"] is None
+    oldest = max(now - 2 * HOUR, generation_start(scylla, table))
+    assert new["lag_seconds"] == pytest.approx((now - oldest) / SECOND, abs=60)
+    assert new["expires_in_seconds"] == pytest.approx(7200 - (now - oldest) / SECOND, abs=60)
     lines = invoke(scylla, table, "--checkpoint", str(file)).stdout.splitlines()
-    shown = {line.split()[0]: line for line in lines if "1/2" in line}
-    assert "  1 h 0 min  1      in 59 min" in shown["behind"]
+    shown = {line.split()[0]: " ".join(line.split()) for line in lines if "1/2" in line}
+    assert " 1 h 0 min 1 in 59 min" in shown["behind"]
     assert "since 1 h 0 min" in shown["lost"]
     assert "the earliest change there is" in shown["new"]
-    [one, _] = found(scylla, table, "--checkpoint", str(file), "--application", "new")[
-        "applications"
-    ]
-    assert one == new
+    arguments = (table, "--checkpoint", str(file), "--application", "new")
+    chosen = found(scylla, *arguments)["applications"]
+    assert [reader["application"] for reader in chosen] == ["new", "new"]
 
 
 def test_a_file_without_a_position_of_the_table_says_so(
@@ -118,6 +127,38 @@ def test_a_file_without_a_position_of_the_table_says_so(
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
     assert f"nobody has a position of this table in {tmp_path}" in outcome.stdout
+
+
+def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """One if any reader shown lags by more than is allowed, or if nobody reads; else zero."""
+    now, file = time.time_ns() // 1_000, tmp_path / "positions"
+    save(file, table, late=Checkpoint(now - HOUR), prompt=Checkpoint(now))
+    arguments = (table, "--checkpoint", str(file), "--max-lag")
+    late = invoke(scylla, *arguments, "30m")
+    assert late.exit_code == 1
+    assert "late" in late.stdout
+    [line] = late.stderr.splitlines()
+    assert line.startswith(f"Error: {table} is read late: late (1/2) by 1 h 0 min, late (2/2) by ")
+    assert line.endswith("; --max-lag allows 30 min 0 s")
+    assert invoke(scylla, *arguments, "2h").exit_code == 0
+    assert invoke(scylla, *arguments, "30m", "--application", "prompt").exit_code == 0
+    as_json = invoke(scylla, *arguments, "30m", "--json")
+    assert (as_json.exit_code, len(json.loads(as_json.stdout)["applications"])) == (1, 4)
+    save(tmp_path / "others", "other.table", elsewhere=Checkpoint(now))
+    nobody = invoke(scylla, table, "--checkpoint", str(tmp_path / "others"), "--max-lag", "1h")
+    assert nobody.exit_code == 1
+    assert f"nobody has a position of {table} in {tmp_path}" in nobody.stderr
+
+
+def test_a_reader_that_has_just_begun_lags_by_all_there_is(
+    scylla: Scylla, table: str, tmp_path: Path
+) -> None:
+    """It has acknowledged nothing of what the log holds."""
+    age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
+    save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
+    arguments = (table, "--checkpoint", str(tmp_path / "positions"), "--max-lag")
+    assert invoke(scylla, *arguments, f"{int(age * 1000)}ms").exit_code == 1
+    assert invoke(scylla, *arguments, "3h").exit_code == 0
 
 
 @pytest.mark.needs("topology")
@@ -148,6 +189,8 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
     ("arguments", "message"),
     [
         (["--application", "a"], "--application names a position: give the file "),
+        (["--max-lag", "5m"], "--max-lag judges positions: give the file they are in "),
+        (["--checkpoint", "{tmp}/c", "--max-lag", "5"], "--max-lag is '5': give a unit, such as"),
         (["--checkpoint", "{tmp}/missing"], "missing': no such file; give one that a reader"),
         (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table}, "),
     ],

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_reader.cli import main
-from cdc_reader.ids import StreamId
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from cdc_reader.cli import main
 from cdc_reader.cli.change_text import change_text
-from tests.cdc_reader.test_change import change_of
+from tests.cdc_reader.changes.test_change import change_of
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -187,8 +187,8 @@ def test_parts_of_the_ring_have_all_changes_together(
 def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
     """Behind what was written."""
     row = {"op": 2, "ck": 2, "a": 3}
-    told = change_text(change_of(row, late=True, complete=False), names_table=True).plain
-    assert told == (
+    shown = change_text(change_of(row, late=True, complete=False), names_table=True).plain
+    assert shown == (
         "2023-11-14T22:13:20.000000Z  insert  ks.t  pk=1, ck=2  a = 3  (late)  (incomplete)"
     )
 
@@ -297,12 +297,20 @@ def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, tab
         assert process.wait(timeout=30) == 0
 
 
+def test_its_help_says_what_is_in_order() -> None:
+    """And what `--eager` does to the order."""
+    text = " ".join(CliRunner().invoke(main, ["tail", "--help"]).stdout.split())
+    assert "printed in order of write time, those of several tables merged" in text
+    assert "same microsecond are printed table by table and stream by stream" in text
+    assert "as soon as they are found, stream by stream, in no overall order" in text
+
+
 def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
     """On stderr: the table, from when, and when changes show."""
     outcome = invoke(scylla, table, *SETTLED)
     assert outcome.stderr == (
-        f"following {table} from the earliest change there is; changes are shown 0 s after they "
-        "are written (--eager shows them at once); waiting for changes\n"
+        f"following {table} from the earliest change there is; changes are shown in order, 0 s "
+        "after they are written (--eager shows them at once); waiting for changes\n"
     )
     eager = invoke(scylla, table, *SETTLED, "--eager", "--shard", "2/3")
     assert ", part 2/3 from" in eager.stderr
@@ -315,8 +323,8 @@ def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
         (["{ks}.missing"], 1, "table {ks}.missing was not found"),
         (["nonsense"], 2, "table is 'nonsense': give it as keyspace.table"),
         (["{ks}.t", "--from", "yesterday"], 2, "--from is 'yesterday': give 'earliest', 'now', "),
-        (["{ks}.t", "--from", "-10"], 2, "--from is '-10': give 'earliest', 'now', so long ago"),
-        (["{ks}.t", "--until", "earliest"], 2, "--until is 'earliest': give 'now', so long ago"),
+        (["{ks}.t", "--from", "-10"], 2, "--from is '-10': give 'earliest', 'now', how long ago"),
+        (["{ks}.t", "--until", "earliest"], 2, "--until is 'earliest': give 'now', how long ago"),
         (["{ks}.t", "--until", "-10m"], 2, "give a time after that of --from"),
         (["{ks}.t", "--confidence-window", "30"], 2, "--confidence-window is '30': give a "),
         (["{ks}.t", "--shard", "3/2"], 2, "shard is '3/2': give it as '1/4' to '4/4'"),

@@ -12,7 +12,11 @@ import pytest
 from cdc_reader.config import ReadConfig
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdc_reader.config import ConnectionConfig
     from cdc_reader.testing import Scylla
+    from tests.cdc_reader.consumer.place import Place
 
 READ = ReadConfig(
     confidence_window=timedelta(0),
@@ -39,8 +43,13 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 @pytest.fixture
-def write(scylla: Scylla) -> Callable[..., None]:
-    """Writes so many rows to a table, row by row: numbers from `first`, over some partitions."""
+def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write `count` rows to a table, one by one: numbers from `first`, over some partitions.
+
+    The server dates them: without a confidence window, a row that its client dated could arrive
+    behind the position.
+    """
+    monkeypatch.setattr(scylla.session, "use_client_timestamp", False)
 
     def write(table: str, count: int, *, first: int = 0, partitions: int = 7) -> None:
         insert = scylla.session.prepare(f"INSERT INTO {table} (p, c, v) VALUES (?, ?, ?)")
@@ -48,3 +57,13 @@ def write(scylla: Scylla) -> Callable[..., None]:
             scylla.session.execute(insert, (number % partitions, number, number))
 
     return write
+
+
+@pytest.fixture(params=["sqlite", "scylla"])
+def place(
+    request: pytest.FixtureRequest, way: ConnectionConfig, table: str, tmp_path: Path
+) -> Place:
+    """A place of its own for each test, with either store."""
+    from tests.cdc_reader.consumer.place import Place
+
+    return Place(way, table, tmp_path, request.param)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from cdc_reader.consumer.budget import Budget, Lot
+from cdc_reader.consumer.runtime import InFlightLimit, Reservation
 
 
-def entering(budget: Budget, changes: int, size: int) -> tuple[threading.Thread, list[Lot | None]]:
+def entering(
+    budget: InFlightLimit, changes: int, size: int
+) -> tuple[threading.Thread, list[Reservation | None]]:
     """A thread that enters, and what it gets."""
-    found: list[Lot | None] = []
+    found: list[Reservation | None] = []
     thread = threading.Thread(target=lambda: found.append(budget.enter(changes, size)))
     thread.start()
     return thread, found
@@ -17,7 +19,7 @@ def entering(budget: Budget, changes: int, size: int) -> tuple[threading.Thread,
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
     """A lot that is larger than all there is comes in when nothing else is."""
-    budget = Budget(10, 100)
+    budget = InFlightLimit(10, 100)
     first = budget.enter(50, 10)
     assert first is not None
     thread, found = entering(budget, 1, 1)
@@ -32,7 +34,7 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
 
 def test_a_lot_keeps_its_bytes_until_its_last_change_is_gone() -> None:
     """So long the page it is made of is in memory."""
-    budget = Budget(10, 100)
+    budget = InFlightLimit(10, 100)
     lot = budget.enter(2, 100)
     assert lot is not None
     thread, found = entering(budget, 1, 1)
@@ -45,7 +47,7 @@ def test_a_lot_keeps_its_bytes_until_its_last_change_is_gone() -> None:
 
 def test_once_closed_nobody_comes_in() -> None:
     """Those who wait are told."""
-    budget = Budget(1, 1)
+    budget = InFlightLimit(1, 1)
     assert budget.enter(1, 1) is not None
     thread, found = entering(budget, 1, 1)
     budget.close()

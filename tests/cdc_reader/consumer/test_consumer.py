@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from cdc_reader.change import Change
-from cdc_reader.checkpoint import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
     CheckpointError,
     ConfigurationError,
@@ -25,7 +27,6 @@ from cdc_reader.errors import (
     TableNotFoundError,
     TransientError,
 )
-from cdc_reader.ids import TableName
 from cdc_reader.metrics import (
     CHANGES,
     CHECKPOINT_RETRIES,
@@ -33,6 +34,7 @@ from cdc_reader.metrics import (
     GENERATION,
     HANDLER_ERRORS,
     HANDLER_RETRIES,
+    HEADROOM,
     LAG,
     QUERIES,
     RETRIES,
@@ -40,15 +42,20 @@ from cdc_reader.metrics import (
     WINDOWS,
     MemoryMetrics,
 )
-from cdc_reader.progress import Checkpoint, CheckpointName
-from cdc_reader.window import Window
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ, now
 
 if TYPE_CHECKING:
-    from cdc_reader.ports import CheckpointStore
+    from cdc_reader.checkpoints.store import CheckpointStore
     from cdc_reader.testing import Scylla
 
 Write = Callable[..., None]
+KEYSPACE = (
+    "CREATE KEYSPACE ks WITH replication = "
+    "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+)
 
 
 class Seen:
@@ -96,12 +103,9 @@ def test_order_is_kept_by_partition_key_among_several_workers(
 @pytest.mark.needs("topology")
 def test_order_is_kept_across_generations() -> None:
     """A base row's changes go to another stream, and to the same worker."""
-    from cdc_reader.testing import EmbeddedScylla, ManualClock
-
     clock = ManualClock(1_700_000_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
-        replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-        server.execute(f"CREATE KEYSPACE ks WITH replication = {replication}")
+        server.execute(KEYSPACE)
         columns = "p int, c int, v int, PRIMARY KEY (p, c)"
         server.execute(f"CREATE TABLE ks.t ({columns}) WITH cdc = {{'enabled': true}}")
         for number in range(120):
@@ -139,9 +143,9 @@ def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, wri
     running = threading.Thread(target=slow.run)
     running.start()
     deadline = time.monotonic() + 5
-    while not slow._following._budget.is_awaited and time.monotonic() < deadline:
+    while not slow._life._following._budget.is_awaited and time.monotonic() < deadline:
         go.wait(0.001)
-    assert slow._following._budget.is_awaited
+    assert slow._life._following._budget.is_awaited
     assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in hand, and one that waits
     go.set()
     running.join()
@@ -369,6 +373,30 @@ def test_a_handler_that_fails_for_good_stops_the_consumer(
     assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
 
 
+@pytest.mark.parametrize(("on_error", "attempts"), [("stop", 2), ("skip", 1), ("bury", 1)])
+def test_a_handlers_failure_is_logged_with_its_traceback(
+    way: ConnectionConfig,
+    table: str,
+    write: Write,
+    caplog: pytest.LogCaptureFixture,
+    on_error: str,
+    attempts: int,
+) -> None:
+    """When it is called again, and when the change is given up."""
+    write(table, 14)
+    config = evolve(QUICK, attempts=attempts, on_error="skip" if on_error == "skip" else "stop")
+    letters: Any = (lambda _change, _error: None) if on_error == "bury" else None
+    handler = Failing(13, 1)
+    consumer(way, table, handler, config=config, dead_letter=letters).run()
+    failures = [record for record in caplog.records if "no such thing" in record.getMessage()]
+    assert len(failures) == 1
+    assert failures[0].exc_info is not None
+    _, error, traceback = failures[0].exc_info
+    assert isinstance(error, LookupError)
+    assert traceback is not None
+    assert "exc_info" not in failures[0].getMessage()
+
+
 def test_a_change_may_be_skipped(way: ConnectionConfig, table: str, write: Write) -> None:
     """All others are handled, and the position goes on."""
     write(table, 40)
@@ -421,12 +449,13 @@ class Store(MemoryCheckpoints):
 def test_a_store_that_fails_for_a_while_is_asked_again(
     way: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """And the consumer goes on meanwhile."""
+    """And the consumer goes on meanwhile; at its end it waits for the store."""
     write(table, 40)
-    seen, metrics, store = Seen(), MemoryMetrics(), Store(TransientError("busy"))
+    store = Store(*[TransientError("busy")] * 4)
+    seen, metrics = Seen(), MemoryMetrics()
     consumer(way, table, seen, checkpoints=store, metrics=metrics).run()
     assert sorted(seen.numbers) == list(range(40))
-    assert metrics[CHECKPOINT_RETRIES, TableName.parse(table)] == 1
+    assert metrics[CHECKPOINT_RETRIES, TableName.parse(table)] == 4
     again = Seen()
     consumer(way, table, again, checkpoints=store).run()
     assert again.numbers == []
@@ -528,7 +557,8 @@ def test_an_idle_window_costs_one_write(
     idle = consumer(way, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
-        assert server.faults.struck(saves) <= len(windows) + 1  # one loads
+        lease = 4  # it is acquired and released, and each time it is looked what is there
+        assert server.faults.struck(saves) <= len(windows) + lease
     store.close()
 
 
@@ -572,6 +602,38 @@ def test_figures_are_told(way: ConnectionConfig, table: str, write: Write) -> No
     assert metrics[GENERATION, name] > 1_000_000
 
 
+@pytest.mark.parametrize(("ttl", "left"), [(7_200, 3_600), (0, math.inf)])
+@pytest.mark.needs("topology")
+def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, left: float) -> None:
+    """From the oldest row there may be: here the log is an hour old, and nothing acknowledged."""
+    clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
+    told: list[tuple[float, float]] = []
+    with EmbeddedScylla(clock=clock) as server:
+        server.execute(KEYSPACE)
+        server.execute(
+            f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
+        )
+        server.execute("INSERT INTO ks.t (p) VALUES (1)")
+        clock.advance(3_600_000_000)
+
+        def handler(_change: Change) -> None:
+            told.append((metrics[LAG, name], metrics[HEADROOM, name]))
+
+        way, end = ConnectionConfig(server.contact_point), clock.now()
+        consumer(way, "ks.t", handler, end=end, clock=clock, metrics=metrics).run()
+    [(lag, headroom)] = told
+    assert lag == pytest.approx(3_600, abs=120)
+    assert headroom == (left if math.isinf(left) else pytest.approx(left, abs=120))
+
+
+def test_lag_is_told_from_the_start_given(way: ConnectionConfig, table: str) -> None:
+    """Before the log has been looked at."""
+    metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
+    following = consumer(way, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics)
+    following.run()
+    assert metrics[LAG, TableName.parse(table)] == pytest.approx(3_600, abs=60)
+
+
 def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: str) -> None:
     """At once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
@@ -583,8 +645,10 @@ def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: 
     [
         ({"application": ""}, "application is ''"),
         ({"start": "yesterday"}, "start is 'yesterday'"),
-        ({"start": 1.5}, "start is 1.5: give 'earliest', 'now', a datetime or µs"),
-        ({"end": "earliest"}, "end is 'earliest': give 'now', a datetime or µs"),
+        ({"start": 1.5}, "start is 1.5: give 'earliest', 'now', a datetime with a time zone"),
+        ({"start": datetime(2026, 11, 22)}, "start is '2026-11-22T00:00:00': it has no time zone"),  # noqa: DTZ001 - refused
+        ({"end": 1_795_322_564}, "and microseconds are expected: give 1795322564000000"),
+        ({"end": "earliest"}, "end is 'earliest': give 'now', how long ago such as"),
         ({"shard": "5/4"}, "shard is '5/4'"),
         ({"shard": (1, 4)}, "shard is .* give it as '1/4'"),
     ],
@@ -605,3 +669,53 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
     """With what can."""
     with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
         ConsumerConfig(**{name: value})
+
+
+def test_tables_are_merged_by_write_time(
+    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+) -> None:
+    """However little may be in hand at a time."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    other = f"{keyspace}.u"
+    for number in range(60):
+        write(other if number % 3 else table, 1, first=number)
+    seen = Seen()
+    consumer(
+        way,
+        [table, other],
+        seen,
+        config=ConsumerConfig(workers=1, max_changes=1),
+        read=evolve(READ, delivery="ordered"),
+    ).run()
+    assert seen.numbers == list(range(60))
+
+
+def test_a_table_that_waits_for_its_turn_does_not_hinder_the_end(
+    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+) -> None:
+    """The other table has a change of an earlier time, on which the consumer stops."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    write(table, 1)
+    write(f"{keyspace}.u", 50)
+    seen = Seen()
+
+    def handler(change: Change) -> None:
+        seen(change)
+        followed.stop()
+
+    followed = consumer(
+        way,
+        [f"{keyspace}.u", table],
+        handler,
+        end=None,
+        config=ConsumerConfig(workers=1),
+        read=evolve(READ, delivery="ordered"),
+    )
+    followed.run()
+    assert seen.numbers == [0]

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
-import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any
 
-import pytest
 from attrs import evolve
 
-from cdc_reader.change import Change
-from cdc_reader.checkpoint import ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.changes.change import Change
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer import CdcConsumer
 from tests.cdc_reader.consumer.conftest import READ, now
+from tests.cdc_reader.consumer.place import Place, await_some
 
 KILLS = 20
 ROWS_A_RUN = 25
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
 EAGER = evolve(
     READ,
     delivery="eager",
@@ -36,61 +27,6 @@ EAGER = evolve(
 )
 
 Write = Callable[..., None]
-
-
-class Place:
-    """Where a consumer reads and keeps its checkpoints, and the files its handler writes to."""
-
-    def __init__(self, way: ConnectionConfig, table: str, path: Path, store: str) -> None:
-        self.way, self.table, self.path, self.store = way, table, path, store
-
-    def file(self, run: int) -> Path:
-        return self.path / f"run-{run}"
-
-    def handled(self, run: int) -> list[tuple[str, str]]:
-        """What a run handled: the worker and the row, in order."""
-        file = self.file(run)
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [(worker, row) for worker, row in (line.split(" ", 1) for line in lines)]
-
-    def begin(self, run: int, **options: Any) -> BaseProcess:
-        """A process that consumes."""
-        process = CONTEXT.Process(target=_consume, args=(self, run, options))
-        process.start()
-        return process
-
-
-def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
-    file = os.open(place.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-
-    def handler(change: Change) -> None:
-        worker = threading.current_thread().name
-        row = f"{change.key['p']} {change.timestamp} {change.seqs}"
-        os.write(file, f"{worker} {row}\n".encode())
-
-    keyspace = place.table.partition(".")[0]
-    store: SqliteCheckpoints | ScyllaCheckpoints
-    if place.store == "sqlite":
-        store = SqliteCheckpoints(place.path / "checkpoints.db")
-    else:
-        store = ScyllaCheckpoints(place.way, keyspace)
-    config = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0))
-    settings: dict[str, Any] = {
-        "application": "app",
-        "read": READ,
-        "config": config,
-        "checkpoints": store,
-    }
-    CdcConsumer(place.way, place.table, handler, **(settings | options)).run()
-    store.close()
-
-
-@pytest.fixture(params=["sqlite", "scylla"])
-def place(
-    request: pytest.FixtureRequest, way: ConnectionConfig, table: str, tmp_path: Path
-) -> Place:
-    """A place of its own for each test."""
-    return Place(way, table, tmp_path, request.param)
 
 
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
@@ -107,7 +43,7 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
         write(place.table, ROWS_A_RUN, first=run * ROWS_A_RUN)
         process = place.begin(run, read=EAGER if run % 2 else READ)
         if moments.random() < 0.8:
-            _await_some(place, run, process, moments.randrange(1, 20))
+            await_some(place, run, process, moments.randrange(1, 20))
         process.join(moments.uniform(0, 0.05))
         process.kill()
         process.join()
@@ -126,12 +62,6 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     _assert_in_order(handled)
 
 
-def _await_some(place: Place, run: int, process: BaseProcess, count: int) -> None:
-    deadline = time.monotonic() + 10
-    while len(place.handled(run)) < count and time.monotonic() < deadline:
-        process.join(0.002)
-
-
 def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
     for lines in handled:
         times: defaultdict[str, list[int]] = defaultdict(list)
@@ -145,7 +75,7 @@ def test_sigterm_ends_a_consumer_in_order(place: Place, write: Write) -> None:
     """What was handled is saved, and nothing comes twice."""
     write(place.table, 300)
     process = place.begin(0)
-    _await_some(place, 0, process, 20)
+    await_some(place, 0, process, 20)
     os.kill(process.pid or 0, signal.SIGTERM)
     process.join(10)
     assert process.exitcode == 0

@@ -8,22 +8,21 @@ from typing import TypeVar
 
 from attrs import define, evolve
 
-from cdc_reader.acknowledgement import Acknowledgements, Place, Ticket
-from cdc_reader.checkpoint import MemoryCheckpoints
+from cdc_reader._time import BEGINNING
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.cluster.log import CdcTable
+from cdc_reader.cluster.wire import Page, Queries, Query
 from cdc_reader.config import ReadConfig
-from cdc_reader.delivery import Delivery
-from cdc_reader.driver.log_table import CdcTable
-from cdc_reader.driver.queries import Queries, Query
-from cdc_reader.driver.request import Page
-from cdc_reader.errors import RetriesExhaustedError, TransientError
-from cdc_reader.follower import Follower
-from cdc_reader.ids import TableName
-from cdc_reader.late_rows import RowName
-from cdc_reader.progress import Checkpoint, CheckpointName
-from cdc_reader.shard import Shard
-from cdc_reader.testing.in_process import Asked, InProcessConnection
-from cdc_reader.window import BEGINNING
-from tests.cdc_reader.simulation.laws import Laws
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.late_rows import RowName
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.streams.shard import Shard
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
+from tests.cdc_reader.simulation.holding import Holding
+from tests.cdc_reader.simulation.laws import Laws, Past
 from tests.cdc_reader.simulation.scenario import SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
@@ -37,7 +36,7 @@ class Crash(BaseException):
 
 
 @define(eq=False)
-class Handed:
+class InFlightChange:
     """A row in the hands of the handler."""
 
     name: RowName
@@ -51,6 +50,10 @@ class _Connection(Queries):
         self._log = log
         self._other = other
 
+    @property
+    def hosts(self) -> str:
+        return self._other.hosts
+
     def pages(self, query: Query) -> Iterator[Page]:
         return (self._log if "cdc$time" in query.cql else self._other).pages(query)
 
@@ -58,29 +61,59 @@ class _Connection(Queries):
         return self._other.retry(action)
 
 
-class Application:
-    """One shard's process, and those that come after it; they share nothing but `store`."""
+def rivals(
+    world: World, scenario: Scenario, rng: random.Random, luck: random.Random, shard: Shard
+) -> list[Application]:
+    """The processes of a shard: one, or several that hold its lease in turn."""
+    name = CheckpointName("simulation", TABLE, str(shard))
+    holding, past = Holding(world, name, scenario.lease), Past()
+    return [
+        Application(world, scenario, rng, luck, shard, holding, past)
+        for _ in range(scenario.rivals + 1)
+    ]
 
-    def __init__(self, world: World, scenario: Scenario, rng: random.Random, shard: Shard) -> None:
-        self.laws = Laws(world, scenario, shard)
-        self.restarts = -1
+
+class Application:
+    """One shard's process, and those that come after it; they share nothing but `holding`."""
+
+    def __init__(
+        self,
+        world: World,
+        scenario: Scenario,
+        rng: random.Random,
+        luck: random.Random,
+        shard: Shard,
+        holding: Holding,
+        past: Past,
+    ) -> None:
+        self.laws = Laws(world, scenario, shard, past)
+        self.starts = 0
+        self.holding = holding
         self._world = world
         self._scenario = scenario
         self._rng = rng
+        self._luck = luck
         self._shard = shard
-        self._name = CheckpointName("simulation", TABLE, str(shard))
-        self._store = MemoryCheckpoints()
         self._clock = ReaderClock(world, scenario.skew)
         self._first = Checkpoint(self._position())
+        self._awake_at = self._renew_at = BEGINNING
         self._start()
 
     def step(self) -> None:
         """Take what is delivered next and do some of the work; or die, and start again."""
+        if not (self._is_awake() and self._is_running()):
+            self._world.pass_time(int(self._luck.expovariate(1) * SECOND))
+            return
         try:
+            if self._scenario.nap and self._luck.random() < self._scenario.saving:
+                self._save()  # a thread of its own saves, and may be the first to wake
+            self._renew()
             self._take_next()
             self._work()
-        except (Crash, RetriesExhaustedError) as end:
-            self._world.tell(f"{self._shard} ends: {end!r}")
+        except (Crash, RetriesExhaustedError, LeaseLostError) as end:
+            self._world.tell(f"{self._shard} {self._hold} ends: {end!r}")
+            if isinstance(end, RetriesExhaustedError):
+                self._hold.release()
             self._start()
 
     def is_through(self, until: int) -> bool:
@@ -104,12 +137,35 @@ class Application:
             case _:
                 return self._clock.now() - self._rng.randrange(1, 60 * SECOND)
 
+    def _is_awake(self) -> bool:
+        return self._world.is_calm or self._clock.now() >= self._awake_at
+
+    def _is_running(self) -> bool:
+        """Whether it follows the log; if not, it tries to."""
+        if self._waits and self._hold.acquire():
+            self._begin()
+        return not self._waits
+
+    def _renew(self) -> None:
+        """Well before the lease runs out, if the process is let to."""
+        if self._clock.now() >= self._renew_at:
+            self._hold.renew()
+            self._renew_at = self._clock.now() + self._scenario.lease // 3
+
     def _start(self) -> None:
-        start = self._store.load(self._name) or self._first
-        self._world.tell(f"{self._shard} starts from {_shown(start)}")
-        self.restarts += 1
+        """A new process: it follows the log once it holds the lease."""
+        self._hold = self.holding.hold(self._scenario.skew)
+        self._waits, self._renew_at = True, BEGINNING
+        self._position_reached = BEGINNING
+        self._is_running()
+
+    def _begin(self) -> None:
+        self._waits = False
+        start = self.holding.load(self._first)
+        self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
+        self.starts += 1
         self._outage: str | None = None
-        self._handed: list[Handed] = []
+        self._handed: list[InFlightChange] = []
         self._position_reached, self._swept = start.position, start.swept
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
@@ -148,7 +204,7 @@ class Application:
                 self._position_reached = delivery.position
         else:
             rows = list(self.laws.deliver(delivery, self._clock.now()))
-            self._handed += [Handed(row.name, self._enter(row)) for row in rows]
+            self._handed += [InFlightChange(row.name, self._enter(row)) for row in rows]
 
     def _enter(self, row: LogRow) -> Ticket:
         stream, key = row.name
@@ -160,6 +216,8 @@ class Application:
         if self._rng.random() >= self._scenario.laziness:
             self._rng.shuffle(self._handed)
             self._acknowledge(self._rng.randint(0, len(self._handed)))
+        if self._naps():
+            return
         if self._rng.random() < self._scenario.saving:
             self._save()
         if self._world.is_calm:
@@ -168,11 +226,23 @@ class Application:
         if self._rng.random() < self._scenario.crash:
             raise Crash
         if self._rng.random() < self._scenario.stop:
-            self._world.tell(f"{self._shard} stops")
+            self._world.tell(f"{self._shard} {self._hold} stops")
             self._stop()
+            self._hold.release()
             self._start()
 
+    def _naps(self) -> bool:
+        """Whether the process stands still, as one that is swapped out or suspended."""
+        if not self._scenario.nap or self._luck.random() >= self._scenario.nap:
+            return False
+        micros = int(self._luck.uniform(0.8, 3) * self._scenario.lease)
+        self._world.tell(f"{self._shard} {self._hold} naps for {micros} µs")
+        self._awake_at = self._clock.now() + micros
+        return True
+
     def _acknowledge(self, count: int) -> None:
+        if count:
+            self._hold.keep()
         for _ in range(count):
             handed = self._handed.pop()
             self._acknowledgements.acknowledge(handed.ticket)
@@ -182,10 +252,7 @@ class Application:
         checkpoint = self._acknowledgements.take()
         if checkpoint is None:
             return
-        self._store.save(self._name, checkpoint)
-        kept = self._store.load(self._name)
-        assert kept is not None
-        self.laws.save(kept)
+        self.laws.save(self._hold.save(checkpoint))
 
     def _stop(self) -> None:
         self._follower.stop()
@@ -203,14 +270,15 @@ class Application:
                 return
             yield
 
-    def _before(self, asked: Asked) -> None:
+    def _before(self, asked: RecordedQuery) -> None:
         """A page is asked for: time passes, and it may fail, or be the end."""
         if not self._world.is_calm:
             self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
             self._strike(asked)
+        self._renew()
         self.laws.ask(asked)
 
-    def _strike(self, asked: Asked) -> None:
+    def _strike(self, asked: RecordedQuery) -> None:
         scenario, chance = self._scenario, self._rng.random()
         if chance < scenario.crash:
             raise Crash

@@ -3,7 +3,8 @@
 They are those of the design page: nothing between two positions is lost or delivered twice,
 whatever fails and restarts; rows of a stream, and the changes of a base partition, come in
 order; a checkpoint is never ahead of what was acknowledged; and streams are read for the time
-in which they take writes, by what was announced.
+in which they take writes, by what was announced. Who wants late rows has strays too, and of
+twins, which are one write in two streams, one.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from uuid import UUID
 
 from attrs import define, evolve, field
 
-from cdc_reader import timeuuid
-from cdc_reader.delivery import Delivery
-from cdc_reader.ids import StreamId
-from cdc_reader.late_rows import DOUBT, RowName
-from cdc_reader.progress import Checkpoint, Mark, RowKey
-from cdc_reader.shard import Shard
-from cdc_reader.testing.in_process import Asked
-from cdc_reader.window import BEGINNING, Window
+from cdc_reader._time import BEGINNING
+from cdc_reader.cql import timeuuid
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.late_rows import DOUBT, RowName
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
+from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.simulation.scenario import Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import World
@@ -40,7 +42,7 @@ class _Life:
     """What one reader saw from its start to its crash or stop."""
 
     position: int
-    delivered: set[RowName] = field(factory=set)
+    delivered: set[RowName | RowKey] = field(factory=set)
     newest: dict[StreamId, RowKey] = field(factory=dict)
     latest: dict[int | None, int] = field(factory=dict)
 
@@ -53,29 +55,41 @@ class _LookBack:
     awaits: set[RowName]
 
 
-class Laws:
-    """Watches the readers of one shard, one after the other."""
+@define(eq=False)
+class Past:
+    """What the readers of one shard have done in all; `claimed` by the checkpoint that is kept."""
 
-    def __init__(self, world: World, scenario: Scenario, shard: Shard) -> None:
+    first: int | None = None
+    acknowledged: set[RowKey] = field(factory=set)
+    claimed: set[RowName | RowKey] = field(factory=set)
+
+
+class Laws:
+    """Watches the readers that a process of one shard has, one after the other.
+
+    Processes of the same shard share their `past`.
+    """
+
+    def __init__(self, world: World, scenario: Scenario, shard: Shard, past: Past) -> None:
         self._world = world
         self._scenario = scenario
         self._shard = shard
-        self._first: int | None = None
+        self._past = past
         self._looks: list[int] = []
         self._is_new_look = True
-        self._acknowledged: set[RowName] = set()
-        self._claimed: set[RowName] = set()
+        self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
         """A reader starts, anew or where another one left off."""
         self._life = _Life(start.position)
+        self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
         self._behind: set[RowName] = set()
         self._look_backs: list[_LookBack] = []
-        if self._first is None and start.position > BEGINNING:
-            self._first = start.position
+        if self._past.first is None and start.position > BEGINNING:
+            self._past.first = start.position
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: RecordedQuery) -> None:
         """A page is asked for: one of the log must be of streams that take writes in its time."""
         cql = asked.query.cql
         if "schema_version" in cql:
@@ -84,7 +98,7 @@ class Laws:
             self._looks = [] if self._is_new_look else self._looks
             self._looks.append(self._world.clock.now())
             self._is_new_look = False
-        elif "cdc$time" in cql and asked.query.columns:
+        elif "cdc$time" in cql and asked.query.columns and not self._wants_strays:
             self._read(*asked.query.values)
 
     def deliver(self, delivery: Delivery, now: int) -> Iterator[LogRow]:
@@ -113,41 +127,65 @@ class Laws:
             raise LawBroken(f"{window} is complete at {now}, unsettled")
         if life.position not in (BEGINNING, window.start):
             raise LawBroken(f"{window} follows {life.position}")
-        self._first = window.start if self._first is None else self._first
+        self._past.first = window.start if self._past.first is None else self._past.first
         life.position = window.end
 
     def acknowledge(self, name: RowName) -> None:
         """The handler is done with a row."""
-        self._acknowledged.add(name)
+        self._past.acknowledged.add(name[1])
         self._outstanding.remove(name)
         for each in self._look_backs:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
         """A checkpoint is kept: it must claim no row that was not acknowledged."""
-        self._claimed = {row.name for row in self._rows() if self._claims(kept, row)}
-        for row in self._rows():
-            if row.name in self._claimed - self._acknowledged and self._is_due(row):
+        claimed = [row for row in self._rows() if self._claims(kept, row)]
+        for row in claimed:
+            if not self._is_acknowledged(row) and self._is_due(row):
                 raise LawBroken(f"{evolve(kept, marks={})} is ahead of {row}")
         undone = self._behind.union(*(each.rows for each in self._look_backs if each.awaits))
-        self._claimed = (self._claimed & self._acknowledged) - undone
-        if self._scenario.delivers_late_rows:
-            self._claimed -= {row.name for row in self._rows() if self._may_seem_late(row)}
+        self._claimed = {
+            self._identity(row)
+            for row in claimed
+            if self._is_acknowledged(row)
+            and row.name not in undone
+            and not (self._wants_strays and self._may_seem_late(row))
+        }
+        self._past.claimed = set(self._claimed)
 
     def finish(self, until: int) -> None:
         """All is read: whatever was written before `until`, and is not too late, was handled."""
         for row in self._rows():
-            if row.micros < until and self._is_due(row) and row.name not in self._acknowledged:
+            if row.micros < until and self._is_due(row) and not self._is_acknowledged(row):
                 raise LawBroken(f"lost: {row}")
 
     def _rows(self) -> Iterator[LogRow]:
         return (row for row in self._world.truth.rows.values() if row.name[0].token in self._shard)
 
+    @property
+    def _wants_strays(self) -> bool:
+        return self._scenario.delivers_late_rows
+
+    def _identity(self, row: LogRow) -> RowName | RowKey:
+        """What a row is known by: for those who read strays, twins are one."""
+        return row.name[1] if self._wants_strays else row.name
+
+    def _is_acknowledged(self, row: LogRow) -> bool:
+        """Whether it is, or a twin."""
+        return row.name[1] in self._past.acknowledged
+
     def _is_due(self, row: LogRow) -> bool:
-        """Whether it must be delivered: not from before the start, and in time if that counts."""
-        first = BEGINNING if self._first is None else self._first
-        is_wanted = self._scenario.delivers_late_rows or self._is_in_time(row)
-        return row.micros >= first and is_wanted
+        """Whether it must be delivered: not from before the start, and, unless late rows are
+        wanted, in time and in its place.
+        """
+        first = BEGINNING if self._past.first is None else self._past.first
+        is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
+        return row.micros >= first and (is_wanted or self._is_due_late(row))
+
+    def _is_due_late(self, row: LogRow) -> bool:
+        """Twins are due as the one that is in its place."""
+        is_twin = len(self._world.truth.twins(row)) > 1
+        return self._wants_strays and not (is_twin and self._world.is_stray(row))
 
     def _is_in_time(self, row: LogRow) -> bool:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
@@ -170,7 +208,7 @@ class Laws:
             is_passed = self._world.set_of(stream).start <= (kept.generation or BEGINNING)
         else:
             is_passed = key in mark
-        is_expected = self._is_in_time(row) or row.name in self._acknowledged
+        is_expected = self._is_in_time(row) or self._is_acknowledged(row)
         return key in mark.rows or (is_passed and is_expected)
 
     def _read(self, *values: Any) -> None:
@@ -220,13 +258,14 @@ class Laws:
             raise LawBroken(f"{name} was written as {written} and read as {read}")
 
     def _check_once(self, row: LogRow, delivery: Delivery) -> None:
-        if row.name in self._life.delivered:
+        identity = self._identity(row)
+        if identity in self._life.delivered:
             raise LawBroken(f"delivered twice without a restart: {row}, now in {delivery.window}")
-        if row.name in self._claimed:
+        if identity in self._claimed:
             raise LawBroken(f"delivered though a checkpoint says it was: {row}")
         if row.micros not in delivery.window:
             raise LawBroken(f"{row} is not in {delivery.window}")
-        self._life.delivered.add(row.name)
+        self._life.delivered.add(identity)
         self._outstanding.add(row.name)
 
     def _check_order(self, row: LogRow, delivery: Delivery) -> None:
@@ -236,7 +275,7 @@ class Laws:
         if delivery.late:
             if row.micros < life.position:
                 self._behind.add(row.name)
-            elif not is_behind:
+            elif not is_behind and not self._world.is_stray(row):
                 raise LawBroken(f"{row} is called late, and is not")
             return
         if is_behind or row.micros < life.position:

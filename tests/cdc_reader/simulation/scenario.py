@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from cdc_reader._time import micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
-from cdc_reader.duration import micros
-from cdc_reader.strategy import Strategy
+from cdc_reader.streams.strategy import Strategy
 
 SECOND = 1_000_000
 LARGEST_SKEW = SECOND
@@ -25,6 +25,9 @@ class Scenario:
     `activity` how long there are after. `start` is ``earliest``, ``now`` or ``past``. Chances
     are those of each call (`crash`, `fault`, `outage`), or of each step of the handler.
     `small_pages` are those of all that is read but the log, in rows.
+
+    Of each shard there are `rivals` more processes than one, which share a `lease`, in µs; without
+    them there is none. A process naps with the chance `nap` a step, mostly longer than a lease.
     """
 
     topology: str
@@ -46,6 +49,9 @@ class Scenario:
     laziness: float
     saving: float
     small_pages: int
+    rivals: int = 0
+    lease: int = 0
+    nap: float = 0.0
 
     @property
     def confidence(self) -> int:
@@ -70,7 +76,7 @@ def draw(rng: random.Random) -> Scenario:
         shards=rng.choice([1, 1, 1, 2]),
         vnodes=rng.randrange(1, 4),
         node_shards=rng.randrange(1, 4),
-        ring_delay=rng.choice([2_000, 5_000, 15_000]),
+        ring_delay=rng.choice([0, 2_000, 5_000, 15_000]),
         skew=rng.randint(-LARGEST_SKEW, LARGEST_SKEW),
         history=rng.choice([0, 10, 30]) * SECOND,
         activity=activity * SECOND,
@@ -86,6 +92,19 @@ def draw(rng: random.Random) -> Scenario:
     )
 
 
+def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in half of the cases with several processes where there was one."""
+    rivals = rng.choice([0, 0, 1, 1, 2])
+    if not rivals:
+        return scenario
+    return evolve(
+        scenario,
+        rivals=rivals,
+        lease=rng.choice([4, 8, 15]) * SECOND,
+        nap=rng.choice([0, 0.1, 0.3]),
+    )
+
+
 def _config(rng: random.Random) -> ReadConfig:
     return ReadConfig(
         window=_seconds(rng, 1, 5, 20, 60),
@@ -97,7 +116,8 @@ def _config(rng: random.Random) -> ReadConfig:
         in_flight=rng.choice([1, 2, 8]),
         retry_deadline=_seconds(rng, 10, 40),
         strategy=rng.choice(list(Strategy)),
-        delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.SETTLED, DeliveryMode.EAGER]),
+        delivery=rng.choice([DeliveryMode.SETTLED, DeliveryMode.ORDERED, DeliveryMode.EAGER]),
+        sort_bytes=2_000,
         eager_interval=_seconds(rng, 2, 4),
         late_rows=rng.choice([LateRowsMode.IGNORE, LateRowsMode.DELIVER]),
         late_interval=_seconds(rng, 5, 15, 40),

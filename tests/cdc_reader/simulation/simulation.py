@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 from attrs import frozen
 
-from cdc_reader.shard import Shard
-from tests.cdc_reader.simulation.application import Application
+from cdc_reader.streams.shard import Shard
+from tests.cdc_reader.simulation.application import Application, rivals
 from tests.cdc_reader.simulation.laws import LawBroken
-from tests.cdc_reader.simulation.scenario import SECOND, Scenario, draw
+from tests.cdc_reader.simulation.scenario import SECOND, Scenario, draw, with_rivals
 from tests.cdc_reader.simulation.world import World
 
 _MOST_STEPS = 5_000
@@ -28,39 +28,48 @@ class BrokenSeed(AssertionError):
 
 @frozen
 class Run:
-    """What became of a run: how much there was in it, and a digest of all that happened."""
+    """What became of a run: how much there was in it, and a digest of all that happened.
+
+    `losses` counts the leases that were lost to another process.
+    """
 
     scenario: Scenario
     rows: int
     generations: int
     restarts: int
+    losses: int
     digest: str
 
 
 def simulate(seed: int) -> Run:
     """Run a seed; raises BrokenSeed if a law does not hold, or the reader fails."""
     rng = random.Random(seed)
-    scenario = draw(rng)
+    luck = random.Random(f"rivals of {seed}")
+    scenario = with_rivals(draw(rng), luck)
     with _same_pauses(seed), _no_logging():
         world = World(scenario, rng)
         try:
-            applications = _run(world, scenario, rng)
+            applications = _run(world, scenario, rng, luck)
         except Exception as error:
             raise BrokenSeed(_story(seed, scenario, world, error)) from error
     digest = hashlib.sha256("\n".join(world.happened).encode()).hexdigest()
-    restarts = sum(each.restarts for each in applications)
-    return Run(scenario, len(world.truth.rows), len(world.sets), restarts, digest)
+    restarts = sum(max(0, each.starts - 1) for each in applications)
+    losses = sum({each.holding: each.holding.losses for each in applications}.values())
+    return Run(scenario, len(world.truth.rows), len(world.sets), restarts, losses, digest)
 
 
-def _run(world: World, scenario: Scenario, rng: random.Random) -> list[Application]:
+def _run(
+    world: World, scenario: Scenario, rng: random.Random, luck: random.Random
+) -> list[Application]:
     world.begin()
     shards = [Shard(number + 1, scenario.shards) for number in range(scenario.shards)]
-    applications = [Application(world, scenario, rng, shard) for shard in shards]
+    groups = [rivals(world, scenario, rng, luck, shard) for shard in shards]
+    applications = [application for group in groups for application in group]
     while not world.is_calm:
         rng.choice(applications).step()
     until = world.clock.now() + _REACH
-    for application in applications:
-        _finish(application, until)
+    for survivor, *_ in groups:  # the others end without a word, and their leases run out
+        _finish(survivor, until)
     return applications
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from cdc_reader import current_log, follower, late_rows, outlook, planner, timeuuid, unsettled
-from cdc_reader.driver import request
+from cdc_reader._time import BEGINNING
+from cdc_reader.checkpoints import MemoryCheckpoints
+from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.cluster import wire as request
+from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
-from cdc_reader.generation import Timeline
-from cdc_reader.window import Window, WindowSize
+from cdc_reader.reading import current_log, follower, late_rows, planner, strays
+from cdc_reader.reading import deduplication as unsettled
+from cdc_reader.reading import horizon as outlook
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window, WindowSize
 from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
 
 _MOST_SEEDS = 60
@@ -55,34 +61,50 @@ def _caught_up_at_once(self: Any) -> Iterator[Any]:
         yield self._complete(Window(span.start, self._position), late=True)
 
 
+def _saved_anyway(self: Any, _owner: Any, name: Any, checkpoint: Any) -> bool:
+    self.save(name, checkpoint)
+    return True
+
+
+def _renewed_anyway(self: Any, name: Any, owner: Any, duration: Any) -> bool:
+    self._hold(name, owner, duration)
+    return True
+
+
 _INIT = follower.Follower.__init__
 _FOLLOWING = request._following
 _BOUND = timeuuid.bound
 
-MUTATIONS: dict[str, tuple[object, str, Callable[..., Any], int]] = {
+MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "hand-over: of a window, only the newest part is read": (
-        (Timeline, "touched", _only_the_newest, 5)
+        (Timeline, "touched", _only_the_newest, 1)
     ),
-    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 7),
+    "hand-over: newer generations first": (Timeline, "touched", _newer_first, 47),
     "hand-over: one announced late is passed over": (
-        (outlook.Outlook, "missed", lambda _self, _position: [], 7)
+        (outlook.SettledHorizon, "missed", lambda _self, _position: [], 127)
     ),
     "catch-up: said to be done before it is": (
-        (follower.Follower, "_catch_up", _caught_up_at_once, 7)
+        (follower.Follower, "_catch_up", _caught_up_at_once, 127)
     ),
     "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 3),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
-        (unsettled.Unsettled, "_seen", lambda _self: pa.array([], pa.binary()), 8)
+        (unsettled.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
     ),
     "dedup: nobody is told what comes behind": (
-        (unsettled.Unsettled, "_is_behind", lambda _self, _stream, _key: False, 21)
+        (unsettled.Deduplicator, "_is_behind", lambda _self, _stream, _key: False, 12)
     ),
     "late rows: none is found": (
-        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 4)
+        (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 6)
     ),
     "late rows: those that came in time are found too": (
         (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: True, 4)
+    ),
+    "strays: other streams than those in force are not read": (
+        (planner.Planner, "strays", lambda _self, _window, _starts=None: [], 19)
+    ),
+    "strays: a row that is in two streams is delivered from both": (
+        (strays.Strays, "single", lambda _self, found, _fresh=None: iter(found), 14)
     ),
     "window: ends are a microsecond too late": (
         (timeuuid, "bound", lambda micros: _BOUND(micros + 1), 1)
@@ -94,14 +116,19 @@ MUTATIONS: dict[str, tuple[object, str, Callable[..., Any], int]] = {
         1,
     ),
     "faults: a page that fails is asked for from the beginning": (
-        (request.Request, "_attempt", _from_the_beginning, 4)
+        (request.Request, "_attempt", _from_the_beginning, 5)
     ),
     "faults: a page that fails is taken for the last": (
-        (request, "_following", _until_it_fails, 3)
+        (request, "_following", _until_it_fails, 5)
     ),
-    "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 1),
+    "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 10),
     "shards: each reads everything": (
         (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
+    ),
+    "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 13),
+    "lease: renewed though another took over": (MemoryCheckpoints, "renew", _renewed_anyway, 7),
+    "lease: counted on for good": (
+        (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
 """What is broken and how; and a seed that is known to find it, which is tried first."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cdc_reader.ids import StreamId
-from cdc_reader.late_rows import RowName
-from cdc_reader.progress import RowKey
+from cdc_reader.reading.late_rows import RowName
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.storage.cell import Cell
 
@@ -54,6 +55,7 @@ class Truth:
         self.rows: dict[RowName, LogRow] = {}
         self._server = server
         self._lengths: dict[object, int] = {}
+        self._twins: defaultdict[RowKey, list[LogRow]] = defaultdict(list)
 
     def note(self, now: int) -> int:
         """Whatever has come since the last time came at `now`; returns how many rows."""
@@ -66,6 +68,10 @@ class Truth:
                     self._add(partition.key[0], row, now) for row in partition.rows.values()
                 )
         return found
+
+    def twins(self, row: LogRow) -> list[LogRow]:
+        """The rows that are one write's in several streams, this one among them."""
+        return self._twins[row.name[1]]
 
     def between(self, start: int, end: int) -> Iterator[LogRow]:
         """The rows written in [start, end)."""
@@ -80,5 +86,6 @@ class Truth:
             (column, cell.value) for column, cell in row.cells.items() if isinstance(cell, Cell)
         )
         cells = {column: value for column, value in found if value is not None}
-        self.rows[name] = LogRow(name, name[1].micros, now, cells)
+        self.rows[name] = added = LogRow(name, name[1].micros, now, cells)
+        self._twins[name[1]].append(added)
         return True

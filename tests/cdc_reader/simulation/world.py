@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from attrs import define
 
+from cdc_reader._time import FOREVER
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.errors import CqlError
-from cdc_reader.window import FOREVER
 from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
-from tests.cdc_reader.simulation.truth import Truth
+from tests.cdc_reader.simulation.truth import LogRow, Truth
 from tests.cdc_reader.simulation.writing import Writer
 
 EPOCH = 1_700_000_000 * SECOND
@@ -76,6 +76,11 @@ class World:
         """The set that a stream belongs to."""
         return self._set_of[stream]
 
+    def is_stray(self, row: LogRow) -> bool:
+        """Whether a row is in a stream of another set than the one in force at its time."""
+        in_force = [each for each in self.sets if each.start <= row.micros][-1:]
+        return in_force != [self._set_of[row.name[0]]]
+
     def log_columns(self) -> set[str]:
         """The names of the log's columns now."""
         return {
@@ -103,6 +108,7 @@ class World:
                 acts[self._upgrade] = 1
             case _:
                 acts |= {self._change_ring: 3, self._hold: 2, self._complete_publications: 2}
+        acts[self._go_astray] = 3
         return acts
 
     def _make_server(self) -> EmbeddedScylla:
@@ -203,6 +209,13 @@ class World:
         elif count > 1:
             self.server.merge_tablets("ks", "t")
             self.tell("merge")
+
+    def _go_astray(self) -> None:
+        """Coordinators go on with the generation before, or are ahead; or that is over."""
+        misplacing = self.server.misplacing
+        misplacing.by = 0 if misplacing.by else self._rng.choice([-1, -1, 1])
+        misplacing.twice = self._rng.random() < 0.5
+        self.tell(f"{misplacing}")
 
     def _note_sets(self) -> None:
         """Note the sets of streams that have come since the last time."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from cdc_reader.cql_type import UserType, parse
+from cdc_reader.cql.types import UserType, parse
 from cdc_reader.testing.comparison import Result
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table

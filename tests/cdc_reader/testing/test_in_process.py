@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.cluster import CqlLogSource, SchemaSource, TableGenerations
 from cdc_reader.config import ReadConfig
-from cdc_reader.driver import CqlLogSource, SchemaSource, TableGenerations
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import (
     DecodeError,
     QueryRefusedError,
@@ -16,12 +19,10 @@ from cdc_reader.errors import (
     TableNotFoundError,
     TransientError,
 )
-from cdc_reader.ids import TableName
-from cdc_reader.schema import LogSchema
-from cdc_reader.task import RangeTask, Task
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.in_process import Asked, InProcessConnection
-from cdc_reader.window import BEGINNING, FOREVER, Window
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 
 pytestmark = pytest.mark.needs("faults")
 
@@ -67,7 +68,7 @@ def all_streams(connection: InProcessConnection) -> Task:
 
 def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
     """Schema, generations, and the log in both ways, page by page."""
-    asked: list[Asked] = []
+    asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
     source = CqlLogSource(connection, schema_of(connection))
     task = all_streams(connection)
@@ -95,7 +96,7 @@ def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
     states: list[Any] = []
     pauses: list[float] = []
 
-    def fail(asked: Asked) -> None:
+    def fail(asked: RecordedQuery) -> None:
         if asked.query.columns is None:
             return
         states.append(asked.paging_state)
@@ -115,7 +116,7 @@ def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla
     """Without any time passing."""
     pauses: list[float] = []
 
-    def fail(asked: Asked) -> None:
+    def fail(asked: RecordedQuery) -> None:
         raise TransientError(f"{asked.query.purpose}: no node is up")
 
     patience = ReadConfig(retry_deadline=timedelta(seconds=60))

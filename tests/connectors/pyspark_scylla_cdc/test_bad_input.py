@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 
 from cdc_reader.errors import CdcError
 from pyspark_scylla_cdc import ScyllaCdcDataSource
-from pyspark_scylla_cdc.option_table import OPTIONS
+from pyspark_scylla_cdc.options.table import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ AT_LOAD = re.compile(
 )
 """All that Spark says: a line of its own words and ours, without Python's frames."""
 NO_PEM = str(Path(__file__))
+CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 FAR = "9" * 30
 
 WRONG: dict[str, list[tuple[str, str]]] = {
@@ -58,6 +59,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("counters", "WITH cdc = {'enabled': true}"),
         ("t_scylla_cdc_log", "is itself a CDC log; give its base table"),
     ],
+    "path": [
+        ("nowhere", "path is 'nowhere': give it as keyspace.table"),
+        ("other.t", "path is 'other.t' and names another keyspace: leave one of them out"),
+    ],
     "username": [("u", "password is None: give username and password, or neither")],
     "password": [("p", "username is None: give username and password, or neither")],
     "passwordFile": [
@@ -65,6 +70,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("/", "passwordFile is '/': it cannot be read (Is a directory)"),
         ("nul\0", "passwordFile is 'nul\\x00': leave out the character NUL"),
     ],
+    "ssl.enabled": [("on", "ssl.enabled is 'on': give true or false")],
+    "ssl.verifyHostname": [("0", "ssl.verifyHostname is '0': give true or false")],
     "ssl.caFile": [
         ("/none", "ssl.caFile is '/none': give a readable PEM file"),
         (NO_PEM, f"ssl.caFile is '{NO_PEM}': give a readable PEM file"),
@@ -95,24 +102,32 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "decimalType": [("decimal(39, 2)", "decimalType is 'decimal(39, 2)': give 'string', or")],
     "schemaMode": [("drop", "schemaMode is 'drop': give keep or fail")],
     "startingTimestamp": [
-        ("soon", "startingTimestamp is 'soon': give an ISO-8601 time"),
-        ("soon", "or 'earliest' or 'latest'"),
+        ("soon", "startingTimestamp is 'soon': give 'earliest', 'latest', 'now', how long ago"),
+        ("1795322564", "seconds since 1970, and milliseconds are expected: give 1795322564000"),
         ("NaN", "startingTimestamp is 'NaN': give"),
     ],
     "startingOffsets": [
         ('{"version": 9, "position": 1}', "give 'earliest', 'latest', or an offset as a check"),
         ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint has it"),
+        (
+            '{"version": 1, "position": 1795239000}',
+            "that counts seconds since 1970, and microseconds are expected: give 1795239000000000",
+        ),
+        ('{"version": 1, "position": -1}', "startingOffsets is -1: no time of a change in micro"),
     ],
     "snapshot": [("initial", "snapshot is 'initial': a row of the table is no row of its log")],
     "startingBoundInclusive": [("1", "startingBoundInclusive is '1': give true or false")],
-    "endingTimestamp": [(FAR, f"endingTimestamp is '{FAR}': give")],
+    "endingTimestamp": [(FAR, f"endingTimestamp is '{FAR}': no time of a change in millis")],
     "endingBoundInclusive": [("no", "endingBoundInclusive is 'no': give true or false")],
     "failOnDataLoss": [("é", "failOnDataLoss is 'é': give true or false")],
-    "confidenceWindow": [("30", "confidenceWindow is '30': give a duration such as '30s'")],
+    "lateRows": [("drop", "lateRows is 'drop': give ignore, report or deliver")],
+    "lateHorizon": [("0s", "lateHorizon is '0s': give a duration above zero")],
+    "confidenceWindow": [("30", "confidenceWindow is '30': give a unit, such as '30s'")],
     "maxWindowPerTrigger": [("0s", "maxWindowPerTrigger is '0s': give a duration above zero")],
     "maxRowsPerTrigger": [("-1", "maxRowsPerTrigger is '-1': give a whole number above zero")],
     "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
     "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero, of 64 bits")],
+    "idleAdvance": [("0s", "idleAdvance is '0s': give a duration above zero")],
     "readStrategy": [("scan", "readStrategy is 'scan': give ")],
     "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],
     "minPartitions": [("9", "minPartitions is 9: give no more than maxPartitions, which is 8")],
@@ -260,6 +275,24 @@ def test_unknown_host(load: Load) -> None:
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
+
+
+def test_a_certificate_of_another_host() -> None:
+    """Is refused, and the options that help are told by their names here."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    given = {"keyspace": "k", "table": "t", "ssl.enabled": "true"}
+    elsewhere, key = (str(CERTIFICATES / f"{name}.pem") for name in ("elsewhere", "key"))
+    with EmbeddedScylla(certificate=elsewhere, key=key) as server:
+        given = {**given, "hosts": server.contact_point}
+        with pytest.raises(CdcError, match=r"give the authority that signed it as ssl\.caFile"):
+            ScyllaCdcDataSource(lower(given)).schema()
+        given = {**given, "ssl.caFile": elsewhere}
+        with pytest.raises(CdcError, match=r"turn ssl\.verifyHostname off"):
+            ScyllaCdcDataSource(lower(given)).schema()
+        given = {**given, "ssl.verifyHostname": "false"}
+        with pytest.raises(CdcError, match=r"keyspace k of table k\.t was not found"):
+            ScyllaCdcDataSource(lower(given)).schema()
 
 
 def test_wrong_password(load: Load) -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.timeuuid import MAX_MICROS, make, order_key
-from pyspark_scylla_cdc.commit_time import commit_timestamps, commit_versions
+from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
+from cdc_reader.cql.timeuuid import MAX_MICROS, make, order_key
 
 TIMES = st.lists(
     st.builds(make, st.integers(0, MAX_MICROS // 2), st.binary(min_size=8, max_size=8)), max_size=9

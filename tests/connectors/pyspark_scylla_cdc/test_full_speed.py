@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions
 
-from cdc_reader.clock import SystemClock
+from cdc_reader._time import SystemClock
 from cdc_reader.testing.cql_session import open_session
 from tests.cdc_reader.cli.test_serve import serving
 from tests.connectors.pyspark_scylla_cdc.followed_query import FollowedQuery, MicroBatch, Role
@@ -73,6 +73,7 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
         "table": "t",
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
+        "idleAdvance": "1s",  # so that the position tells when all is read
         "maxPartitions": "2",
     }
     with FollowedQuery(tmp_path, options) as query:

@@ -21,7 +21,7 @@ LIGHT = """
 import sys
 import pyspark_scylla_cdc
 assert pyspark_scylla_cdc.DefaultSource.name() == "scylla_cdc"
-heavy = {"cassandra", "cdc_reader.driver", "pyspark_scylla_cdc.options"}
+heavy = {"cassandra", "cdc_reader.cluster", "pyspark_scylla_cdc.options.source_options"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 """
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_scylla_cdc.java import JavaError, require_java
+from pyspark_scylla_cdc.local_session import JavaError, require_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

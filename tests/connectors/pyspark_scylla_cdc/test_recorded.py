@@ -16,14 +16,15 @@ from attrs import frozen
 from cassandra.util import OrderedMapSerializedKey, SortedSet
 from pyspark.sql import Row
 
-from cdc_reader.cql_type import Native, UserType
-from cdc_reader.generation import StreamGroup
-from cdc_reader.ids import StreamId, TableName
+from cdc_reader._time import format_timestamp, to_micros
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.timeuuid import micros, order_key
+from cdc_reader.cql.types import Native, UserType
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.comparison import Result
 from cdc_reader.testing.decoding import decoded
 from cdc_reader.testing.recording import load_rows, published, read_recording
-from cdc_reader.timestamp import format_timestamp, to_micros
-from cdc_reader.timeuuid import micros, order_key
 from pyspark_scylla_cdc import fold
 from tests.connectors.pyspark_scylla_cdc.formats.test_envelope import validator
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
 from decimal import Decimal
 from ipaddress import ip_address
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassandra.util import Date, Duration, Time
+from click.testing import CliRunner
 from pyspark.errors import AnalysisException
 
-from cdc_reader.clock import SystemClock
+from cdc_reader._time import SystemClock
+from cdc_reader.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +97,27 @@ def test_every_type(load: Callable[..., DataFrame]) -> None:
             found = found.astimezone(dt.UTC)
         assert found == expected, name
         assert rows[2][name] is None, name
+
+
+@pytest.mark.usefixtures("numbers")
+def test_load_takes_keyspace_and_table(
+    spark: SparkSession, keyspace: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    """In one, as a path, for a batch, a stream and SQL."""
+    given = {name: value for name, value in options.items() if name not in ("keyspace", "table")}
+    batch = spark.read.format("scylla_cdc").options(**given).load(f"{keyspace}.t", columns="v")
+    assert batch.where("v < 10 AND `cdc$operation` = 2").count() == 10
+    stream = spark.readStream.format("scylla_cdc").options(**given, confidenceWindow="0s")
+    writer = stream.load(f'"{keyspace}"."t"').writeStream.format("noop")
+    query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "c"))
+    running = query.start()
+    running.awaitTermination()
+    assert sum(progress["numInputRows"] for progress in running.recentProgress) == 100
+    listed = ", ".join(f"{name} '{value}'" for name, value in given.items())
+    spark.sql(
+        f"CREATE TEMPORARY VIEW by_path USING scylla_cdc OPTIONS (path '{keyspace}.t', {listed})"
+    )
+    assert spark.table("by_path").count() == 100
 
 
 @pytest.mark.usefixtures("all_types")
@@ -209,6 +233,24 @@ def test_password_stays_secret(
 
 
 @pytest.mark.usefixtures("numbers")
+def test_the_command_reads_a_checkpoint(
+    scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    """`scylla-cdc status` shows how far a query has come, by the query's id."""
+    writer = load(stream=True).writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    query.awaitTermination()
+    status = ["status", "--hosts", scylla.contact_point, "--json", f"{keyspace}.t"]
+    arguments = [*status, "--checkpoint", str(tmp_path), "--max-lag", "10m"]
+    outcome = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    [reader] = json.loads(outcome.stdout)["applications"]
+    assert reader["application"] == str(query.id)
+    assert 0 <= reader["lag_seconds"] < 600
+    assert reader["expires_in_seconds"] > 80_000
+
+
+@pytest.mark.usefixtures("numbers")
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
@@ -260,4 +302,4 @@ def test_columns_tell_what_they_are(load: Callable[..., DataFrame]) -> None:
     schema = load(format="changes", includeDelta="true").schema
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
     assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}
-    assert schema["_change_type"].metadata == {}
+    assert schema["_change_type"].metadata == {"cql.insert": "statement"}

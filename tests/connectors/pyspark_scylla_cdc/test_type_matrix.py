@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cassandra.util import Date, Duration, Time
 
-from cdc_reader.cql_type import NATIVE_TYPES
+from cdc_reader.cql.types import NATIVE_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,9 +145,9 @@ def test_values(frame: Callable[..., DataFrame]) -> None:
 @pytest.mark.usefixtures("everything")
 def test_decimal_type(load: Load) -> None:
     """Decimals as numbers: exact where they fit, refused with the option's name where not."""
-    chosen = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
-    frame = load(format="changes", columns=",".join(chosen), decimalType="decimal(38, 6)")
-    types = {name: frame.schema[name].dataType.simpleString() for name in chosen}
+    project = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
+    frame = load(format="changes", columns=",".join(project), decimalType="decimal(38, 6)")
+    types = {name: frame.schema[name].dataType.simpleString() for name in project}
     assert set(types.values()) == {"decimal(38,6)"}
     with pytest.raises(
         Exception, match=r"decimalType is 'decimal\(38, 6\)': column c\d+ holds -?1"
@@ -186,6 +186,24 @@ def test_timestamps_that_spark_cannot_hold(
     ):
         load().collect()
     assert [row["v"] for row in load(columns="v").collect()] == [2]
+
+
+def test_times_beyond_the_calendar_of_python(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load
+) -> None:
+    """Spark has them; what collects them as Python's own cannot, and takes them as numbers."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, d date) WITH cdc = {'enabled': true}"
+    )
+    insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (pk, ts, d) VALUES (1, ?, ?)")
+    millis, days = 300_000_000_000_000, 3_000_000
+    scylla.session.execute(insert, (millis, Date(days)))
+    frame = load(maxPartitions="1")
+    for name in ("ts", "d"):
+        with pytest.raises((ValueError, OverflowError)):
+            frame.select(name).collect()
+    numbers = frame.selectExpr("unix_micros(ts) AS ts", "unix_date(d) AS d").collect()
+    assert [(row["ts"], row["d"]) for row in numbers] == [(millis * 1_000, days)]
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from cdc_reader.cql_type import CqlType, ListType, MapType, Native, SetType, UserType
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType
 from cdc_reader.testing.embedded.codec.order import SortKey, join_cells, sort_key
 
 Elements = Mapping[bytes, bytes]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from cdc_reader.operation import Operation
+from cdc_reader.cql.schema import Operation
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
     PartitionDelete,

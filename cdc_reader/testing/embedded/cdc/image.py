@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from attrs import define, field
 
-from cdc_reader.operation import Operation
+from cdc_reader.cql.schema import Operation
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
     PartitionDelete,

@@ -7,16 +7,8 @@ from uuid import uuid1
 
 from attrs import evolve
 
-from cdc_reader.cql_type import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    UserType,
-    freeze,
-)
-from cdc_reader.ids import LOG_SUFFIX
+from cdc_reader.cql.names import LOG_SUFFIX
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
@@ -55,6 +47,7 @@ def log_table(base: Table, profile: Profile) -> Table:
         _columns(base, profile),
         options=_options(base),
         partitioner=CDC_PARTITIONER,
+        altered_us=base.altered_us,
     )
 
 
@@ -72,6 +65,7 @@ def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
         columns=columns,
         options=log.options if profile.keeps_log_properties else _options(base),
         dropped={**log.dropped, **lost} if profile.keeps_disabled_log else {},
+        altered_us=now_us,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from attrs import define
 
-from cdc_reader import timeuuid
+from cdc_reader.cql import timeuuid
 from cdc_reader.testing.embedded.cdc.change import Record
 from cdc_reader.testing.embedded.cdc.delta import TRUE, LogRow, delta_rows
 from cdc_reader.testing.embedded.cdc.image import ImageState
@@ -30,8 +30,8 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 class StreamChooser(Protocol):
     """Which stream of a log a write goes to, or why it is refused."""
 
-    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """The stream of a partition key for a write timestamp, both in µs.
+    def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
+        """The stream of a partition key for a write timestamp, both in µs; one, but for faults.
 
         Raises CqlError where the server refuses the timestamp.
         """
@@ -53,9 +53,13 @@ class WritePath:
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
         """Apply the mutations and their log rows; all or, on a refused timestamp, nothing."""
-        logged = [log for m in mutations if m.table.cdc.enabled for log in self._log(m, now_us)]
+        changed = [m for m in mutations if self._is_logged(m.table)]
+        logged = [log for mutation in changed for log in self._log(mutation, now_us)]
         for mutation in (*mutations, *logged):
             self.database.apply(mutation)
+
+    def _is_logged(self, base: Table) -> bool:
+        return base.cdc.enabled and self.catalog.keyspace(base.keyspace).consistency is None
 
     def _log(self, mutation: Partition, now_us: int) -> Iterator[Partition]:
         base = mutation.table
@@ -64,8 +68,9 @@ class WritePath:
         images = self._images(mutation, now_us)
         for record in split:
             rows = list(_rows(base, record, images, is_last=record is split[-1]))
-            stream = streams.stream_id(mutation.key, record.timestamp, now_us)
-            yield self._log_mutation(log, stream, mutation, record, rows, now_us)
+            time = timeuuid.make(record.timestamp, self._random_half()).bytes
+            for stream in streams.stream_ids(mutation.key, record.timestamp, now_us):
+                yield self._log_mutation(log, (stream, time), mutation, record, rows, now_us)
 
     def _images(self, mutation: Partition, now_us: int) -> ImageState | None:
         cdc = mutation.table.cdc
@@ -77,7 +82,7 @@ class WritePath:
     def _log_mutation(
         self,
         log: Table,
-        stream: bytes,
+        place: tuple[bytes, bytes],
         mutation: Partition,
         record: Record,
         rows: list[LogRow],
@@ -85,7 +90,7 @@ class WritePath:
     ) -> Partition:
         base, timestamp, ttl = mutation.table, record.timestamp, mutation.table.cdc.ttl
         expiry = now_us // 1_000_000 + ttl if ttl else 0
-        time = timeuuid.make(timestamp, self._random_half()).bytes
+        stream, time = place
         logged = Partition(log, (stream,))
         for number, row in enumerate(rows):
             cells = _log_cells(base, mutation.key, row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 import struct
 import uuid
@@ -12,7 +13,7 @@ from decimal import Decimal
 from cassandra.cqltypes import DecimalType, DurationType, IntegerType
 from cassandra.util import Duration as DriverDuration
 
-from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.cql.types import CqlType, Native
 from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
 from cdc_reader.testing.embedded.codec.time_text import (
     date_days,
@@ -20,19 +21,21 @@ from cdc_reader.testing.embedded.codec.time_text import (
     time_nanos,
     timestamp_millis,
 )
+from cdc_reader.testing.embedded.errors import ServerError
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind
 
 _PROTOCOL = 4
 _NUMBERS = "bigint counter decimal double float int smallint tinyint varint"
 _ACCEPTED: dict[ConstantKind, frozenset[str]] = {
     ConstantKind.STRING: frozenset("ascii text inet timestamp date time".split()),
-    ConstantKind.INTEGER: frozenset(f"{_NUMBERS} timestamp date time".split()),
+    ConstantKind.INTEGER: frozenset(f"{_NUMBERS} timestamp date".split()),
     ConstantKind.FLOAT: frozenset("decimal double float".split()),
     ConstantKind.UUID: frozenset("uuid timeuuid".split()),
     ConstantKind.BOOLEAN: frozenset(["boolean"]),
     ConstantKind.HEX: frozenset(["blob"]),
     ConstantKind.DURATION: frozenset(["duration"]),
 }
+_MAY_BE_EMPTY = frozenset("date inet time timestamp".split())
 _INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
 
 
@@ -43,6 +46,8 @@ def accepts(constant: Constant, cql_type: CqlType) -> bool:
 
 def encode(constant: Constant, cql_type: Native) -> bytes:
     """The value of an accepted constant; MarshalError where its text is no such value."""
+    if not constant.text and cql_type.name in _MAY_BE_EMPTY:
+        return b""
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
         return _FROM_NUMBER[cql_type.name](_whole(constant.text))
     return _converted(constant.text, cql_type)
@@ -91,8 +96,11 @@ _NO_VALUE = {
 
 
 def _integer(text: str, size: int, cql_type: CqlType) -> bytes:
+    number = _whole(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise MarshalError(_NO_NUMBER.format(text))
     try:
-        return _whole(text).to_bytes(size, "big", signed=True)
+        return number.to_bytes(size, "big", signed=True)
     except OverflowError:
         raise MarshalError(
             f"Value out of range for type {class_name(cql_type)}: '{text}'"
@@ -123,7 +131,7 @@ def _ascii(text: str) -> bytes:
     try:
         return text.encode("ascii")
     except UnicodeEncodeError:
-        raise MarshalError("Validation failed - non-ASCII character in an ASCII string") from None
+        raise MarshalError(f"Invalid ASCII character in string literal: '{text}'") from None
 
 
 def _inet(text: str) -> bytes:
@@ -137,14 +145,19 @@ def _blob(text: str) -> bytes:
     try:
         return bytes.fromhex(text[2:])
     except ValueError:
-        raise MarshalError(f"Invalid blob constant: {text}, odd number of digits") from None
+        raise ServerError("An hex string representing bytes must have an even length") from None
 
 
 def _float(text: str) -> bytes:
-    try:
-        return struct.pack(">f", float(text))
-    except OverflowError:
-        return struct.pack(">f", float("-inf" if text.startswith("-") else "inf"))
+    return struct.pack(">f", _double(text))
+
+
+def _double(text: str) -> float:
+    """A number that is infinite only if it says so."""
+    number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise MarshalError(_NO_NUMBER.format(text))
+    return number
 
 
 def _decimal(text: str) -> bytes:
@@ -169,7 +182,6 @@ def _timeuuid(text: str) -> bytes:
 
 _FROM_NUMBER: dict[str, Callable[[int], bytes]] = {
     "date": _unsigned_days,
-    "time": _long,
     "timestamp": _long,
 }
 _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
@@ -178,7 +190,7 @@ _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
     "boolean": lambda text: b"\x01" if text == "true" else b"\x00",
     "date": lambda text: _unsigned_days(date_days(text)),
     "decimal": _decimal,
-    "double": lambda text: struct.pack(">d", float(text)),
+    "double": lambda text: struct.pack(">d", _double(text)),
     "duration": _duration,
     "float": _float,
     "inet": _inet,

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     Collection,
     CqlType,
     ListType,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,

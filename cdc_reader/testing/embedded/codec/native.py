@@ -6,7 +6,7 @@ from typing import Any
 
 from cassandra import cqltypes
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.codec.marshal import class_name
 
 _PROTOCOL = 4

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from cdc_reader import timeuuid
-from cdc_reader.cql_type import (
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 from attrs import frozen
 
@@ -11,6 +11,8 @@ from cdc_reader.testing.embedded.codec.marshal import MarshalError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_CENTRE = 1 << 31
+_MONTHS, _FEBRUARY = 12, 2
+_MILLI_DIGITS = 3
 _NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
 _UNITS: dict[str, tuple[int, int, int]] = {
     # unit: months, days, nanoseconds
@@ -28,8 +30,8 @@ _UNITS: dict[str, tuple[int, int, int]] = {
 }
 
 _TIMESTAMP = re.compile(
-    r"(\d{4})-(\d\d?)-(\d\d?)"
-    r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?)(?:\.(\d{1,9}))?)?)?"
+    r"(\d{4})-(?P<month>\d\d?)-(\d\d?)"
+    r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?)(?:\.(?P<fraction>\d{1,9}))?)?)?"
     r"\s*(?:Z|([+-])(\d\d):?(\d\d)?)?",
     re.IGNORECASE,
 )
@@ -51,6 +53,16 @@ def timestamp_millis(text: str) -> int:
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
         raise MarshalError(f"unable to parse date '{text}'")
+    if len(match["fraction"] or "") > _MILLI_DIGITS:
+        raise MarshalError(
+            f"unable to parse date '{text}': marshaling error: Milliseconds length exceeds "
+            f"expected ({len(match['fraction'])})"
+        )
+    if not 1 <= int(match["month"]) <= _MONTHS:
+        raise MarshalError(
+            f"unable to parse date '{text}': boost::wrapexcept<boost::gregorian::bad_month> "
+            f"(Month number is out of range 1..{_MONTHS})"
+        )
     year, month, day, hour, minute, second, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
@@ -73,11 +85,18 @@ def date_days(text: str) -> int:
     """The stored number of a date's text: days since 1970 plus 2^31."""
     if re.fullmatch(r"\d+", text):
         return _unsigned(int(text), text)
-    try:
-        days = (date.fromisoformat(text) - _EPOCH.date()).days
-    except ValueError:
-        raise MarshalError(f"Unable to coerce '{text}' to a formatted date (long)") from None
-    return _unsigned(days + _DATE_CENTRE, text)
+    match = re.fullmatch(r"(-?\d{1,8})-(\d{1,2})-(\d{1,3})", text)
+    if match is None or not 1 <= int(match[2]) <= _MONTHS:
+        raise MarshalError(f"Unable to coerce '{text}' to a formatted date (long)")
+    return _unsigned(_days(*map(int, match.groups())) + _DATE_CENTRE, text)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970 of any year; days beyond the month's end count on."""
+    years = year - (month <= _FEBRUARY)
+    era, of_era = divmod(years, 400)
+    of_year = (153 * ((month - 3) % _MONTHS) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
 def time_nanos(text: str) -> int:
@@ -86,8 +105,9 @@ def time_nanos(text: str) -> int:
     if match is None:
         raise MarshalError(f"Timestamp format must be hh:mm:ss[.fffffffff], found '{text}'")
     hour, minute, second = (int(part) for part in match.groups()[:3])
-    if hour > 23 or minute > 59 or second > 59:
-        raise MarshalError(f"Hour, minute or second out of bounds: '{text}'")
+    for number, limit, what in ((hour, 24, "Hour"), (minute, 60, "Minute"), (second, 60, "Second")):
+        if number >= limit:
+            raise MarshalError(f"{what} out of bounds ({number}).")
     fraction = int((match.group(4) or "").ljust(9, "0"))
     return hour * _NANOS["h"] + minute * _NANOS["m"] + second * _NANOS["s"] + fraction
 

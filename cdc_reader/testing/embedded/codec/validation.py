@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     Collection,
     CqlType,
     ListType,

@@ -6,15 +6,21 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
+from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.testing.embedded.ddl.cdc_log import (
     Log,
     check_cdc,
     check_not_just_dropped,
     columns_are_the_log_s_own,
 )
-from cdc_reader.testing.embedded.ddl.columns import check_counters, check_static, column_type
+from cdc_reader.testing.embedded.ddl.columns import (
+    check_counter,
+    check_counters,
+    check_static,
+    column_type,
+)
 from cdc_reader.testing.embedded.ddl.properties import cdc_options, table_options
-from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
+from cdc_reader.testing.embedded.errors import ConfigurationError, InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.names import resolve_type
@@ -35,7 +41,8 @@ def alter_table(
         raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
     if not isinstance(statement, ast.AlterProperties):
         _check_log_columns(table, isinstance(statement, ast.RenameColumns), catalog)
-    altered = _altered(table, statement, catalog, now_us)
+    altered = evolve(_altered(table, statement, catalog, now_us), altered_us=now_us)
+    check_cdc(altered, catalog)
     if isinstance(statement, ast.DropColumns):
         _forget(statement.columns, (altered, Log(catalog).of(table)), database)
     return _store(altered, catalog, database, now_us)
@@ -52,7 +59,7 @@ def _altered(table: Table, statement: AlterTable, catalog: Catalog, now_us: int)
         case ast.RenameColumns(renames=renames):
             return _renamed(table, renames)
         case ast.AlterColumnType(column=name, type=text):
-            return _check_same_type(table, name, text, catalog)
+            return _with_type(table, name, text, catalog)
 
 
 def _store(table: Table, catalog: Catalog, database: Database, now_us: int) -> SchemaChange:
@@ -76,9 +83,9 @@ def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog)
     if properties.clustering_order:
         raise InvalidRequest("Cannot alter clustering order of a table")
     cdc = cdc_options(properties, catalog.profile, altering=True) or table.cdc_options
-    options = {**table.options, **table_options(properties)}
+    options = {**table.options, **table_options(properties, catalog.profile)}
     altered = evolve(table, cdc_options=cdc, options=options)
-    check_cdc(altered, catalog)
+    check_counters(altered)
     return altered
 
 
@@ -92,12 +99,19 @@ def _with_added(
                 f"Invalid column name {definition.name} because it conflicts with an existing "
                 "column"
             )
+        found = column_type(definition, table.keyspace, catalog)
+        before, _ = table.dropped.get(definition.name, (None, 0))
+        if is_multi_cell(found) and before is not None and before != found:
+            raise InvalidRequest(
+                f"Cannot add a collection with the name {definition.name} because a collection "
+                "with the same name and a different type has already been used in the past"
+            )
         if guarded:
             check_not_just_dropped(definition.name, Log(catalog).of(table), now_us)
         kind = check_static(definition.static, bool(table.clustering))
-        found = column_type(definition, table.keyspace, catalog)
-        table = table.with_columns(Column(definition.name, found, kind))
-    check_counters(table.columns)
+        column = Column(definition.name, found, kind)
+        check_counter(column, among_counters=table.is_counter)
+        table = table.with_columns(column)
     return table
 
 
@@ -141,12 +155,23 @@ def _renamed(table: Table, renames: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _check_same_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
+_ALTERABLE = {("ascii", "text"), ("int", "varint"), ("bigint", "varint"), ("timeuuid", "uuid"),
+              ("bigint", "timestamp"), ("timestamp", "bigint")}  # fmt: skip
+
+
+def _with_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
+    """A column's type may become one whose values the old ones are, too."""
     if name not in table.by_name:
         raise InvalidRequest(f"Column {name} was not found in table {table.name}")
-    found, wanted = table.by_name[name].type, resolve_type(catalog, table.keyspace, text)
-    if found != wanted:
-        raise InvalidRequest(
+    column, wanted = table.by_name[name], resolve_type(catalog, table.keyspace, text)
+    found = column.type
+    becomes_blob = str(wanted) == "blob" and not is_multi_cell(found) and not table.is_counter
+    if found != wanted and not becomes_blob and (str(found), str(wanted)) not in _ALTERABLE:
+        raise ConfigurationError(
             f"Cannot change {name} from type {found} to type {wanted}: types are incompatible."
         )
-    return table
+    if found != wanted and column.is_key:
+        raise InvalidRequest(f"ALTER of a key column's type, {name}, is not supported by this "
+                             "server")  # fmt: skip
+    columns = (evolve(c, type=wanted) if c is column else c for c in table.columns)
+    return evolve(table, columns=tuple(columns))

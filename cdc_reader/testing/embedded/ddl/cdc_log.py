@@ -34,6 +34,13 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
         raise InvalidRequest(
             f"Cannot create CDC log for table {full_name}. Counter support not implemented"
         )
+    names = [column.name for column in log_table(table, profile).columns]
+    for name in names:
+        if names.count(name) > 1:  # a real 5.2 aborts on it
+            raise InvalidRequest(
+                f"Cannot create CDC log for table {full_name}, because its column {name} has the "
+                "name of a column of the log"
+            )
     taken = keyspace.tables.get(log_name(table.name))
     if taken is not None and not taken.is_cdc_log:
         raise InvalidRequest(

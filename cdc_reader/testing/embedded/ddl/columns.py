@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from cdc_reader.cql_type import (
-    CqlType,
-    Native,
-    TupleType,
-    UserType,
-    VectorType,
-    children,
-    is_multi_cell,
-    parts,
-)
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.cql.types import CqlType, Native, UserType, children, is_multi_cell, parts
+from cdc_reader.testing.embedded.errors import ConfigurationError, InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.names import resolve_type
-from cdc_reader.testing.embedded.schema.table import Column, Kind
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 
 _COUNTER, _DURATION = Native("counter"), Native("duration")
 
@@ -24,18 +15,29 @@ _COUNTER, _DURATION = Native("counter"), Native("duration")
 def column_type(definition: ast.ColumnDefinition, keyspace: str, catalog: Catalog) -> CqlType:
     """The type of a column, its parts frozen where they have to be."""
     found = resolve_type(catalog, keyspace, definition.type)
-    for part in parts(found):
-        if isinstance(part, TupleType | VectorType):
-            continue
-        for inner in children(part):
-            if is_multi_cell(inner):
-                what = "UDTs" if isinstance(inner, UserType) else "collections"
-                raise InvalidRequest(
-                    f"Non-frozen {what} are not allowed inside collections: {found}"
-                    if not isinstance(part, UserType)
-                    else f"Non-frozen user types or collections are not allowed inside {found}"
-                )
+    if found != _COUNTER and _COUNTER in parts(found):
+        raise InvalidRequest(f"Counters are not allowed inside collections: {found}")
+    if not is_multi_cell(found):  # what is frozen freezes its parts
+        return found
+    for inner in children(found):
+        if is_multi_cell(inner) and isinstance(found, UserType):
+            raise InvalidRequest(
+                "Non-frozen UDTs with nested non-frozen collections are not supported"
+            )
+        if is_multi_cell(inner):
+            raise InvalidRequest(
+                "Non-frozen user types or collections are not allowed inside collections: "
+                f"{definition.type.replace(str(inner), in_keyspace(inner))}"
+            )
     return found
+
+
+def in_keyspace(cql_type: CqlType) -> str:
+    """A type as some refusals show it, a user-defined one with its keyspace."""
+    if not isinstance(cql_type, UserType):
+        return str(cql_type)
+    name = f"{cql_type.keyspace}.{cql_type.name}"
+    return f"frozen<{name}>" if cql_type.frozen else name
 
 
 def key_column(column: Column) -> Column:
@@ -52,11 +54,25 @@ def key_column(column: Column) -> Column:
     return column
 
 
-def check_counters(columns: tuple[Column, ...]) -> None:
-    """Outside the key a table has only counters or none."""
-    values = [column.type == _COUNTER for column in columns if not column.is_key]
-    if any(values) and not all(values):
-        raise InvalidRequest("Cannot mix counter and non counter columns in the same table")
+def check_counters(table: Table) -> None:
+    """Outside the key a table has only counters or none; counters do not expire."""
+    if table.is_counter and table.default_ttl:
+        raise InvalidRequest("Cannot set default_time_to_live on a table with counters")
+    for column in table.columns if table.is_counter else ():
+        if not column.is_key:
+            check_counter(column, among_counters=True)
+
+
+def check_counter(column: Column, among_counters: bool) -> None:
+    """Refuse a counter in a table without, and another column in one with them."""
+    if among_counters and column.type != _COUNTER:
+        raise ConfigurationError(
+            f"Cannot add a non counter column ({column.name}) in a counter column family"
+        )
+    if not among_counters and column.type == _COUNTER:
+        raise ConfigurationError(
+            f"Cannot add a counter column ({column.name}) in a non counter column family"
+        )
 
 
 def check_static(static: bool, has_clustering: bool) -> Kind:

@@ -69,7 +69,7 @@ def _define_table(
 ) -> SchemaChange | None:
     match statement:
         case ast.CreateTable():
-            return create_table(statement, keyspace, catalog)
+            return create_table(statement, keyspace, catalog, now_us)
         case ast.DropTable():
             return drop_table(statement, keyspace, catalog, database)
         case _:

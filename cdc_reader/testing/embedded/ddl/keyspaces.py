@@ -26,13 +26,16 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
     """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
     check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
-    if "replication" not in properties:
+    if not properties and not catalog.profile.default_replication:
+        raise SyntaxError("line 1:0 : Syntax error")
+    if "replication" not in properties and not catalog.profile.default_replication:
         raise ConfigurationError("Missing mandatory replication strategy class")
     if statement.name in catalog.keyspaces:
         if statement.if_not_exists:
             return None
         raise AlreadyExists(f'Cannot add existing keyspace "{statement.name}"', statement.name)
-    replication, tablets = _replication(properties["replication"]), _tablets(properties)
+    replication = _replication(properties.get("replication"), statement.name, catalog)
+    tablets = _tablets(properties)
     if tablets is not None and replication["class"].endswith("SimpleStrategy"):
         raise ConfigurationError("SimpleStrategy doesn't support tablet replication")
     catalog.keyspaces[statement.name] = Keyspace(
@@ -40,6 +43,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
         replication,
         durable_writes=bool(properties.get("durable_writes", True)),
         tablets=tablets,
+        consistency=_consistency(properties),
     )
     return catalog.changed(SchemaChange("CREATED", "KEYSPACE", statement.name))
 
@@ -47,7 +51,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
 def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChange:
     """ALTER KEYSPACE: replication and durable writes."""
     if statement.name not in catalog.keyspaces:
-        raise ConfigurationError(f"Unknown keyspace {statement.name}")
+        raise InvalidRequest(f"Can't find a keyspace {statement.name}")
     keyspace = catalog.keyspaces[statement.name]
     properties = _checked(statement.properties, catalog.profile)
     if "tablets" in properties and (_tablets(properties) is None) != (keyspace.tablets is None):
@@ -55,7 +59,13 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
     if "tablets" in properties:
         keyspace.tablets = _tablets(properties)
     if "replication" in properties:
-        keyspace.replication = _replication(properties["replication"])
+        keyspace.replication = _replication(
+            properties["replication"],
+            keyspace.name,
+            catalog,
+            keyspace.replication,
+            uses_tablets=keyspace.tablets is not None,
+        )
     if "durable_writes" in properties:
         keyspace.durable_writes = bool(properties["durable_writes"])
     return catalog.changed(SchemaChange("UPDATED", "KEYSPACE", statement.name))
@@ -85,21 +95,63 @@ def _checked(properties: ast.Properties, profile: Profile) -> Mapping[str, ast.P
     return properties.values
 
 
-def _replication(value: ast.PropertyValue) -> dict[str, str]:
+def _replication(
+    value: ast.PropertyValue | None,
+    name: str,
+    catalog: Catalog,
+    old: Mapping[str, str] | None = None,
+    uses_tablets: bool = False,
+) -> dict[str, str]:
+    """The replication of a keyspace; `replication_factor` becomes a factor of each datacenter."""
+    profile = catalog.profile
+    if value is None and profile.default_replication:
+        value = {"class": "NetworkTopologyStrategy"}
     if not isinstance(value, Mapping) or "class" not in value:
         raise ConfigurationError("Missing mandatory replication strategy class")
     strategy = value["class"].removeprefix(_LOCATOR)
     if strategy not in _STRATEGIES:
-        raise ConfigurationError(f"Unable to find replication strategy class '{value['class']}'")
+        raise ConfigurationError(f"unable to find class '{value['class']}'")
     factors = {name: factor for name, factor in value.items() if name != "class"}
+    known = {"replication_factor"} if strategy == "SimpleStrategy" else set[str]()
+    if strategy == "NetworkTopologyStrategy":
+        factors = _by_datacenter(factors, catalog, old or {}, uses_tablets)
+        known = set(catalog.datacenters)
     if strategy == "SimpleStrategy" and "replication_factor" not in factors:
         raise ConfigurationError("SimpleStrategy requires a replication_factor strategy option.")
-    for factor in factors.values():
+    for option, factor in factors.items():
+        if option not in known:
+            where = strategy if profile.new_words else f"{_LOCATOR}{strategy} for keyspace {name}"
+            raise ConfigurationError(f"Unrecognized strategy option {{{option}}} passed to {where}")
         if not factor.isdigit():
             raise ConfigurationError(
                 f"Replication factor must be numeric and non-negative, found '{factor}'"
             )
     return {"class": _LOCATOR + strategy, **factors}
+
+
+def _consistency(properties: Mapping[str, ast.PropertyValue]) -> str | None:
+    value = str(properties.get("consistency", "eventual"))
+    return None if value == "eventual" else value
+
+
+def _by_datacenter(
+    given: dict[str, str], catalog: Catalog, old: Mapping[str, str], uses_tablets: bool
+) -> dict[str, str]:
+    before = {name: n for name, n in old.items() if name not in ("class", "replication_factor")}
+    for name in before:
+        if uses_tablets and name not in given and catalog.profile.new_words:
+            raise ConfigurationError(
+                f"Attempted to implicitly drop replicas in datacenter {name}. If this is the "
+                f"desired behavior, set replication factor to 0 in {name} explicitly."
+            )
+    factor = given.pop("replication_factor", None)
+    if not given and factor is None:
+        factor = old.get("replication_factor", "1" if catalog.profile.default_replication else None)
+        if factor is None:
+            raise ConfigurationError("Configuration for at least one datacenter must be present")
+    if factor is None:
+        return given
+    return {**dict.fromkeys(catalog.datacenters, factor), **before, **given}
 
 
 def _tablets(properties: Mapping[str, ast.PropertyValue]) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,14 +11,14 @@ from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.errors import (
     ConfigurationError,
     InvalidRequest,
+    ServerError,
     SyntaxError,  # noqa: A004 - the protocol's own word
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
 
-_MAX_TTL = 630_720_000
 _MAPS = frozenset(
-    "caching compaction compression tombstone_gc per_partition_rate_limit "
+    "caching compaction compression tablets tombstone_gc per_partition_rate_limit "
     "scylla_encryption_options".split()
 )
 _NUMBERS = frozenset(
@@ -25,20 +27,100 @@ _NUMBERS = frozenset(
     "paxos_grace_seconds read_repair_chance".split()
 )
 _OTHERS = frozenset("comment id in_memory speculative_retry synchronous_updates version".split())
+_LEAST_CHANCE = 6.71e-05
+_LEAST_FLUSH_MS = 60_000
+_COMPRESSORS = frozenset("LZ4Compressor SnappyCompressor DeflateCompressor ZstdCompressor".split())
+_DICTIONARY_COMPRESSORS = frozenset(["LZ4WithDictsCompressor", "ZstdWithDictsCompressor"])
+_COMPACTIONS = frozenset(
+    f"{name}CompactionStrategy"
+    for name in "SizeTiered Leveled TimeWindow DateTiered Incremental Null InMemory".split()
+)
+_COMPACTION_OPTIONS = frozenset(
+    "class enabled tombstone_threshold tombstone_compaction_interval "
+    "only_purge_repaired_tombstones unchecked_tombstone_compaction min_threshold "
+    "max_threshold min_sstable_size bucket_low "
+    "bucket_high cold_reads_to_omit sstable_size_in_mb sstable_size_in_mbs fragment_size_mb "
+    "space_amplification_goal compaction_window_unit compaction_window_size timestamp_resolution "
+    "expired_sstable_check_frequency_seconds max_window_size_seconds base_time_seconds "
+    "max_sstable_age_days enable_optimized_twcs_queries".split()
+)
+_TABLET_OPTIONS = frozenset(
+    "min_tablet_count max_tablet_count min_per_shard_tablet_count expected_data_size_in_gb".split()
+)
+_WINDOW_UNITS = ("MINUTES", "HOURS", "DAYS")
+_RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
 
 
-def table_options(properties: ast.Properties) -> dict[str, Any]:
-    """The properties other than `cdc`; SyntaxError for an unknown one."""
-    options = {name: value for name, value in properties.values.items() if name != "cdc"}
+def table_options(properties: ast.Properties, profile: Profile) -> dict[str, Any]:
+    """The properties other than `cdc`; CqlError for an unknown one, or a value that cannot be."""
+    options: dict[str, Any] = {n: value for n, value in properties.values.items() if n != "cdc"}
     for name, value in options.items():
-        if name not in _MAPS | _NUMBERS | _OTHERS:
+        if name not in _MAPS | _NUMBERS | _OTHERS or (name == "tablets" and not profile.tablets):
             raise SyntaxError(f"Unknown property '{name}'")
         if isinstance(value, Mapping) is not (name in _MAPS):
             expected = "a map" if name in _MAPS else "a constant"
-            raise SyntaxError(f"Invalid value for property '{name}'. It should be {expected}")
-    if "default_time_to_live" in options:
-        _check_ttl(options["default_time_to_live"])
-    return {name: _number(name, v) if name in _NUMBERS else v for name, v in options.items()}
+            raise SyntaxError(f"Invalid value for property '{name}'. It should be {expected}.")
+    numbers = {name: _number(name, options[name]) for name in _NUMBERS & options.keys()}
+    _check_tablets(options.get("tablets", {}))
+    _check_numbers(numbers, options, profile)
+    _check_compaction(options.get("compaction", {}), profile)
+    _check_compression(options.get("compression", {}), profile)
+    if not _RETRY.fullmatch(str(options.get("speculative_retry", "NONE"))):
+        raise ServerError("sstring out of range")
+    return options | numbers
+
+
+def _check_numbers(
+    numbers: Mapping[str, float], options: Mapping[str, Any], profile: Profile
+) -> None:
+    chance = numbers.get("bloom_filter_fp_chance", 1)
+    if not _LEAST_CHANCE < chance <= 1:
+        raise ConfigurationError(
+            f"bloom_filter_fp_chance must be larger than {_LEAST_CHANCE} and less than or equal "
+            f"to 1.0 (got {options['bloom_filter_fp_chance']})"
+        )
+    if numbers.get("default_time_to_live", 0) < 0:
+        raise ConfigurationError("default_time_to_live cannot be smaller than 0, (default 0)")
+    least, most = (numbers.get(f"{end}_index_interval") for end in ("min", "max"))
+    if least is not None and least <= 0:
+        raise ConfigurationError("min_index_interval must be greater than 0")
+    if most is not None and most <= (least or 128):
+        raise ConfigurationError("max_index_interval must be greater than min_index_interval")
+    flush = numbers.get("memtable_flush_period_in_ms", 0)
+    if flush and flush < _LEAST_FLUSH_MS and profile.checks_options:
+        raise ConfigurationError(
+            f"memtable_flush_period_in_ms must be 0 or greater than {_LEAST_FLUSH_MS}"
+        )
+
+
+def _check_tablets(options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if name not in _TABLET_OPTIONS:
+            raise ConfigurationError(f"Unknown tablet hint '{name}'")
+        if not re.fullmatch(r"\d{1,6}(\.\d+)?", value):
+            raise ConfigurationError(f"Invalid value '{value}' for tablet hint '{name}'")
+
+
+def _check_compaction(options: Mapping[str, str], profile: Profile) -> None:
+    name = options.get("class", "SizeTieredCompactionStrategy").rpartition(".")[2]
+    if name not in _COMPACTIONS:
+        raise ConfigurationError(f"Unable to find compaction strategy class '{name}'")
+    unknown = {key: options[key] for key in sorted(options.keys() - _COMPACTION_OPTIONS)}
+    if unknown and profile.checks_options:
+        raise ConfigurationError(
+            f"Invalid compaction strategy options {json.dumps(unknown)} for chosen strategy type"
+        )
+    unit = options.get("compaction_window_unit", "DAYS")
+    if name == "TimeWindowCompactionStrategy" and unit not in _WINDOW_UNITS:
+        error = ConfigurationError if profile.new_words else SyntaxError
+        raise error(f"Invalid window unit {unit} for compaction_window_unit")
+
+
+def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
+    name = options.get("sstable_compression") or options.get("class") or "LZ4Compressor"
+    known = _COMPRESSORS | _DICTIONARY_COMPRESSORS if profile.new_words else _COMPRESSORS
+    if name.rpartition(".")[2] not in known:
+        raise ServerError(f"Unknown sstable_compression: {name}")
 
 
 def cdc_options(
@@ -64,13 +146,3 @@ def _number(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         raise SyntaxError(f"Invalid numeric value {value} for '{name}'") from None
     return int(number) if number.is_integer() else number
-
-
-def _check_ttl(value: Any) -> None:
-    ttl = _number("default_time_to_live", value)
-    if ttl < 0:
-        raise ConfigurationError("default_time_to_live cannot be smaller than 0")
-    if ttl > _MAX_TTL:
-        raise ConfigurationError(
-            f"default_time_to_live must be less than or equal to {_MAX_TTL} (got {ttl})"
-        )

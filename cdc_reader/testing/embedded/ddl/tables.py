@@ -6,6 +6,7 @@ from uuid import uuid1
 
 from attrs import evolve
 
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.ddl.cdc_log import Log, check_cdc
 from cdc_reader.testing.embedded.ddl.columns import (
     check_counters,
@@ -21,9 +22,16 @@ from cdc_reader.testing.embedded.schema.names import check_table_name
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.database import Database
 
+PAXOS_SUFFIX = "$paxos"
+_NO_COMPACT_STORAGE = (
+    "Support for the deprecated feature of 'CREATE TABLE WITH COMPACT STORAGE' is disabled and "
+    "will eventually be removed in a future version.  To enable, set the "
+    "'enable_create_table_with_compact_storage' config option to 'true'."
+)
+
 
 def create_table(
-    statement: ast.CreateTable, keyspace: str, catalog: Catalog
+    statement: ast.CreateTable, keyspace: str, catalog: Catalog, now_us: int
 ) -> SchemaChange | None:
     """CREATE TABLE, and its log if it asks for CDC."""
     tables, name = catalog.keyspace(keyspace).tables, statement.table.name
@@ -36,7 +44,8 @@ def create_table(
         uuid1(),
         _columns(statement, keyspace, catalog),
         cdc_options=cdc_options(statement.properties, catalog.profile),
-        options=table_options(statement.properties),
+        options=table_options(statement.properties, catalog.profile),
+        altered_us=now_us,
     )
     if name in tables:
         if statement.if_not_exists:
@@ -44,6 +53,7 @@ def create_table(
         raise AlreadyExists(
             f'Cannot add already existing table "{name}" to keyspace "{keyspace}"', keyspace, name
         )
+    check_counters(table)
     check_cdc(table, catalog)
     tables[name] = table
     changes = list(Log(catalog).create(table))
@@ -60,12 +70,16 @@ def drop_table(
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
         return None
+    if catalog.profile.new_words and not catalog.has(keyspace, name):
+        raise InvalidRequest(f"Cannot drop non existing table '{name}' in keyspace '{keyspace}'.")
     table, log = catalog.table(keyspace, name), Log(catalog)
     if table.is_cdc_log and log.base_of(table) is not None:
-        raise Unauthorized(f"Cannot DROP cdc log table <table {keyspace}.{name}>")
+        shown = name if catalog.profile.new_words else f"<table {keyspace}.{name}>"
+        raise Unauthorized(f"Cannot DROP cdc log table {shown}")
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot DROP <table {keyspace}.{name}>")
-    dropped = [table] if (own_log := log.of(table)) is None else [table, own_log]
+    paxos = catalog.keyspaces[keyspace].tables.get(name + PAXOS_SUFFIX)
+    dropped = [each for each in (table, log.of(table), paxos) if each is not None]
     for each in dropped:
         del catalog.keyspaces[keyspace].tables[each.name]
         database.drop(each.id)
@@ -75,9 +89,33 @@ def drop_table(
     return changes[0]
 
 
+def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
+    """Make the table that keeps the transactions of a table of tablets, if it is not there."""
+    name = table.name + PAXOS_SUFFIX
+    keyspace = catalog.keyspaces[table.keyspace]
+    if keyspace.tablets is None or name in keyspace.tables or not catalog.profile.paxos_tables:
+        return
+    blobs = [Column(name, Native("blob")) for name in ("most_recent_commit", "proposal")]
+    names = ("most_recent_commit_at", "promise", "proposal_ballot")
+    columns = (
+        Column("row_key", Native("blob"), Kind.PARTITION_KEY, 0),
+        *blobs,
+        *(Column(each, Native("timeuuid")) for each in names),
+    )
+    options = {"comment": f"Paxos state for {table.keyspace}.{table.name}", "gc_grace_seconds": 0}
+    keyspace.tables[name] = Table(
+        table.keyspace, name, uuid1(), columns, options=options, altered_us=now_us
+    )
+    catalog.changed(SchemaChange("CREATED", "TABLE", table.keyspace, name))
+
+
 def _columns(statement: ast.CreateTable, keyspace: str, catalog: Catalog) -> tuple[Column, ...]:
     if statement.properties.compact_storage:
-        raise InvalidRequest("COMPACT STORAGE is not supported by this server")
+        raise InvalidRequest(
+            _NO_COMPACT_STORAGE
+            if catalog.profile.checks_options
+            else "COMPACT STORAGE is not supported by this server"
+        )
     key = _primary_key(statement)
     definitions = _definitions(statement)
     for name in (*key.partition, *key.clustering):
@@ -101,7 +139,6 @@ def _columns(statement: ast.CreateTable, keyspace: str, catalog: Catalog) -> tup
             kind = check_static(definition.static, bool(key.clustering))
             column = evolve(column, kind=kind)
         columns.append(column)
-    check_counters(tuple(columns))
     return tuple(columns)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -17,6 +17,7 @@ from cdc_reader.cql_type import (
     is_multi_cell,
     parts,
 )
+from cdc_reader.testing.embedded.ddl.columns import in_keyspace
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
@@ -33,7 +34,7 @@ def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> S
     fields: dict[str, CqlType] = {}
     for field, text in statement.fields:
         if field in fields:
-            raise InvalidRequest(f"Duplicate field name {field} in type {name}")
+            raise InvalidRequest(f"Duplicate field name {field.encode().hex()} in type {name}")
         fields[field] = _field_type(text, keyspace, catalog)
     types[name] = UserType(keyspace, name, tuple(fields.items()))
     return catalog.changed(SchemaChange("CREATED", "TYPE", keyspace, name))
@@ -54,6 +55,7 @@ def alter_type(
                 f"Cannot add new field {statement.name} to type {keyspace}.{name}: a field of "
                 "the same name already exists"
             )
+        _check_addable(added, old, space)
         fields = (*old.fields, added)
     else:
         fields = _renamed(old, dict(statement.renames))
@@ -79,12 +81,27 @@ def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> Schem
 def _field_type(text: str, keyspace: str, catalog: Catalog) -> CqlType:
     found = resolve_type(catalog, keyspace, text)
     if isinstance(found, UserType) and is_multi_cell(found):
-        raise InvalidRequest(
-            f"A user type cannot contain non-frozen user type fields: {found}, use frozen<{found}>"
-        )
+        raise InvalidRequest("A user type cannot contain non-frozen user type fields")
     if str(found) == "counter":
         raise InvalidRequest("A user type cannot contain counters")
     return found
+
+
+def _check_addable(added: tuple[str, CqlType], old: UserType, space: Keyspace) -> None:
+    """Refuse a type inside itself, and another value for keys of the type."""
+    name, full_name = old.name, f"{space.name}.{old.name}"
+    if _mentions(added[1], name):
+        raise InvalidRequest(
+            f"Cannot add new field {added[0]} of type {in_keyspace(added[1])} to type {full_name} "
+            "as this would create a circular reference"
+        )
+    for table in space.tables.values():
+        for column in table.partition_key:
+            if _mentions(column.type, name):
+                raise InvalidRequest(
+                    f"Cannot add new field to type {full_name} because it is used in the partition "
+                    f"key column {column.name} of table {space.name}.{table.name}"
+                )
 
 
 def _renamed(old: UserType, renames: dict[str, str]) -> tuple[tuple[str, CqlType], ...]:

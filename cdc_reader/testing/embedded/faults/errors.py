@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 
+from cdc_reader.cql.names import LOG_SUFFIX
 from cdc_reader.testing.embedded.errors import (
     CqlError,
     Overloaded,
     ReadTimeout,
     ServerError,
+    Unauthorized,
     Unavailable,
 )
 from cdc_reader.testing.embedded.faults.fault import FaultKind, Strike
@@ -19,11 +21,14 @@ from cdc_reader.testing.embedded.faults.fault import FaultKind, Strike
 _CONSISTENCIES = (
     "ANY ONE TWO THREE QUORUM ALL LOCAL_QUORUM EACH_QUORUM SERIAL LOCAL_SERIAL LOCAL_ONE".split()
 )
-_TABLE = re.compile(r'\bfrom\s+((?:"?\w+"?\s*\.\s*)?"?\w+"?)', re.IGNORECASE)
+_TABLE = re.compile(
+    r'\b(?:from|into|update|table(?:\s+if\s+not\s+exists)?)\s+((?:"?\w+"?\s*\.\s*)?"?\w+"?)',
+    re.IGNORECASE,
+)
 
 
-def error_of(strike: Strike) -> CqlError | None:
-    """What is answered instead of executing the statement; None if it is executed."""
+def error_of(strike: Strike, user: str) -> CqlError | None:
+    """What `user` is answered instead of executing the statement; None if it is executed."""
     statement, level = strike.statement, strike.statement.consistency
     name = _CONSISTENCIES[level]
     match strike.kind:
@@ -49,6 +54,11 @@ def error_of(strike: Strike) -> CqlError | None:
             )
         case FaultKind.SERVER_ERROR:
             return ServerError("a server error, as asked for")
+        case FaultKind.UNAUTHORIZED:
+            permission, resource = _needed(statement.cql)
+            return Unauthorized(
+                f"User {user} has no {permission} permission on <{resource}> or any of its parents"
+            )
         case _:
             return None
 
@@ -56,3 +66,17 @@ def error_of(strike: Strike) -> CqlError | None:
 def _table(cql: str) -> str:
     found = _TABLE.search(cql)
     return found.group(1).replace('"', "") if found else "?"
+
+
+def _needed(cql: str) -> tuple[str, str]:
+    """The permission a statement needs, and on what; to read a log, that on its base table."""
+    table = _table(cql)
+    match cql.split(maxsplit=1)[0].upper():
+        case "SELECT":
+            return "SELECT", f"table {table.removesuffix(LOG_SUFFIX)}"
+        case "CREATE":
+            return "CREATE", f"keyspace {table.partition('.')[0]}"
+        case "ALTER" | "DROP" as verb:
+            return verb, f"table {table}"
+        case _:
+            return "MODIFY", f"table {table}"

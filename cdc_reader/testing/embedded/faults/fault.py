@@ -17,19 +17,23 @@ _SYSTEM = re.compile(r"\bsystem(_schema)?\s*\.", re.IGNORECASE)
 class FaultKind(enum.Enum):
     """What happens to a statement.
 
-    The first two befall the answer: the statement has been executed. Of the others, which are
+    The first three befall the answer: the statement has been executed. Of the others, which are
     answers themselves, READ_TIMEOUT befalls SELECT alone and UNPREPARED executions of prepared
     statements, which the node then no longer knows.
     """
 
     DROP = "drop"
-    """Half of the answer, then the end of the connection."""
+    """Half of the answer, then a reset of the connection, as when a node dies."""
+    CLOSE = "close"
+    """Half of the answer, then the end of the connection, as when a node shuts down."""
     DELAY = "delay"
     """The answer comes late; others on the connection overtake it."""
     OVERLOADED = "overloaded"
     READ_TIMEOUT = "read-timeout"
     UNAVAILABLE = "unavailable"
     SERVER_ERROR = "server-error"
+    UNAUTHORIZED = "unauthorized"
+    """The role lacks the permission that the statement needs."""
     UNPREPARED = "unprepared"
 
 

@@ -40,8 +40,8 @@ class Selected:
 class Relation:
     """``column operator term``; with `key` it compares ``column[key]`` or, a str, ``column.field``.
 
-    `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY" and LIKE. The right side of IN
-    is a `TupleTerm` of its elements or one `Marker`.
+    `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY", LIKE and "IS NOT". The right
+    side of IN is a `TupleTerm` of its elements or one `Marker`.
     """
 
     column: str
@@ -88,14 +88,16 @@ class Select:
     limit: Term | None = None
     allow_filtering: bool = False
     bypass_cache: bool = False
+    timeout: Term | None = None
 
 
 @frozen
 class Using:
-    """``USING TTL ... AND TIMESTAMP ...``."""
+    """``USING TTL ... AND TIMESTAMP ... AND TIMEOUT ...``."""
 
     ttl: Term | None = None
     timestamp: Term | None = None
+    timeout: Term | None = None
 
 
 @frozen
@@ -362,6 +364,18 @@ class Truncate:
 
 
 @frozen
+class Describe:
+    """DESCRIBE of `what`: a list such as TABLES, a kind of element, or ANY element by its name.
+
+    A KEYSPACE has no name if it is the connection's own; `only` leaves out what is in it.
+    """
+
+    what: str
+    name: TableName | None = None
+    only: bool = False
+
+
+@frozen
 class Unsupported:
     """A statement of CQL that this server does not do; `what` names it.
 
@@ -389,4 +403,6 @@ SchemaStatement = (
     | RenameFields
     | DropType
 )
-Statement = Select | Modification | Batch | SchemaStatement | Use | Truncate | Unsupported
+Statement = (
+    Select | Modification | Batch | SchemaStatement | Use | Truncate | Describe | Unsupported
+)

@@ -6,7 +6,10 @@ from typing import Any
 
 from lark import Token, v_args
 
-from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
+from cdc_reader.testing.embedded.errors import (
+    InvalidRequest,
+    SyntaxError,  # noqa: A004 - the protocol's own word
+)
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.schema_builder import SchemaBuilder
 from cdc_reader.testing.embedded.grammar.selectors import (
@@ -19,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.selectors import (
     Selector,
 )
 from cdc_reader.testing.embedded.grammar.term_builder import TermBuilder
-from cdc_reader.testing.embedded.grammar.terms import Term, TupleTerm
+from cdc_reader.testing.embedded.grammar.terms import Null, Term, TupleTerm
 
 Element = Any  # a Term in brackets or a field's name
 
@@ -46,7 +49,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         limit: Term | None,
         allow_filtering: bool | None,
         bypass_cache: bool | None,
-        _using: object,
+        timeout: Term | None,
     ) -> ast.Select | ast.Unsupported:
         if group_by:
             return ast.Unsupported("SELECT ... GROUP BY")
@@ -61,12 +64,13 @@ class AstBuilder(SchemaBuilder, TermBuilder):
             limit,
             bool(allow_filtering),
             bool(bypass_cache),
+            timeout,
         )
 
     def json(self, _word: Token) -> bool:
         return True
 
-    def distinct(self) -> bool:
+    def distinct(self, _word: Token) -> bool:
         return True
 
     def allow_filtering(self) -> bool:
@@ -76,9 +80,6 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return True
 
     def group_by(self, *_columns: str) -> bool:
-        return True
-
-    def select_using(self, _timeout: Token) -> bool:
         return True
 
     def all_columns(self) -> tuple[ast.Selected, ...]:
@@ -93,11 +94,23 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def column_selector(self, name: str) -> ColumnSelector:
         return ColumnSelector(name)
 
-    def field_selector(self, column: str, field: str) -> FieldSelector:
-        return FieldSelector(ColumnSelector(column), field)
+    def field_selector(self, selector: Selector, field: str) -> FieldSelector:
+        return FieldSelector(selector, field)
 
-    def element_selector(self, column: str, key: Term) -> ElementSelector:
-        return ElementSelector(column, key)
+    def element_selector(self, selector: Selector, key: Term) -> ElementSelector:
+        if not isinstance(selector, ColumnSelector):
+            raise InvalidRequest("An element of anything but a column is not supported by this "
+                                 "server")  # fmt: skip
+        return ElementSelector(selector.name, key)
+
+    def called_name(self, name: str) -> str:
+        return name.lower() if isinstance(name, Token) else name
+
+    def called_in(self, keyspace: Selector, name: str) -> str:
+        """A function of the keyspace `system`, where the server's own are."""
+        if keyspace != ColumnSelector("system"):
+            raise InvalidRequest("A user-defined function is not supported by this server")
+        return name
 
     def call_selector(self, name: str, *arguments: Any) -> Selector:
         match name, arguments:
@@ -106,6 +119,11 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return CallSelector(name, tuple(a for a in arguments if a is not None))
 
     def count_selector(self, name: str) -> CallSelector:
+        return CallSelector(name, ())
+
+    def count_integer(self, name: str, number: Token) -> CallSelector:
+        if name != "count" or number != "1":
+            raise SyntaxError(f"Only COUNT(1) is supported, got {name.upper()}({number})")
         return CallSelector(name, ())
 
     def cast_selector(self, _word: Token, selector: Selector, to: str) -> CastSelector:
@@ -144,6 +162,9 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
     def element_in(self, column: str, key: Element, values: Term) -> ast.Relation:
         return ast.Relation(column, "IN", values, key)
+
+    def is_not_null(self, column: str) -> ast.Relation:
+        return ast.Relation(column, "IS NOT", Null())
 
     def contains(self, column: str, value: Term) -> ast.Relation:
         return ast.Relation(column, "CONTAINS", value)
@@ -268,7 +289,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
     def using(self, *options: tuple[str, Term | None]) -> ast.Using:
         given = dict(options)
-        return ast.Using(given.get("ttl"), given.get("timestamp"))
+        return ast.Using(given.get("ttl"), given.get("timestamp"), given.get("timeout"))
 
     def using_ttl(self, term: Term) -> tuple[str, Term]:
         return "ttl", term
@@ -276,9 +297,8 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def using_timestamp(self, term: Term) -> tuple[str, Term]:
         return "timestamp", term
 
-    def using_timeout(self, _word: Token) -> tuple[str, None]:
-        """Nothing here takes long: timeouts are taken and forgotten."""
-        return "timeout", None
+    def using_timeout(self, term: Term) -> tuple[str, Term]:
+        return "timeout", term
 
     def when(self, *conditions: ast.Relation) -> tuple[tuple[ast.Relation, ...], bool]:
         return conditions, False

@@ -8,7 +8,7 @@ import re
 from importlib.resources import files
 
 from lark import Lark, UnexpectedInput
-from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedToken, VisitError
 
 from cdc_reader.testing.embedded.errors import (
     CqlError,
@@ -16,12 +16,13 @@ from cdc_reader.testing.embedded.errors import (
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.builder import AstBuilder
+from cdc_reader.testing.embedded.grammar.words import RESERVED
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 _UNSUPPORTED = re.compile(
     r"\s*+((?:create|alter|drop)\s+(?:custom\s+index|index|materialized\s+view|role|user|aggregate"
     r"|function|or\s+replace\s+\w+|service\s+level|service_level|trigger)"
-    r"|grant|revoke|list|describe|desc|prune|attach|detach)\b",
+    r"|grant|revoke|list|prune|attach|detach)\b",
     re.IGNORECASE,
 )
 
@@ -102,8 +103,6 @@ def _check_extent(cql: str) -> None:
 
 
 def _unsupported(what: str, cql: str) -> ast.Unsupported:
-    if what in {"DESCRIBE", "DESC"}:  # so drivers know a server before 5.2, and do it themselves
-        raise SyntaxError(f"line 1:0 {what} is not supported by this server")
     cql = cql[:_VIEW_LENGTH]
     if what != "CREATE MATERIALIZED VIEW" or not (view := _VIEW.match(cql)):
         return ast.Unsupported(what)
@@ -120,17 +119,31 @@ def _unquoted(name: str) -> str:
 def build_parser() -> Lark:
     """The parser; built once, which takes a second or more: do it before clients wait."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
+    grammar = grammar.replace("RESERVED", f"(?:{'|'.join(sorted(RESERVED))})")
     return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
 
 
 def _message(unexpected: UnexpectedInput, cql: str) -> str:
     """As the server words it: columns count from 0, and the end of the text is at 1:0."""
-    place, found = f"{unexpected.line}:{unexpected.column - 1}", ""
+    accepted = unexpected.accepts if isinstance(unexpected, UnexpectedToken) else set()
+    position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
+    place = f"line {_place(cql, position)}"
     match unexpected:
         case UnexpectedToken(token=token) if token.type == "$END":
-            place, found = "1:0", "<EOF>"
+            place, found = "line 1:0", "<EOF>"
+        case _ if cql.startswith(("--", "//"), position):  # a comment must end with its line
+            return f"line {_place(cql, len(cql))} : Unexpected ''"
         case UnexpectedToken(token=token):
             found = str(token)
-        case UnexpectedCharacters(pos_in_stream=int(position)):
-            found = cql[position]
-    return f"line {place} no viable alternative at input '{found}'"
+        case _ if cql[position].isascii() and (word := _WORD.match(cql, position)):
+            found = word.group()
+    is_superfluous = cql[position + len(found) :].lstrip().startswith(")")
+    if is_superfluous and accepted >= {"COMMA", "RPAR"}:
+        return f"{place} : Unexpected '{found}'"
+    if len(accepted) == 1 or "_APPLY" in accepted:
+        return f"{place} : Syntax error"
+    return f"{place} no viable alternative at input '{found}'"
+
+
+def _place(cql: str, position: int) -> str:
+    return f"{cql.count(chr(10), 0, position) + 1}:{position - cql.rfind(chr(10), 0, position) - 1}"

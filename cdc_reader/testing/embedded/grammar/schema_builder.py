@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 from lark import Token, Transformer, v_args
 
-from cdc_reader.cql_type import quote
+from cdc_reader.cql.types import quote
 from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, MapTerm, Term
@@ -53,8 +53,8 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
         *elements, properties = parts
         return ast.CreateTable(
             table,
-            tuple(_column(e) for e in elements if not isinstance(e, ast.PrimaryKey)),
-            tuple(_key(e) for e in elements if not isinstance(e, ast.ColumnDefinition)),
+            tuple(_column(e) for e in elements if isinstance(e, ast.ColumnDefinition | _KeyColumn)),
+            tuple(_key(e) for e in elements if isinstance(e, ast.PrimaryKey | _KeyColumn)),
             properties or ast.Properties(),
             bool(if_not_exists),
         )
@@ -103,9 +103,9 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     # User-defined types
 
     def create_type(
-        self, if_not_exists: bool | None, name: ast.TableName, *fields: tuple[str, str]
+        self, if_not_exists: bool | None, name: ast.TableName, *fields: tuple[str, str] | None
     ) -> ast.CreateType:
-        return ast.CreateType(name, fields, bool(if_not_exists))
+        return ast.CreateType(name, tuple(filter(None, fields)), bool(if_not_exists))
 
     def field(self, name: str, cql_type: str) -> tuple[str, str]:
         return name, cql_type
@@ -122,12 +122,39 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def drop_type(self, if_exists: bool | None, name: ast.TableName) -> ast.DropType:
         return ast.DropType(name, bool(if_exists))
 
+    # DESCRIBE
+
+    def describe_all(self, what: Token, _internals: bool | None) -> ast.Describe:
+        return ast.Describe(what.upper())
+
+    def describe_keyspace(
+        self, only: bool | None, name: str | None, _internals: bool | None
+    ) -> ast.Describe:
+        named = None if name is None else ast.TableName(None, name)
+        return ast.Describe("KEYSPACE", named, bool(only))
+
+    def describe_element(
+        self, what: Token, name: ast.TableName, _internals: bool | None
+    ) -> ast.Describe:
+        return ast.Describe(what.upper(), name)
+
+    def describe_any(self, name: ast.TableName, _internals: bool | None) -> ast.Describe:
+        return ast.Describe("ANY", name)
+
+    def only(self) -> bool:
+        return True
+
+    def internals(self) -> bool:
+        return True
+
     # Properties
 
     def properties(self, *parts: ast.Properties) -> ast.Properties:
         values: dict[str, ast.PropertyValue] = {}
-        for part in parts:
-            values |= part.values
+        for name, value in (entry for part in parts for entry in part.values.items()):
+            if name in values:
+                raise SyntaxError(f"Multiple definition for property '{name}'")
+            values[name] = value
         return ast.Properties(
             values,
             tuple(order for part in parts for order in part.clustering_order),
@@ -151,6 +178,9 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def plain_type(self, name: str, *arguments: str | None) -> str:
         given = [argument for argument in arguments if argument is not None]
         return f"{quote(name)}<{', '.join(given)}>" if given else quote(name)
+
+    def set_type(self, _word: Token, element: str) -> str:
+        return f"set<{element}>"
 
     def qualified_type(self, keyspace: str, name: str) -> str:
         return f"{quote(keyspace)}.{quote(name)}"
@@ -176,7 +206,7 @@ def _key(element: ast.PrimaryKey | _KeyColumn) -> ast.PrimaryKey:
 
 def _property_value(value: Constant | MapTerm) -> ast.PropertyValue:
     if isinstance(value, MapTerm):
-        return {_text(key): _text(entry) for key, entry in value.entries}
+        return _map(value)
     match value.kind:
         case ConstantKind.INTEGER:
             return int(value.text)
@@ -186,6 +216,15 @@ def _property_value(value: Constant | MapTerm) -> ast.PropertyValue:
             return value.text == "true"
         case _:
             return value.text
+
+
+def _map(value: MapTerm) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for key, entry in value.entries:
+        if _text(key) in entries:
+            raise SyntaxError(f"Multiple definition for property {_text(key)}")
+        entries[_text(key)] = _text(entry)
+    return entries
 
 
 def _text(term: Term) -> str:

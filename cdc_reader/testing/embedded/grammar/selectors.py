@@ -40,10 +40,10 @@ class MetadataSelector:
 
 @frozen
 class CallSelector:
-    """A function over selectors or terms; ``count(*)`` has no arguments."""
+    """A function over selectors; ``count(*)`` has no arguments."""
 
     name: str
-    arguments: tuple[Selector | Term, ...]
+    arguments: tuple[Selector, ...]
 
 
 @frozen

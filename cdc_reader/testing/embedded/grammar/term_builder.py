@@ -26,7 +26,7 @@ class TermBuilder(Transformer[Token, Term]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._markers = 0
+        self._markers: list[str | None] = []
 
     def string(self, token: Token) -> Constant:
         return Constant(ConstantKind.STRING, token[1:-1].replace("''", "'"))
@@ -88,13 +88,15 @@ class TermBuilder(Transformer[Token, Term]):
     def call_term(self, name: str, *arguments: Term | None) -> CallTerm:
         return CallTerm(name, _given(arguments))
 
-    def function_name(self, first: str, second: str | None) -> str:
-        return first if second is None or first != "system" else second
+    def function_name(self, first: str, second: str | None = None) -> str:
+        return first.lower() if second is None or first != "system" else second
 
     def _marker(self, name: str | None) -> Marker:
-        marker = Marker(self._markers, name)
-        self._markers += 1
-        return marker
+        """Markers of one name are one variable."""
+        if name is None or name not in self._markers:
+            self._markers.append(name)
+            return Marker(len(self._markers) - 1, name)
+        return Marker(self._markers.index(name), name)
 
 
 def _given(terms: tuple[Term | None, ...]) -> tuple[Term, ...]:

@@ -91,6 +91,17 @@ class HintTerm:
     term: Term
 
 
+def written(term: Term) -> str:
+    """A term as refusals show it."""
+    match term:
+        case Constant(kind, text):
+            return f"'{text}'" if kind is ConstantKind.STRING else text
+        case Null():
+            return "null"
+        case _:
+            return "?"
+
+
 Term = (
     Constant
     | Null

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from attrs import define
 
 from cdc_reader.testing.embedded.errors import ProtocolError
-from cdc_reader.testing.embedded.query.options import UNSET, Value
+from cdc_reader.testing.embedded.query.model import UNSET, Value
 
 _SHORT = struct.Struct(">H")
 _INT = struct.Struct(">i")

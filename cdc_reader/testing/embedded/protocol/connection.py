@@ -43,11 +43,15 @@ class State(enum.Enum):
 
 @frozen
 class Call:
-    """A request with what its answer needs; an error instead of a request is the answer."""
+    """A request with what its answer needs; an error instead of a request is the answer.
+
+    `traced` says that the client asks for a trace.
+    """
 
     version: int
     stream: int
     request: Request | CqlError
+    traced: bool = False
 
 
 @define
@@ -74,7 +78,8 @@ class Connection:
                     yield Call(NEWEST_VERSION, 0, ProtocolError(message))
                 case Frame() as frame:
                     self.version = frame.version
-                    yield Call(frame.version, frame.stream, self._request(frame))
+                    traced = bool(frame.flags & Flag.TRACING)
+                    yield Call(frame.version, frame.stream, self._request(frame), traced)
 
     def _request(self, frame: Frame) -> Request | CqlError:
         try:

@@ -11,7 +11,7 @@ from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.protocol.body import BodyReader
 from cdc_reader.testing.embedded.protocol.frame import Flag, Frame, Opcode
-from cdc_reader.testing.embedded.query.options import QueryOptions, Value
+from cdc_reader.testing.embedded.query.model import QueryOptions, Value
 
 Values = Sequence[Value] | Mapping[str, Value]
 

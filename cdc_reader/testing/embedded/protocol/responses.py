@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from attrs import frozen
 
@@ -74,6 +75,7 @@ class Answer:
     body: bytes = b""
     warnings: tuple[str, ...] = ()
     rows: bytes = b""
+    trace: UUID | None = None
 
     @property
     def content(self) -> bytes:
@@ -85,6 +87,8 @@ class Answer:
         content, rows, flags = self.body, self.rows, Flag(0)
         if self.warnings and version >= 4:
             content, flags = body.string_list(self.warnings) + content, Flag.WARNING
+        if self.trace is not None:
+            content, flags = self.trace.bytes + content, flags | Flag.TRACING
         if compression is not None and (content or rows):
             content, rows = compression.compress(content + rows), b""
             flags |= Flag.COMPRESSION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.cql.types import CqlType, Native
 from cdc_reader.testing.embedded.codec.native import decode, encode
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.errors import InvalidRequest

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from cdc_reader.cql_type import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    UserType,
-    freeze,
-)
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Assignment, Change, Deletion
-from cdc_reader.testing.embedded.grammar.terms import Term
+from cdc_reader.testing.embedded.grammar.terms import Term, written
 from cdc_reader.testing.embedded.query import elements
-from cdc_reader.testing.embedded.query.execution import Evaluate
-from cdc_reader.testing.embedded.query.options import Unset
-from cdc_reader.testing.embedded.query.scope import Scope
+from cdc_reader.testing.embedded.query.model import Evaluate, Scope, Unset
 from cdc_reader.testing.embedded.query.terms import compile_term
 from cdc_reader.testing.embedded.query.write import ReadRow, Write
 from cdc_reader.testing.embedded.schema.table import Column
-from cdc_reader.testing.embedded.storage.cell import Cell, latest
+from cdc_reader.testing.embedded.storage.cell import Cell, latest, reconcile
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 Operation = Callable[[Row, Write, ReadRow], None]
@@ -37,14 +27,12 @@ def set_value(column: Column, term: Term, scope: Scope) -> Operation:
             f"Cannot set the value of counter column {column.name} "
             "(counters can only be incremented/decremented, not set)"
         )
-    return _set(column, compile_term(term, scope.column_spec(column), scope))
+    return overwrite(column, compile_term(term, scope.column_spec(column), scope))
 
 
-def json_value(column: Column, value: Evaluate) -> Operation:
-    """A column of INSERT JSON."""
-    if str(column.type) == "counter":
-        return _refuse_json_counter(column)
-    return _set(column, value)
+def overwrite(column: Column, value: Evaluate) -> Operation:
+    """A column is given a value: a collection as a whole."""
+    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
 
 
 def assignment(change: Assignment, scope: Scope) -> Operation:
@@ -65,6 +53,22 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
     return _combine(column, change, scope)
 
 
+def check_assignments(assignments: Sequence[Assignment]) -> None:
+    """Refuse a column that is set as a whole and again, and a field that is set twice."""
+    for index, later in enumerate(assignments):
+        for earlier in assignments[:index]:
+            if earlier.column == later.column and not (
+                _sets_part(earlier)
+                and _sets_part(later)
+                and not (isinstance(later.key, str) and later.key == earlier.key)
+            ):
+                raise InvalidRequest(f"Multiple incompatible setting of column {later.column}")
+
+
+def _sets_part(change: Assignment) -> bool:
+    return change.key is not None or change.change is not Change.SET
+
+
 def deletion(removed: Deletion, scope: Scope) -> Operation:
     """A column, element or field of DELETE."""
     column = scope.column(removed.column, "Unknown identifier {}")
@@ -72,7 +76,7 @@ def deletion(removed: Deletion, scope: Scope) -> Operation:
         raise InvalidRequest(f"Invalid identifier {column.name} for deletion (should not be a "
                              "PRIMARY KEY part)")  # fmt: skip
     if isinstance(removed.key, str):
-        key = _field_key(column, removed.key)
+        key = _field_key(column, removed.key, None)
         return lambda row, write, _: _put(row, column, key, write.dead())
     if removed.key is not None:
         return _delete_element(column, removed.key, scope)
@@ -82,17 +86,6 @@ def deletion(removed: Deletion, scope: Scope) -> Operation:
 
 
 # Whole columns
-
-
-def _set(column: Column, value: Evaluate) -> Operation:
-    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
-
-
-def _refuse_json_counter(column: Column) -> Operation:
-    def operation(_row: Row, _write: Write, _: ReadRow) -> None:
-        raise InvalidRequest(f"Cannot set the value of counter column {column.name} in JSON")
-
-    return operation
 
 
 def _write_cell(column: Column, value: Evaluate) -> Operation:
@@ -145,8 +138,9 @@ def _entries(
 
 
 def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
-    """Set one element. Of two assignments to it in one statement the later one in the text wins."""
-    row.multi_cell(column.name).cells[key] = cell
+    """Set one element. If the statement has set it before, the winner of both cells stays."""
+    cells = row.multi_cell(column.name).cells
+    cells[key] = reconcile(cells[key], cell) if key in cells else cell
 
 
 # Additions and removals
@@ -217,11 +211,15 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
             raise InvalidRequest("Invalid null value for counter increment")
         if isinstance(found, Unset):
             return
-        pending = row.cells.get(column.name) or read().cells.get(column.name)
-        before = pending.value if isinstance(pending, Cell) else None
-        total = _signed(before or b"\0") + sign * _signed(found)
+        stored, pending = read().cells.get(column.name), row.cells.get(column.name)
+        before = pending or stored
+        count = before.value if isinstance(before, Cell) else None
+        total = _signed(count or b"\0") + sign * _signed(found)
         wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
-        row.cells[column.name] = Cell(write.timestamp, wrapped.to_bytes(8, "big", signed=True))
+        # No increment is lost for its timestamp.
+        later = stored.timestamp + 1 if isinstance(stored, Cell) else write.timestamp
+        timestamp = max(write.timestamp, later)
+        row.cells[column.name] = Cell(timestamp, wrapped.to_bytes(8, "big", signed=True))
 
     return operation
 
@@ -302,7 +300,7 @@ def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
 
 def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
     """``column.field = term`` of a UDT."""
-    key = _field_key(column, name)
+    key = _field_key(column, name, term)
     fields = column.type.fields if isinstance(column.type, UserType) else ()
     value = compile_term(
         term, scope.spec(f"{column.name}.{name}", freeze(dict(fields)[name])), scope
@@ -316,12 +314,19 @@ def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
     return operation
 
 
-def _field_key(column: Column, name: str) -> bytes:
+def _field_key(column: Column, name: str, term: Term | None) -> bytes:
+    """The key of a field that is set to a term, or deleted if it is None."""
     if not isinstance(column.type, UserType) or not column.is_multi_cell:
-        raise InvalidRequest(
-            f"Invalid operation ({column.name}.{name} = ...) for column {column.name} of type "
-            f"{column.type}: it is not a non-frozen user type"
-        )
+        kind = "frozen UDT" if isinstance(column.type, UserType) else "non-UDT"
+        if term is not None:
+            what = f"Invalid operation ({column.name}.{name} = {written(term)}) for {kind} column"
+        elif kind == "frozen UDT":
+            raise InvalidRequest(
+                f"Frozen UDT column {column.name} does not support field deletions"
+            )
+        else:
+            what = f"Invalid deletion operation for {kind} column"
+        raise InvalidRequest(f"{what} {column.name}")
     names = [field for field, _ in column.type.fields]
     if name not in names:
         raise InvalidRequest(f"UDT column {column.name} does not have a field named {name}")

@@ -10,13 +10,15 @@ from attrs import frozen
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.query import lwt
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
 from cdc_reader.testing.embedded.query.lwt import Step
-from cdc_reader.testing.embedded.query.modification import Modification
+from cdc_reader.testing.embedded.query.model import Evaluate, Execution
+from cdc_reader.testing.embedded.query.modification import Modification, check_timestamp
+from cdc_reader.testing.embedded.query.ports import MutationSink
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows, Void
-from cdc_reader.testing.embedded.query.source import MutationSink
 from cdc_reader.testing.embedded.storage.database import PartitionKey
 from cdc_reader.testing.embedded.storage.partition import Partition
+
+_MAX_BATCH = 1 << 20
 
 
 @frozen
@@ -27,6 +29,7 @@ class WritePlan:
     sink: MutationSink
     bind_columns: tuple[ColumnSpec, ...]
     timestamp: Evaluate | None = None
+    is_batch: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -42,7 +45,7 @@ class WritePlan:
     def result_columns(self) -> tuple[ColumnSpec, ...]:
         if not self.is_lwt:
             return ()
-        columns = lwt.result_columns(self.modifications)
+        columns = lwt.result_columns(self.modifications, self.is_batch)
         return lwt.specs(self.modifications[0].table, columns)
 
     def execute(self, execution: Execution) -> Void | Rows:
@@ -50,11 +53,15 @@ class WritePlan:
         steps = [(modification, execution) for modification in self.modifications]
         given = self.timestamp(execution) if self.timestamp else None
         if isinstance(given, bytes):
-            return apply(steps, self.sink, int.from_bytes(given, "big", signed=True))
-        return apply(steps, self.sink)
+            timestamp = int.from_bytes(given, "big", signed=True)
+            check_timestamp(timestamp, execution.now_us)
+            return apply(steps, self.sink, self.is_batch, timestamp)
+        return apply(steps, self.sink, self.is_batch)
 
 
-def apply(steps: Sequence[Step], sink: MutationSink, timestamp: int | None = None) -> Void | Rows:
+def apply(
+    steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
+) -> Void | Rows:
     """Write modifications, each with its execution, together.
 
     `timestamp` (µs) is the batch's own; else the client's, else the server's.
@@ -63,7 +70,7 @@ def apply(steps: Sequence[Step], sink: MutationSink, timestamp: int | None = Non
         return Void()
     execution = steps[0][1]
     if any(modification.conditions for modification, _ in steps):
-        outcome = lwt.check(steps)
+        outcome = lwt.check(steps, is_batch)
         if outcome.applies:
             sink.write(_mutations(steps, execution.server_timestamp()), execution.now_us)
         return outcome.rows
@@ -81,23 +88,32 @@ def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")
-    if any(counters) and not all(counters):
-        raise InvalidRequest("Counter and non-counter mutations cannot exist in the same batch")
     if kind is BatchKind.LOGGED and any(counters):
         raise InvalidRequest("Cannot include a counter statement in a logged batch")
+    if any(counters) and not all(counters):
+        raise InvalidRequest("Counter and non-counter mutations cannot exist in the same batch")
 
 
 def _mutations(steps: Sequence[Step], default_timestamp: int) -> list[Partition]:
     """One mutation for each table and key, in the order first met; empty ones left out."""
     merged: dict[tuple[UUID, PartitionKey], Partition] = {}
     for modification, execution in steps:
-        for mutation in modification.mutations(execution, default_timestamp):
+        # Counters are added to: each increment has to see those before it.
+        before = merged if modification.table.is_counter else {}
+        for mutation in modification.mutations(execution, default_timestamp, before):
             place = (mutation.table.id, mutation.key)
-            if place in merged:
+            if place in merged and merged[place] is not mutation:
                 merged[place].merge(mutation)
             else:
                 merged[place] = mutation
-    return [mutation for mutation in merged.values() if _says_something(mutation)]
+    found = [mutation for mutation in merged.values() if _says_something(mutation)]
+    if len(found) > 1 and sum(_bound_bytes(execution) for _, execution in steps) > _MAX_BATCH:
+        raise InvalidRequest("Batch too large")
+    return found
+
+
+def _bound_bytes(execution: Execution) -> int:
+    return sum(len(value) for value in execution.values if isinstance(value, bytes))
 
 
 def _says_something(mutation: Partition) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from cdc_reader.cql_type import CqlType, Native
+from cdc_reader.cql.types import CqlType, Native
+from cdc_reader.testing.embedded.codec.marshal import class_name
 from cdc_reader.testing.embedded.codec.native import decode, encode
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.functions import overloads
@@ -34,7 +35,7 @@ def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
             return lambda value: as_text(source, value).encode()
         if name := _TIMES.get((source.name, target.name)):
             return next(f.body for f in overloads(name) if f.arguments == (source,))
-    raise InvalidRequest(f"{source} cannot be cast to {target}")
+    raise InvalidRequest(f"{class_name(source)} cannot be cast to {class_name(target)}")
 
 
 def as_text(source: Native, value: bytes) -> str:

@@ -11,19 +11,18 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from cdc_reader.cql_type import TupleType, freeze
+from cdc_reader.cql.types import TupleType, freeze
 from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation, TupleRelation
 from cdc_reader.testing.embedded.grammar.terms import Term, TupleTerm
-from cdc_reader.testing.embedded.query.execution import Execution
 from cdc_reader.testing.embedded.query.keys import check_product
+from cdc_reader.testing.embedded.query.model import MOST_KEYS, Execution, Scope
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.values import (
+from cdc_reader.testing.embedded.query.terms import (
     Candidates,
     bound_value,
-    one,
+    candidates,
     present,
     several,
 )
@@ -84,7 +83,7 @@ class ClusteringRestriction:
         if self.tuples is not None:
             return self.tuples(execution)
         columns = [part(execution) for part in self.prefix]
-        check_product("clustering", columns)
+        check_product(columns, MOST_KEYS)
         return list(itertools.product(*columns))
 
     def ranges(self, execution: Execution) -> list[ClusteringRange]:
@@ -155,16 +154,13 @@ def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> Cluste
     prefix: list[Candidates] = []
     slices: list[Slice] = []
     for column in scope.table.clustering[: len(relations)]:
-        for relation in relations[column.name]:
-            spec = scope.column_spec(column)
-            match relation.operator:
-                case "=":
-                    prefix.append(one(relation.value, spec, scope))
-                case "IN":
-                    prefix.append(several(relation.value, spec, scope))
-                case operator:
-                    values = _single(bound_value(relation.value, spec, scope))
-                    slices.append(Slice((column,), operator, values))
+        given, spec = relations[column.name], scope.column_spec(column)
+        if any(relation.operator in ("=", "IN") for relation in given):
+            prefix.append(candidates(given, spec, scope))
+            continue
+        for relation in given:
+            values = _single(bound_value(relation.value, spec, scope))
+            slices.append(Slice((column,), relation.operator, values))
     return ClusteringRestriction(
         scope.table, tuple(prefix), width=len(prefix), slices=tuple(slices)
     )
@@ -220,8 +216,8 @@ def _exact_tuples(
         return lambda execution: list(
             dict.fromkeys(k for key in keys if (k := key(execution)) is not None)
         )
-    candidates = several(relation.value, spec, scope)
-    return lambda execution: [_split(value, columns) for value in candidates(execution)]
+    wanted = several(relation.value, spec, scope)
+    return lambda execution: [_split(value, columns) for value in wanted(execution)]
 
 
 def _tuple(term: Term, columns: tuple[Column, ...], scope: Scope) -> Values:

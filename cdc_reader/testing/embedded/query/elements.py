@@ -1,10 +1,12 @@
-"""Non-frozen collections and UDTs: cells by element key on one side, one value on the other."""
+"""Rows and their collections as values: cells by element key here, one value there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc_reader.cql_type import CqlType, ListType, MapType, SetType, UserType
+from attrs import define
+
+from cdc_reader.cql.types import CqlType, ListType, MapType, SetType, UserType
 from cdc_reader.testing.embedded.cdc.collection import element_order
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
@@ -14,7 +16,9 @@ from cdc_reader.testing.embedded.codec.validation import (
     read_fields,
     set_value,
 )
+from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell
+from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
 
 
 def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
@@ -57,3 +61,32 @@ def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
 def field_key(index: int) -> bytes:
     """The cell key of a UDT's field."""
     return index.to_bytes(2, "big")
+
+
+@define(frozen=True)
+class RowView:
+    """One row of a result: partition key, static row, and clustering row if there is one.
+
+    `now` is the moment of reading in seconds, for the rest of a TTL.
+    """
+
+    key: tuple[bytes, ...]
+    static: LiveRow
+    row: LiveRow | None
+    now: int
+
+    def live(self, column: Column) -> LiveValue | None:
+        """The live cell or cells of a column outside the key."""
+        source = self.static if column.kind is Kind.STATIC else self.row
+        return None if source is None else source.cells.get(column.name)
+
+    def value(self, column: Column) -> bytes | None:
+        """A column's value in serialised form."""
+        if column.kind is Kind.PARTITION_KEY:
+            return self.key[column.position]
+        if column.kind is Kind.CLUSTERING:
+            return self.row.key[column.position] if self.row is not None else None
+        live = self.live(column)
+        if live is None:
+            return None
+        return live.value if isinstance(live, Cell) else join(column.type, live)

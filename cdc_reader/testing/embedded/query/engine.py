@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import md5
 from uuid import UUID
 
 from attrs import frozen
 
+from cdc_reader.testing.embedded.codec.marshal import MarshalError
+from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import CqlError, InvalidRequest, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
 from cdc_reader.testing.embedded.query.batch import WritePlan, apply, check_kind
-from cdc_reader.testing.embedded.query.binding import Values, bind
-from cdc_reader.testing.embedded.query.execution import Execution, Ordinals
 from cdc_reader.testing.embedded.query.lwt import Step
-from cdc_reader.testing.embedded.query.options import QueryOptions
-from cdc_reader.testing.embedded.query.plan import Plan
+from cdc_reader.testing.embedded.query.model import (
+    MOST_KEYS,
+    Execution,
+    Ordinals,
+    QueryOptions,
+    Value,
+)
 from cdc_reader.testing.embedded.query.planner import Planner
-from cdc_reader.testing.embedded.query.result import Prepared, Result
+from cdc_reader.testing.embedded.query.ports import MutationSink, Plan, Replays, TableSource
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared, Result
 from cdc_reader.testing.embedded.query.select import SelectPlan
-from cdc_reader.testing.embedded.query.source import MutationSink, Replays, TableSource
+from cdc_reader.testing.embedded.query.wording import in_older_words
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import Column
 from cdc_reader.testing.embedded.storage.database import Database
@@ -30,6 +37,7 @@ _CACHED_CHARACTERS = 1 << 23
 _PREPARED_CHARACTERS = 1 << 26
 
 
+Values = Sequence[Value] | Mapping[str, Value]
 Shape = tuple[tuple[UUID, tuple[Column, ...]], ...]
 """What a statement was prepared against: its tables, each with its columns."""
 
@@ -47,7 +55,8 @@ class Engine:
     """Executes statements over a catalog and a database.
 
     `clock` gives the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database; `replays` has ready pages for some tables.
+    source of a table that is not in the database; `replays` has ready pages for some tables;
+    `most_partitions` is how many partitions IN lists may name.
     Every method raises `errors.CqlError` for what the server refuses.
     """
 
@@ -59,24 +68,32 @@ class Engine:
         clock: Callable[[], int],
         virtual: Mapping[tuple[str, str], TableSource] | None = None,
         replays: Replays | None = None,
+        most_partitions: int = MOST_KEYS,
     ) -> None:
         build_parser()
         self._catalog = catalog
         self._clock = clock
         self._replays = replays
+        self._most_partitions = most_partitions
         self._planner = Planner(catalog, database, write_path, clock, virtual or {})
         self._prepared: TextCache[Remembered] = TextCache(_PREPARED_CHARACTERS)
         self._plans: TextCache[Plan] = TextCache(_CACHED_CHARACTERS)
         self._last_timestamp = 0
 
+    def now_us(self) -> int:
+        """The server's time in µs since the epoch."""
+        return self._clock()
+
     def query(self, cql: str, values: Values, options: QueryOptions) -> Result:
         """Execute a statement given as text."""
-        return self._run(self._plan(cql, options.keyspace), values, options)
+        with self._worded():
+            return self._run(self._plan(cql, options.keyspace), values, options)
 
     def prepare(self, cql: str, options: QueryOptions) -> Prepared:
         """Remember a statement; preparing it again gives the same id."""
         keyspace = options.keyspace
-        plan = self._plan(cql, keyspace)
+        with self._worded():
+            plan = self._plan(cql, keyspace)
         text = (keyspace or "") + cql
         statement_id = md5(text.encode(), usedforsecurity=False).digest()
         self._prepared.put(statement_id, Remembered(cql, keyspace, _shape(plan)), len(cql))
@@ -100,7 +117,8 @@ class Engine:
 
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
         """Execute a prepared statement; raises Unprepared if the id is not known."""
-        return self._run(self._prepared_plan(statement_id), values, options)
+        with self._worded():
+            return self._run(self._prepared_plan(statement_id), values, options)
 
     def batch(
         self,
@@ -109,15 +127,34 @@ class Engine:
         options: QueryOptions,
     ) -> Result:
         """Execute a BATCH frame: statements by text (str) or prepared id (bytes), with values."""
+        with self._worded():
+            return self._batch(kind, statements, options)
+
+    def _batch(
+        self,
+        kind: BatchKind,
+        statements: Sequence[tuple[str | bytes, Values]],
+        options: QueryOptions,
+    ) -> Result:
         now, ordinals = self._clock(), Ordinals()
         steps: list[Step] = []
         for statement, values in statements:
             plan = self._batched(statement, options.keyspace)
             bound = bind(plan.bind_columns, values)
-            execution = Execution(bound, now, self._timestamp, options, ordinals)
+            execution = self._execution(bound, now, options, ordinals)
             steps += [(modification, execution) for modification in plan.modifications]
         check_kind(kind, [modification for modification, _ in steps])
-        return apply(steps, self._planner.sink)
+        return apply(steps, self._planner.sink, is_batch=True)
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        """Refusals are in the words of the server's version."""
+        try:
+            yield
+        except CqlError as error:
+            if not self._catalog.profile.new_words:
+                in_older_words(error)
+            raise
 
     def _batched(self, statement: str | bytes, keyspace: str | None) -> WritePlan:
         if isinstance(statement, str):
@@ -137,7 +174,12 @@ class Engine:
             if page is not None:
                 return page
         bound = bind(plan.bind_columns, values)
-        return plan.execute(Execution(bound, self._clock(), self._timestamp, options))
+        return plan.execute(self._execution(bound, self._clock(), options, Ordinals()))
+
+    def _execution(
+        self, values: tuple[Value, ...], now: int, options: QueryOptions, ordinals: Ordinals
+    ) -> Execution:
+        return Execution(values, now, self._timestamp, options, ordinals, self._most_partitions)
 
     def _timestamp(self) -> int:
         """A write timestamp of our own: the time, but never one twice."""
@@ -191,3 +233,29 @@ def _description(statement_id: bytes, plan: Plan) -> Prepared:
         plan.warnings,
         plan.is_lwt,
     )
+
+
+def bind(columns: tuple[ColumnSpec, ...], values: Values) -> tuple[Value, ...]:
+    """The values in order of the markers, checked; InvalidRequest as the server words it."""
+    given = _named(columns, values) if isinstance(values, Mapping) else tuple(values)
+    if len(given) != len(columns):
+        raise InvalidRequest(
+            f"Invalid amount of bind variables: expected {len(columns)} received {len(given)}"
+        )
+    return tuple(_checked(column, value) for column, value in zip(columns, given, strict=True))
+
+
+def _named(columns: tuple[ColumnSpec, ...], values: Mapping[str, Value]) -> tuple[Value, ...]:
+    missing = [column.name for column in columns if column.name not in values]
+    if missing:
+        raise InvalidRequest(f"Missing value for bind variable {missing[0]}")
+    return tuple(values[column.name] for column in columns)
+
+
+def _checked(column: ColumnSpec, value: Value) -> Value:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return validator(column.type)(value)
+    except MarshalError as error:
+        raise InvalidRequest(f"Exception while binding column {column.name}: {error}") from None

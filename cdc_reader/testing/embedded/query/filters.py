@@ -1,54 +1,91 @@
-"""Comparing what a row holds with what a relation or condition asks."""
+"""Comparing what a row holds with what relations of WHERE and conditions of IF ask."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from cdc_reader.cql_type import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    UserType,
-    freeze,
-)
+from attrs import frozen
+
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import Term
-from cdc_reader.testing.embedded.query.elements import list_elements, map_entries
-from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.elements import RowView, list_elements, map_entries
+from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.row_view import RowView
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.values import bound_value, several
-from cdc_reader.testing.embedded.schema.table import Column
+from cdc_reader.testing.embedded.query.terms import ORDERINGS, bound_value, listed, several
+from cdc_reader.testing.embedded.schema.table import Column, Kind
 
 Test = Callable[[RowView, Execution], bool]
 _Read = Callable[[RowView, Execution], bytes | None]
 _Compare = Callable[[bytes | None, Execution], bool]
-
-_ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
+_EMPTY = b"\0\0\0\0"
 
 
-def row_test(relation: Relation, scope: Scope, null_equals_null: bool = False) -> Test:
-    """Whether a row fulfils a relation.
+def row_test(relation: Relation, scope: Scope) -> Test:
+    """Whether a row fulfils a relation of WHERE, where nothing equals null."""
+    column = scope.column(relation.column)
+    read, spec = _subject(column, relation.key, scope)
+    compare = _comparison(relation, spec, scope)
+    return lambda view, execution: compare(read(view, execution), execution)
 
-    In WHERE nothing equals null; in IF (`null_equals_null`) a missing value does.
+
+def condition_test(relation: Relation, scope: Scope) -> Test:
+    """Whether a row fulfils a condition of IF, where a missing value equals null.
+
+    A collection of cells has no cells if it is empty: it equals null, too.
     """
     column = scope.column(relation.column, "Unknown identifier {}")
     read, spec = _subject(column, relation.key, scope)
-    compare = _comparison(relation, spec, scope, null_equals_null)
-    return lambda view, execution: compare(read(view, execution), execution)
+    is_collection = relation.key is None and column.is_multi_cell and not column.is_user_type
+
+    def wanted(value: bytes | None) -> bytes | None:
+        return None if is_collection and value == _EMPTY else value
+
+    if relation.operator == "IN":
+        several_values = listed(relation.value, spec, scope)
+        same = _same(spec.type)
+        return lambda view, execution: any(
+            same(read(view, execution), wanted(each)) for each in several_values(execution)
+        )
+    bound, compare = bound_value(relation.value, spec, scope), _conditions(relation, spec.type)
+    return lambda view, execution: compare(read(view, execution), wanted(bound(execution)))
+
+
+def _conditions(
+    relation: Relation, of_type: CqlType
+) -> Callable[[bytes | None, bytes | None], bool]:
+    match relation.operator:
+        case "=":
+            return _same(of_type)
+        case "!=":
+            same = _same(of_type)
+            return lambda value, other: not same(value, other)
+        case operator if operator in ORDERINGS:
+            order, holds = sort_key(of_type), ORDERINGS[operator]
+
+            def compare(value: bytes | None, other: bytes | None) -> bool:
+                if other is None:
+                    raise InvalidRequest(f'Invalid comparison with null for operator "{operator}"')
+                return value is not None and holds(order(value), order(other))
+
+            return compare
+        case operator:
+            raise InvalidRequest(f"{operator} is not supported by this server")
+
+
+def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
+    """Whether two values are equal, as their type compares them."""
+    order = sort_key(of_type)
+
+    def same(value: bytes | None, other: bytes | None) -> bool:
+        if value is None or other is None or value == other:
+            return value == other
+        return bool(order(value) == order(other))
+
+    return same
 
 
 def _subject(column: Column, key: Term | str | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
@@ -85,54 +122,47 @@ def _element(
 ) -> tuple[_Read, ColumnSpec]:
     label = "idx" if isinstance(column.type, ListType) else "key"
     wanted = bound_value(key, scope.spec(f"{label}({column.name})", freeze(types[0])), scope)
+    new_words = scope.catalog.profile.new_words
 
     def read(view: RowView, execution: Execution) -> bytes | None:
         value, place = view.value(column), wanted(execution)
-        if value is None or place is None:
+        if value is None or (place is None and new_words):
             return None
+        if place is None:
+            raise InvalidRequest(f"Invalid null value for {column.type} element access")
         if isinstance(column.type, MapType):
             return dict(map_entries(value)).get(place)
         elements, index = list_elements(value), int.from_bytes(place, "big", signed=True)
+        if index < 0 and not new_words:
+            raise InvalidRequest(f"Invalid negative list index {index}")
         return elements[index] if 0 <= index < len(elements) else None
 
     return read, scope.spec(f"value({column.name})", freeze(types[1]))
 
 
-def _comparison(
-    relation: Relation, spec: ColumnSpec, scope: Scope, null_equals_null: bool
-) -> _Compare:
+def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
     match relation.operator:
         case "IN":
             candidates = several(relation.value, spec, scope)
             return lambda value, execution: value in candidates(execution)
         case "CONTAINS" | "CONTAINS KEY":
             return _contains(relation, spec, scope)
-        case "=" | "!=":
-            return _equality(relation, spec, scope, null_equals_null)
+        case "=":
+            return _equality(relation, spec, scope)
         case ">" | ">=" | "<" | "<=":
             return _ordering(relation, spec, scope)
         case other:
             raise InvalidRequest(f"{other} is not supported by this server")
 
 
-def _equality(
-    relation: Relation, spec: ColumnSpec, scope: Scope, null_equals_null: bool
-) -> _Compare:
-    wanted = bound_value(relation.value, spec, scope)
-    is_equal = relation.operator == "="
-
-    def compare(value: bytes | None, execution: Execution) -> bool:
-        other = wanted(execution)
-        if not null_equals_null and (value is None or other is None):
-            return False
-        return (value == other) is is_equal
-
-    return compare
+def _equality(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
+    wanted, same = bound_value(relation.value, spec, scope), _same(spec.type)
+    return lambda value, execution: value is not None and same(value, wanted(execution))
 
 
 def _ordering(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
     wanted = bound_value(relation.value, spec, scope)
-    order, holds = sort_key(spec.type), _ORDERINGS[relation.operator]
+    order, holds = sort_key(spec.type), ORDERINGS[relation.operator]
 
     def compare(value: bytes | None, execution: Execution) -> bool:
         other = wanted(execution)
@@ -165,3 +195,44 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
         return wanted(execution) in list_elements(value)
 
     return compare
+
+
+@frozen
+class Conditions:
+    """Either that the row exists (`exists` True) or does not (False), or tests of its columns.
+
+    `columns` are those the result shows.
+    """
+
+    columns: tuple[Column, ...]
+    exists: bool | None = None
+    tests: tuple[Test, ...] = ()
+
+    @property
+    def names_regular(self) -> bool:
+        """Whether a column outside the partition key is looked at that is not static."""
+        return self.exists is None and any(c.kind is Kind.REGULAR for c in self.columns)
+
+    def hold(self, view: RowView, row_exists: bool, execution: Execution) -> bool:
+        """Whether the statement applies."""
+        if self.exists is not None:
+            return row_exists is self.exists
+        return all(test(view, execution) for test in self.tests)
+
+
+def conditions(
+    relations: Sequence[Relation], scope: Scope, exists: bool | None = None
+) -> Conditions | None:
+    """The conditions of a statement, None if it has none."""
+    if exists is not None:
+        return Conditions(scope.table.select_order, exists)
+    if not relations:
+        return None
+    named = {relation.column for relation in relations}
+    for name in named:
+        if scope.column(name, "Unknown identifier {}").is_key:
+            raise InvalidRequest(f"PRIMARY KEY column '{name}' cannot have IF conditions")
+    return Conditions(
+        tuple(column for column in scope.table.select_order if column.name in named),
+        tests=tuple(condition_test(relation, scope) for relation in relations),
+    )

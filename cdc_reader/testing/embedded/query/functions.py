@@ -9,13 +9,12 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from cdc_reader import timeuuid
-from cdc_reader.cql_type import NATIVE_TYPES, CqlType, Native
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.types import NATIVE_TYPES, CqlType, Native
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import InvalidRequest
-from cdc_reader.testing.embedded.query.execution import Execution
-from cdc_reader.testing.embedded.query.options import Value
+from cdc_reader.testing.embedded.query.model import Execution, Value
 
 _DAY_MS = 86_400_000
 _DATE_CENTRE = 1 << 31
@@ -45,7 +44,7 @@ def overloads(name: str) -> list[Function]:
     try:
         return _functions()[name]
     except KeyError:
-        raise InvalidRequest(f"Unknown function '{name}'") from None
+        raise InvalidRequest(f"Unknown function {name} called") from None
 
 
 def _long(number: int) -> bytes:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -21,9 +21,6 @@ from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.cast import as_text
 from cdc_reader.testing.embedded.query.elements import list_elements, map_entries
-from cdc_reader.testing.embedded.query.execution import Execution
-from cdc_reader.testing.embedded.query.row_view import RowView
-from cdc_reader.testing.embedded.query.selectors import Output
 
 _NUMBERS = frozenset(
     "tinyint smallint int bigint counter varint decimal float double boolean".split()
@@ -31,20 +28,18 @@ _NUMBERS = frozenset(
 _ToJson = Callable[[bytes], str]
 
 
-def json_output(outputs: Sequence[Output]) -> Output:
-    """One text column in place of several."""
-    if any(output.aggregate for output in outputs):
-        raise InvalidRequest("SELECT JSON with aggregates is not supported by this server")
-    parts = [(_text(_label(o.name)), o.compute, _writer(o.type)) for o in outputs]
+def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[bytes | None]], str]:
+    """Writes a row's cells as one object; `columns` are (name, type)."""
+    parts = [(_text(_label(name)), json_writer(of_type)) for name, of_type in columns]
 
-    def compute(view: RowView, execution: Execution) -> bytes:
-        cells = [
-            f"{name}: {_value(compute_part(view, execution), write)}"
-            for name, compute_part, write in parts
+    def written(cells: Sequence[bytes | None]) -> str:
+        members = [
+            f"{name}: {_value(cell, write)}"
+            for (name, write), cell in zip(parts, cells, strict=True)
         ]
-        return f"{{{', '.join(cells)}}}".encode()
+        return f"{{{', '.join(members)}}}"
 
-    return Output("[json]", Native("text"), compute)
+    return written
 
 
 def _label(name: str) -> str:
@@ -60,20 +55,21 @@ def _value(value: bytes | None, write: _ToJson) -> str:
     return "null" if value is None else write(value)
 
 
-def _writer(cql_type: CqlType) -> _ToJson:
+def json_writer(cql_type: CqlType) -> _ToJson:
+    """Writes values of a type as JSON."""
     match cql_type:
         case Native():
             return _native(cql_type)
         case ListType(element) | SetType(element):
-            write = _writer(element)
+            write = json_writer(element)
             return lambda value: f"[{', '.join(map(write, list_elements(value)))}]"
         case MapType(key, element):
-            return _map(_writer(key), _writer(element))
+            return _map(json_writer(key), json_writer(element))
         case UserType(fields=fields):
             names = [_text(name) for name, _ in fields]
-            return _fields(names, [_writer(field) for _, field in fields])
+            return _fields(names, [json_writer(field) for _, field in fields])
         case TupleType(elements):
-            return _tuple([_writer(element) for element in elements])
+            return _tuple([json_writer(element) for element in elements])
         case VectorType():
             raise InvalidRequest(f"SELECT JSON of {cql_type} is not supported by this server")
 

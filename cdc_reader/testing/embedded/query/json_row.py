@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from attrs import define
 
-from cdc_reader.cql_type import CqlType
+from cdc_reader.cql.types import CqlType
 from cdc_reader.testing.embedded.codec.json_text import JsonError, read_json
 from cdc_reader.testing.embedded.codec.json_value import from_json
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
-from cdc_reader.testing.embedded.query.options import Unset, Value
-from cdc_reader.testing.embedded.query.values import Candidates
+from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Unset, Value
+from cdc_reader.testing.embedded.query.terms import Candidates
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 

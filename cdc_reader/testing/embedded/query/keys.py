@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
+from cdc_reader.testing.embedded.codec.marshal import class_name
 from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN, token_of
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.grammar.ast import TokenRelation
 from cdc_reader.testing.embedded.grammar.terms import CallTerm, Term
-from cdc_reader.testing.embedded.query.execution import Execution
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.values import Candidates, bound_value, present
-from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.query.model import Execution, Scope
+from cdc_reader.testing.embedded.query.terms import Candidates, bound_value, present
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.database import PartitionKey
-
-MAX_KEYS = 100
 
 
 @frozen
@@ -30,9 +28,9 @@ class ExactKeys:
     parts: tuple[Candidates, ...]
 
     def keys(self, execution: Execution) -> list[PartitionKey]:
-        """The keys, in order of their parts' types; InvalidRequest beyond 100."""
+        """The keys, in order of their parts' types; ServerError if there are too many."""
         columns = [part(execution) for part in self.parts]
-        check_product("partition", columns)
+        check_product(columns, execution.most_partitions)
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
@@ -61,12 +59,15 @@ class TokenRange:
 KeyRestriction = ExactKeys | TokenRange
 
 
-def check_product(what: str, columns: Sequence[Sequence[object]]) -> None:
-    """Refuse IN lists that multiply to more than 100 keys."""
+def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
+    """Refuse IN lists that multiply to more than `most` keys.
+
+    As ScyllaDB does: an error of its own, which speaks of clustering keys in any case.
+    """
     size = math.prod(len(column) for column in columns)
-    if size > MAX_KEYS:
-        raise InvalidRequest(
-            f"{what} key cartesian product size {size} is greater than maximum {MAX_KEYS}"
+    if size > most:
+        raise ServerError(
+            f"clustering-key cartesian product size {size} is greater than maximum {most}"
         )
 
 
@@ -95,7 +96,21 @@ def _check_columns(relation: TokenRelation, scope: Scope) -> None:
     if relation.columns != names:
         raise InvalidRequest(
             f"The token function arguments must be in the partition key order: {', '.join(names)}"
+            if scope.catalog.profile.new_words
+            else "The token function arguments must be in the partition key order: "
+            f"[{', '.join(definition(scope.column(name)) for name in relation.columns)}]"
         )
+
+
+def definition(column: Column) -> str:
+    """A column as some refusals show it."""
+    is_indexed = column.is_key
+    kind = "CLUSTERING_COLUMN" if column.kind is Kind.CLUSTERING else column.kind.name
+    return (
+        f"ColumnDefinition{{name={column.name}, type={class_name(column.type)}, kind={kind}, "
+        f"componentIndex={column.position if is_indexed else 'null'}, "
+        "droppedAt=-9223372036854775808}"
+    )
 
 
 def _token(term: Term, scope: Scope) -> Callable[[Execution], int | None]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
-from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.elements import RowView
+from cdc_reader.testing.embedded.query.model import Execution
 from cdc_reader.testing.embedded.query.modification import Modification
 from cdc_reader.testing.embedded.query.readers import Cells
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows
-from cdc_reader.testing.embedded.query.row_view import RowView
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.row import LiveRow
@@ -29,7 +29,7 @@ class Outcome:
     rows: Rows
 
 
-def check(steps: Sequence[Step]) -> Outcome:
+def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
     """Hold the conditions of all statements, on one partition, against its rows."""
     table = steps[0][0].table
     partition = _the_partition(steps)
@@ -39,21 +39,25 @@ def check(steps: Sequence[Step]) -> Outcome:
         or modification.conditions.hold(view, _exists(modification, view), each)
         for (modification, each), view in zip(steps, views, strict=True)
     )
-    columns = result_columns([modification for modification, _ in steps])
+    columns = result_columns([modification for modification, _ in steps], is_batch)
     partition_is_seen = any(view.row or view.static for view in views)
     rows = [(bytes([applies]), *_cells(columns, view, partition_is_seen)) for view in views]
     return Outcome(applies, Rows(specs(table, columns), rows))
 
 
-def result_columns(modifications: Sequence[Modification]) -> tuple[Column, ...]:
-    """The columns that conditions name; all of them for IF [NOT] EXISTS."""
+def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
+    """The columns that conditions name; all of them for IF [NOT] EXISTS, the key for a batch."""
     named = {
         column
         for modification in modifications
         if modification.conditions
         for column in modification.conditions.columns
     }
-    return tuple(column for column in modifications[0].table.select_order if column in named)
+    return tuple(
+        column
+        for column in modifications[0].table.select_order
+        if column in named or (is_batch and column.is_key)
+    )
 
 
 def specs(table: Table, columns: Sequence[Column]) -> tuple[ColumnSpec, ...]:
@@ -84,7 +88,7 @@ def _the_partition(steps: Sequence[Step]) -> Partition:
 
 def _view(partition: Partition, modification: Modification, execution: Execution) -> RowView:
     keys = modification.clustering_keys(execution)
-    if len(keys) > 1:
+    if len(keys) > 1 and modification.conditions:
         raise InvalidRequest(
             "IN on the clustering key columns is not supported with conditional updates"
         )

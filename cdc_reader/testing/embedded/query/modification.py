@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
 
 from attrs import frozen
 
-from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.query.assignment import Operation
 from cdc_reader.testing.embedded.query.clustering import ClusteringKey, ClusteringRestriction
-from cdc_reader.testing.embedded.query.conditions import Conditions
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
+from cdc_reader.testing.embedded.query.filters import Conditions
 from cdc_reader.testing.embedded.query.keys import ExactKeys
-from cdc_reader.testing.embedded.query.options import Unset
-from cdc_reader.testing.embedded.query.source import TableSource
+from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Unset
+from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.write import MAX_TTL, ReadRow, Write
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import PartitionKey
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
+
+_MAX_KEY = (1 << 16) - 1
+_MAX_AHEAD_US = 3 * 86_400_000_000
 
 
 @frozen
@@ -41,38 +44,54 @@ class Modification:
     ttl: Evaluate | None = None
     timestamp: Evaluate | None = None
     conditions: Conditions | None = None
+    timeout: Callable[[Execution], None] | None = None
     partition_key_indexes: tuple[int, ...] = ()
+    expiry_first: bool = True
 
-    def mutations(self, execution: Execution, default_timestamp: int) -> list[Partition]:
-        """One mutation for each partition key; `default_timestamp` where USING gives none."""
+    def mutations(
+        self,
+        execution: Execution,
+        default_timestamp: int,
+        before: Mapping[tuple[UUID, PartitionKey], Partition],
+    ) -> list[Partition]:
+        """One mutation for each partition key; `default_timestamp` where USING gives none.
+
+        Mutations of `before` are added to.
+        """
+        if self.timeout is not None:
+            self.timeout(execution)
         timestamp = self._timestamp(execution, default_timestamp)
-        write = Write(timestamp, self._ttl(execution), execution)
-        return [self._mutation(key, write) for key in self.partition_keys(execution)]
+        write = Write(timestamp, self._ttl(execution), execution, self.expiry_first)
+        return [
+            self._mutation(before.get((self.table.id, key)) or Partition(self.table, key), write)
+            for key in self.partition_keys(execution)
+        ]
 
     def partition_keys(self, execution: Execution) -> list[PartitionKey]:
-        """The keys, none of them null or empty."""
+        """The keys, none of them empty or too long."""
         keys = self.keys.keys(execution)
-        if not keys:
-            for part, column in zip(self.keys.parts, self.table.partition_key, strict=True):
-                if not part(execution):
-                    raise _null_key(column.name)
-        if len(self.table.partition_key) == 1 and any(not key[0] for key in keys):
-            raise InvalidRequest("Key may not be empty")
+        for key in keys:
+            if len(key) == 1 and not key[0]:
+                raise InvalidRequest("Key may not be empty")
+            size = len(key[0]) if len(key) == 1 else sum(len(part) + 3 for part in key)
+            if size > _MAX_KEY:
+                raise InvalidRequest(f"Key length of {size} is longer than maximum of {_MAX_KEY}")
         return keys
 
     def clustering_keys(self, execution: Execution) -> list[ClusteringKey]:
         """The full clustering keys the statement names."""
-        if not self.rows.names_rows:
-            return []
-        keys = self.rows.prefixes(execution)
-        if not keys:
-            raise _null_key(", ".join(column.name for column in self.table.clustering))
+        keys = self.rows.prefixes(execution) if self.rows.names_rows else []
+        for size in (len(part) for key in keys for part in key):
+            if size > _MAX_KEY:
+                raise ServerError(f"Key size too large: {size} > {_MAX_KEY}")
         return keys
 
     def _timestamp(self, execution: Execution, default: int) -> int:
         value = self.timestamp(execution) if self.timestamp else None
         if isinstance(value, bytes):
-            return int.from_bytes(value, "big", signed=True)
+            timestamp = int.from_bytes(value, "big", signed=True)
+            check_timestamp(timestamp, execution.now_us)
+            return timestamp
         if self.timestamp and value is None:
             raise InvalidRequest("Invalid null value of timestamp")
         return default
@@ -90,13 +109,16 @@ class Modification:
             raise InvalidRequest(f"ttl is too large. requested ({ttl}) maximum ({MAX_TTL})")
         return ttl
 
-    def _mutation(self, key: PartitionKey, write: Write) -> Partition:
-        mutation = Partition(self.table, key)
+    def _mutation(self, mutation: Partition, write: Write) -> Partition:
         if self.deletes:
             self._delete(mutation, write)
         if self.static_operations:
-            mutation.static = self._written(
-                Row(), self.static_operations, write, lambda: self._read_static(key, write)
+            key = mutation.key
+            self._written(
+                mutation.static,
+                self.static_operations,
+                write,
+                lambda: self._read_static(key, write),
             )
         if self.row_operations or self.inserts:
             for clustering_key in self.clustering_keys(write.execution):
@@ -104,7 +126,7 @@ class Modification:
         return mutation
 
     def _write_row(self, mutation: Partition, key: ClusteringKey, write: Write) -> None:
-        row = Row(key)
+        row = mutation.rows.get(mutation.position(key)) or Row(key)
         if self.inserts:
             row.set_marker(write.cell(b""))
         self._written(
@@ -124,10 +146,9 @@ class Modification:
                 mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
 
     @staticmethod
-    def _written(row: Row, operations: Iterable[Operation], write: Write, read: ReadRow) -> Row:
+    def _written(row: Row, operations: Iterable[Operation], write: Write, read: ReadRow) -> None:
         for operation in operations:
             operation(row, write, read)
-        return row
 
     def _read_row(self, key: PartitionKey, clustering_key: ClusteringKey, write: Write) -> LiveRow:
         stored = self.source.partition(self.table, key)
@@ -140,5 +161,11 @@ class Modification:
         return LiveRow((), None, {}) if stored is None else stored.live_static(write.execution.now)
 
 
-def _null_key(name: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid null value in condition for column {name}")
+def check_timestamp(timestamp: int, now_us: int) -> None:
+    """Refuse a timestamp of USING that cannot be meant: more than three days ahead."""
+    if timestamp - now_us > _MAX_AHEAD_US:
+        raise InvalidRequest(
+            "Cannot provide a timestamp more than 3 days into the future. If this was not "
+            "intended, make sure the timestamp is in microseconds. You can also disable this check "
+            "by setting the restrict_future_timestamp configuration option to false."
+        )

@@ -4,38 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdc_reader.cql_type import Native
+from attrs import evolve
+
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Marker, Term
 from cdc_reader.testing.embedded.query.assignment import (
     assignment,
+    check_assignments,
     deletion,
-    json_value,
+    overwrite,
     set_value,
 )
 from cdc_reader.testing.embedded.query.clustering import ClusteringRestriction
-from cdc_reader.testing.embedded.query.conditions import conditions
-from cdc_reader.testing.embedded.query.execution import Evaluate
+from cdc_reader.testing.embedded.query.filters import Conditions, conditions
 from cdc_reader.testing.embedded.query.json_row import JsonRow
 from cdc_reader.testing.embedded.query.keys import ExactKeys
+from cdc_reader.testing.embedded.query.model import UNSET, Evaluate, Scope
 from cdc_reader.testing.embedded.query.modification import Modification
-from cdc_reader.testing.embedded.query.options import UNSET
+from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.source import TableSource
-from cdc_reader.testing.embedded.query.terms import compile_term
-from cdc_reader.testing.embedded.query.values import one
-from cdc_reader.testing.embedded.query.where import Where, analyse, partition_key_markers
-from cdc_reader.testing.embedded.schema.table import Column, Kind
+from cdc_reader.testing.embedded.query.terms import compile_term, one, timeout
+from cdc_reader.testing.embedded.query.where import (
+    Where,
+    analyse,
+    check_key_slices,
+    partition_key_markers,
+)
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 
 
 def plan_modification(
     statement: ast.Modification, scope: Scope, source: TableSource
 ) -> Modification:
     """Check a statement and make it ready."""
-    if statement.using.timestamp is not None and _is_conditional(statement):
-        raise InvalidRequest("Cannot provide custom timestamp for conditional updates")
+    _check_using(statement, scope.table)
+    return evolve(
+        _planned(statement, scope, source),
+        timeout=timeout(statement.using.timeout, scope) if statement.using.timeout else None,
+        expiry_first=scope.catalog.profile.expiry_before_value,
+    )
+
+
+def _planned(statement: ast.Modification, scope: Scope, source: TableSource) -> Modification:
     match statement:
         case ast.Insert():
             return _plan_insert(statement, scope, source)
@@ -45,6 +57,21 @@ def plan_modification(
             return _plan_update(statement, scope, source)
         case ast.Delete():
             return _plan_delete(statement, scope, source)
+
+
+def _check_using(statement: ast.Modification, table: Table) -> None:
+    using, is_conditional = statement.using, _is_conditional(statement)
+    if is_conditional and table.is_counter:
+        raise InvalidRequest("Conditional updates are not supported on counter tables")
+    if is_conditional and using.timestamp is not None:
+        raise InvalidRequest("Cannot provide custom timestamp for conditional updates")
+    if table.is_counter and isinstance(statement, ast.Insert | ast.InsertJson):
+        raise InvalidRequest(
+            "INSERT statement are not allowed on counter tables, use UPDATE instead"
+        )
+    for term, what in ((using.timestamp, "timestamp"), (using.ttl, "TTL")):
+        if table.is_counter and term is not None:
+            raise InvalidRequest(f"Cannot provide custom {what} for counter updates")
 
 
 def _is_conditional(statement: ast.Modification) -> bool:
@@ -57,8 +84,9 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
     if len(insert.columns) != len(insert.values):
         raise InvalidRequest("Unmatched column names/values")
     values = dict(zip(insert.columns, insert.values, strict=True))
-    if len(values) != len(insert.columns):
-        raise InvalidRequest("Multiple definitions found for a column in INSERT")
+    for name in insert.columns:
+        if insert.columns.count(name) > 1:
+            raise InvalidRequest(f"Multiple definitions found for column {name}")
     columns = [scope.column(name, "Unknown identifier {}") for name in insert.columns]
     others = [column for column in columns if not column.is_key]
     table = scope.table
@@ -103,7 +131,7 @@ def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource)
         ExactKeys(table, tuple(row.key(column) for column in table.partition_key)),
         ClusteringRestriction(table, prefix, width=len(prefix)),
         row_operations=tuple(
-            json_value(column, row.value(column))
+            overwrite(column, row.value(column))
             for column in table.columns
             if column.kind is Kind.REGULAR
         ),
@@ -115,13 +143,15 @@ def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource)
 
 
 def _plan_update(update: ast.Update, scope: Scope, source: TableSource) -> Modification:
+    check_assignments(update.assignments)
     operations = [
         (scope.column(each.column, "Unknown identifier {}"), assignment(each, scope))
         for each in update.assignments
     ]
     ttl, timestamp = _using(update.using, scope)
     where = _where(update.where, scope)
-    _check_rows(where, [column for column, _ in operations], scope, "UPDATE")
+    when = conditions(update.conditions, scope, True if update.if_exists else None)
+    _check_rows(where, [column for column, _ in operations], when, "UPDATE")
     return Modification(
         scope.table,
         source,
@@ -131,7 +161,7 @@ def _plan_update(update: ast.Update, scope: Scope, source: TableSource) -> Modif
         static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
         ttl=ttl,
         timestamp=timestamp,
-        conditions=conditions(update.conditions, scope, True if update.if_exists else None),
+        conditions=when,
         partition_key_indexes=partition_key_markers(update.where, scope),
     )
 
@@ -143,8 +173,14 @@ def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modif
     ]
     _, timestamp = _using(delete.using, scope)
     where = _where(delete.where, scope)
+    when = conditions(delete.conditions, scope, True if delete.if_exists else None)
     if operations:
-        _check_rows(where, [column for column, _ in operations], scope, "DELETE")
+        _check_rows(where, [column for column, _ in operations], when, "DELETE")
+    elif when is not None and not where.clustering.names_rows:
+        raise InvalidRequest(
+            "DELETE statements must restrict all PRIMARY KEY columns with equality relations in "
+            "order to delete non static columns"
+        )
     return Modification(
         scope.table,
         source,
@@ -154,7 +190,7 @@ def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modif
         static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
         deletes=not operations,
         timestamp=timestamp,
-        conditions=conditions(delete.conditions, scope, True if delete.if_exists else None),
+        conditions=when,
         partition_key_indexes=partition_key_markers(delete.where, scope),
     )
 
@@ -173,6 +209,7 @@ def _optional(term: Term | None, name: str, of_type: Native, scope: Scope) -> Ev
 
 def _where(relations: Sequence[ast.AnyRelation], scope: Scope) -> Where:
     where = analyse(relations, scope)
+    check_key_slices(where, scope)
     others = [r.column for r in where.filters if not scope.table.by_name[r.column].is_key]
     if others:
         raise InvalidRequest(f"Non PRIMARY KEY columns found in where clause: {', '.join(others)} ")
@@ -196,16 +233,20 @@ def _exact(where: Where, scope: Scope) -> ExactKeys:
     raise InvalidRequest("Invalid operator in where clause: the partition key takes = and IN")
 
 
-def _check_rows(where: Where, columns: list[Column], scope: Scope, verb: str) -> None:
+def _check_rows(where: Where, columns: list[Column], when: Conditions | None, verb: str) -> None:
     """A statement on regular columns names its rows; one on static columns alone names none."""
-    if _touches_statics_alone(columns):
-        if not where.clustering.is_open:
+    clustering = where.clustering
+    names_regular = when is not None and (
+        when.names_regular or (when.exists is not None and not clustering.is_open)
+    )
+    if _touches_statics_alone(columns) and not names_regular:
+        if not clustering.is_open:
             raise InvalidRequest(
                 f"Invalid restrictions on clustering columns since the {verb} statement modifies "
                 "only static columns"
             )
-    elif not where.clustering.names_rows:
-        missing = scope.table.clustering[where.clustering.width]
+    elif not clustering.names_rows:
+        missing = clustering.table.clustering[clustering.width]
         raise InvalidRequest(f"Missing mandatory PRIMARY KEY part {missing.name}")
 
 

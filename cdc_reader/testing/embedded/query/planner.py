@@ -6,23 +6,24 @@ from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.ddl.cdc_log import check_view
 from cdc_reader.testing.embedded.ddl.definition import define
+from cdc_reader.testing.embedded.ddl.tables import ensure_paxos
 from cdc_reader.testing.embedded.errors import InvalidRequest, Unauthorized
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
-from cdc_reader.testing.embedded.query.plan import Deed, Plan
+from cdc_reader.testing.embedded.query.model import Scope
 from cdc_reader.testing.embedded.query.plan_modification import plan_modification
-from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, SetKeyspace, Void
-from cdc_reader.testing.embedded.query.scope import Scope
+from cdc_reader.testing.embedded.query.ports import MutationSink, Plan, SchemaAction, TableSource
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, Rows, SetKeyspace, Void
 from cdc_reader.testing.embedded.query.select import plan_select
-from cdc_reader.testing.embedded.query.source import MutationSink, TableSource
-from cdc_reader.testing.embedded.query.terms import compile_term
+from cdc_reader.testing.embedded.query.terms import compile_term, timeout
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import Database
+from cdc_reader.testing.embedded.system.describe import describe
 
 
 @frozen
@@ -50,21 +51,28 @@ class Planner:
                 return self._batch(statement, keyspace)
             case ast.Use() | ast.Truncate() | ast.Unsupported():
                 return self._deed(statement, keyspace)
+            case ast.Describe():
+                return SchemaAction(lambda: self._describe(statement, keyspace))
             case _:
-                return Deed(lambda: self._define(statement, keyspace))
+                return SchemaAction(lambda: self._define(statement, keyspace))
 
     def _deed(
         self, statement: ast.Use | ast.Truncate | ast.Unsupported, keyspace: str | None
-    ) -> Deed:
+    ) -> SchemaAction:
         match statement:
             case ast.Use(name):
-                return Deed(lambda: self._use(name))
+                return SchemaAction(lambda: self._use(name))
             case ast.Truncate(table):
-                return Deed(lambda: self._truncate(self._table(table, keyspace)))
+                return SchemaAction(lambda: self._truncate(self._table(table, keyspace)))
             case ast.Unsupported(what, base, with_cdc):
                 if base is not None:
                     check_view(self._table(base, keyspace), with_cdc)
                 raise InvalidRequest(f"{what} is not supported by this server")
+
+    def _describe(self, statement: ast.Describe, keyspace: str | None) -> Rows:
+        found, text = describe(statement, keyspace, self.catalog), Native("text")
+        columns = tuple(ColumnSpec("system", "describe", name, text) for name in found.columns)
+        return Rows(columns, [tuple(cell.encode() for cell in row) for row in found.rows])
 
     def _use(self, name: str) -> SetKeyspace:
         if name not in self.catalog.keyspaces:
@@ -79,10 +87,12 @@ class Planner:
     ) -> WritePlan:
         bind: dict[int, ColumnSpec] = {}
         scopes = [
-            Scope(self._writable(statement.table, keyspace), self.catalog, bind)
+            Scope(self._writable(statement.table, keyspace), self.catalog, bind, writes=True)
             for statement in statements
         ]
         timestamp = None
+        if using is not None and scopes:
+            timeout(using.timeout, scopes[0])
         if using is not None and using.timestamp is not None and scopes:
             spec = scopes[0].spec("[timestamp]", Native("bigint"))
             timestamp = compile_term(using.timestamp, spec, scopes[0])
@@ -90,8 +100,11 @@ class Planner:
             plan_modification(statement, scope, self._source(scope.table))
             for statement, scope in zip(statements, scopes, strict=True)
         )
+        for each in modifications:
+            if each.conditions is not None:
+                ensure_paxos(each.table, self.catalog, self.clock())
         bound = tuple(bind[index] for index in sorted(bind))
-        return WritePlan(modifications, self.sink, bound, timestamp)
+        return WritePlan(modifications, self.sink, bound, timestamp, using is not None)
 
     def _batch(self, batch: ast.Batch, keyspace: str | None) -> WritePlan:
         own = [statement.using for statement in batch.statements]

@@ -11,10 +11,9 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from cdc_reader.testing.embedded.query.elements import join
-from cdc_reader.testing.embedded.query.execution import Execution
+from cdc_reader.testing.embedded.query.elements import RowView, join
 from cdc_reader.testing.embedded.query.filters import Test
-from cdc_reader.testing.embedded.query.row_view import RowView
+from cdc_reader.testing.embedded.query.model import Execution
 from cdc_reader.testing.embedded.query.selectors import Output
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from cdc_reader.cql_type import CqlType
+from cdc_reader.cql.types import CqlType
 from cdc_reader.testing.embedded.schema.catalog import SchemaChange
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN, token_of
-from cdc_reader.testing.embedded.query.execution import Execution
 from cdc_reader.testing.embedded.query.keys import ExactKeys
+from cdc_reader.testing.embedded.query.model import Execution
 from cdc_reader.testing.embedded.query.paging import PagingState
+from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.readers import Cells, Found, Intervals, Reader
-from cdc_reader.testing.embedded.query.source import TableSource
 from cdc_reader.testing.embedded.query.where import Where
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import RingPosition

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import frozen
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Term
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
 from cdc_reader.testing.embedded.query.filters import row_test
-from cdc_reader.testing.embedded.query.json_output import json_output
+from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Scope
 from cdc_reader.testing.embedded.query.paging import PagingState, decode
+from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.readers import (
     Cells,
     DistinctReader,
@@ -22,11 +24,14 @@ from cdc_reader.testing.embedded.query.readers import (
 )
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows
 from cdc_reader.testing.embedded.query.scan import Scan
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.selectors import Output, outputs
-from cdc_reader.testing.embedded.query.source import TableSource
-from cdc_reader.testing.embedded.query.terms import compile_term
-from cdc_reader.testing.embedded.query.where import Where, analyse, partition_key_markers
+from cdc_reader.testing.embedded.query.selectors import Output, json_output, outputs
+from cdc_reader.testing.embedded.query.terms import compile_term, timeout
+from cdc_reader.testing.embedded.query.where import (
+    Where,
+    analyse,
+    check_key_slices,
+    partition_key_markers,
+)
 from cdc_reader.testing.embedded.schema.table import Kind, Table
 from cdc_reader.testing.embedded.storage.position import position
 
@@ -61,6 +66,7 @@ class SelectPlan:
     scan: Scan
     limit: Evaluate | None
     per_partition_limit: Evaluate | None
+    timeout: Callable[[Execution], None]
     sorts: bool
     bind_columns: tuple[ColumnSpec, ...]
     partition_key_indexes: tuple[int, ...]
@@ -71,6 +77,7 @@ class SelectPlan:
 
     def execute(self, execution: Execution) -> Rows:
         """One page of the result."""
+        self.timeout(execution)
         if self.refuses_serial and execution.options.consistency in _SERIAL:
             raise InvalidRequest(
                 f"LWT is not supported on CDC log tables: {self.table.keyspace}.{self.table.name}"
@@ -154,6 +161,8 @@ class _Page:
 
 def _limit(limit: Evaluate | None, what: str, execution: Execution) -> int:
     value = limit(execution) if limit else None
+    if limit is not None and value is None:
+        raise InvalidRequest("Invalid null value of limit")
     if not isinstance(value, bytes):
         return NO_LIMIT
     rows = int.from_bytes(value, "big", signed=True)
@@ -169,7 +178,7 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
     if select.json:
         result = (json_output(result),)
     where = analyse(select.where, scope)
-    warnings = _check_filtering(select, where)
+    warnings = _check_filtering(select, where, scope)
     reverse = _check_order(select, where, table)
     limits = [
         _limit_term(limit, name, scope)
@@ -185,6 +194,7 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
         scan,
         limit=limits[1],
         per_partition_limit=limits[0],
+        timeout=timeout(select.timeout, scope),
         sorts=bool(select.order) and any(_is_in(r, table) for r in select.where),
         bind_columns=scope.bind_columns(),
         partition_key_indexes=partition_key_markers(select.where, scope),
@@ -222,7 +232,7 @@ def _check_distinct(result: tuple[Output, ...]) -> None:
             )
 
 
-def _check_filtering(select: ast.Select, where: Where) -> tuple[str, ...]:
+def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[str, ...]:
     """Refuse what needs ALLOW FILTERING; clustering ranges without a key only earn a warning."""
     if select.allow_filtering:
         return ()
@@ -232,6 +242,7 @@ def _check_filtering(select: ast.Select, where: Where) -> tuple[str, ...]:
             f'PRIMARY KEY column "{name}" cannot be restricted as preceding column "{before}" is '
             "not restricted"
         )
+    check_key_slices(where, scope)
     if where.filters:
         raise InvalidRequest(_NEEDS_FILTERING)
     if not where.key_is_exact and not where.clustering.is_open:

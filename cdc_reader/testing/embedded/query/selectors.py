@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from cdc_reader.cql_type import CqlType, MapType, Native, SetType, UserType, freeze
+from cdc_reader.cql.types import CqlType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
@@ -20,17 +20,15 @@ from cdc_reader.testing.embedded.grammar.selectors import (
     MetadataSelector,
     Selector,
 )
-from cdc_reader.testing.embedded.grammar.terms import CallTerm, Constant, Term
+from cdc_reader.testing.embedded.grammar.terms import Constant, Term
 from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
-from cdc_reader.testing.embedded.query.elements import map_entries
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
+from cdc_reader.testing.embedded.query.elements import RowView, map_entries
 from cdc_reader.testing.embedded.query.functions import Function, overloads
-from cdc_reader.testing.embedded.query.row_view import RowView
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.terms import assignable, compile_term
-from cdc_reader.testing.embedded.query.values import given
-from cdc_reader.testing.embedded.schema.table import Column
+from cdc_reader.testing.embedded.query.json_output import json_writer, row_writer
+from cdc_reader.testing.embedded.query.model import Execution, Scope
+from cdc_reader.testing.embedded.query.terms import assignable, compile_term, given, no_signature
+from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell
 
 Compute = Callable[[RowView, Execution], bytes | None]
@@ -58,6 +56,18 @@ def outputs(selected: Sequence[Selected], scope: Scope) -> tuple[Output, ...]:
     return tuple(_aliased(_output(each.selector, scope), each.alias) for each in selected)
 
 
+def json_output(outputs: Sequence[Output]) -> Output:
+    """One text column in place of several, for SELECT JSON."""
+    if any(output.aggregate for output in outputs):
+        raise InvalidRequest("SELECT JSON with aggregates is not supported by this server")
+    write = row_writer([(output.name, output.type) for output in outputs])
+
+    def compute(view: RowView, execution: Execution) -> bytes:
+        return write([output.compute(view, execution) for output in outputs]).encode()
+
+    return Output("[json]", Native("text"), compute)
+
+
 def _aliased(output: Output, alias: str | None) -> Output:
     return output if alias is None else evolve(output, name=alias)
 
@@ -67,13 +77,13 @@ def _output(selector: Selector, scope: Scope) -> Output:
         case ColumnSelector(name):
             return _column(_named(name, scope))
         case MetadataSelector(function, name):
-            return _metadata(function, _named(name, scope))
+            return _metadata(function, _named(name, scope), scope)
         case FieldSelector(inner, field):
             return _field(_output(inner, scope), field)
         case ElementSelector(name, key):
             return _element(_named(name, scope), key, scope)
         case CastSelector(inner, text):
-            return _cast(_output(inner, scope), scope.type(text))
+            return _cast(_output(inner, scope), scope.type(text), scope)
         case CallSelector(name, arguments):
             return _call(name, arguments, scope)
 
@@ -92,10 +102,17 @@ def _column(column: Column) -> Output:
     )
 
 
-def _metadata(function: str, column: Column) -> Output:
-    if column.is_key:
-        raise InvalidRequest(f"Cannot use selection function {function} on PRIMARY KEY part "
+def _metadata(function: str, column: Column, scope: Scope) -> Output:
+    if column.is_key and scope.catalog.profile.new_words:
+        kind = "partition" if column.kind is Kind.PARTITION_KEY else "clustering"
+        raise InvalidRequest(f"{function.upper()} is not legal on {kind} key component "
                              f"{column.name}")  # fmt: skip
+    if column.is_key:
+        written = "writeTime" if function == "writetime" else function
+        raise InvalidRequest(
+            f"Cannot use selection function {written} on PRIMARY KEY part "
+            f"{column.name.encode().hex()}"
+        )
     if column.is_multi_cell:
         raise InvalidRequest(f"Cannot use selection function {function} on collections")
 
@@ -112,6 +129,8 @@ def _metadata(function: str, column: Column) -> Output:
 
 
 def _field(source: Output, field: str) -> Output:
+    if source.aggregate is not None:
+        raise InvalidRequest("A field of an aggregate is not supported by this server")
     names = [n for n, _ in source.type.fields] if isinstance(source.type, UserType) else []
     if not isinstance(source.type, UserType) or field not in names:
         raise InvalidRequest(f"{source.name} of type {source.type} has no field {field}")
@@ -147,69 +166,68 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
     return Output(f"{column.name}[{label}]", of_type, compute, columns=(column,))
 
 
-def _cast(source: Output, target: CqlType) -> Output:
-    convert = cast(source.type, target)
+def _cast(source: Output, target: CqlType, scope: Scope) -> Output:
+    name = f"system.castas{target}({source.name})"
+    if scope.catalog.profile.new_words:
+        name = f"cast({source.name} as {target})"
+    return _applied(name, target, cast(source.type, target), source)
+
+
+def _applied(
+    name: str, returns: CqlType, function: Callable[[bytes], bytes], source: Output
+) -> Output:
+    """A function of one value that is not null: of each row's, or of an aggregate's."""
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
         value = source.compute(view, execution)
-        return None if value is None else convert(value)
+        return None if value is None else function(value)
 
-    return Output(f"system.castas{target}({source.name})", target, compute, columns=source.columns)
+    if source.aggregate is None:
+        return Output(name, returns, compute, columns=source.columns)
+    combine = source.aggregate.combine
+
+    def combined(values: list[bytes]) -> bytes | None:
+        value = combine(values)
+        return None if value is None else function(value)
+
+    aggregate = Aggregate(returns, combined)
+    return Output(name, returns, source.compute, aggregate=aggregate, columns=source.columns)
 
 
-def _call(name: str, arguments: tuple[Selector | Term, ...], scope: Scope) -> Output:
+def _call(name: str, arguments: tuple[Selector, ...], scope: Scope) -> Output:
     if name == "token":
         return _token(arguments, scope)
     if name in AGGREGATES:
         return _aggregate(name, arguments, scope)
-    function, parts = _choose(name, arguments, scope)
-    names = ", ".join(part.name for part in parts)
-
-    def compute(view: RowView, execution: Execution) -> bytes | None:
-        return function.call(execution, [part.compute(view, execution) for part in parts])
-
-    columns = tuple(column for part in parts for column in part.columns)
-    return Output(f"system.{name}({names})", function.returns, compute, columns=columns)
-
-
-def _choose(
-    name: str, arguments: tuple[Selector | Term, ...], scope: Scope
-) -> tuple[Function, list[Output]]:
-    for function in overloads(name):
-        if len(function.arguments) != len(arguments):
-            continue
-        parts = [
-            _argument(argument, function, index, scope) for index, argument in enumerate(arguments)
-        ]
-        if all(
-            assignable(part.type, wanted)
-            for part, wanted in zip(parts, function.arguments, strict=True)
-        ):
-            return function, parts
-    raise InvalidRequest(
-        f"Invalid call to function system.{name}, none of its type signatures match"
+    parts = [_output(argument, scope) for argument in arguments]
+    if name == "tojson" and len(parts) == 1:
+        write = json_writer(parts[0].type)
+        return _applied(f"system.tojson({parts[0].name})", Native("text"),
+                        lambda value: write(value).encode(), parts[0])  # fmt: skip
+    function = _choose(name, parts)
+    if len(parts) == 1:
+        return _applied(
+            f"system.{name}({parts[0].name})", function.returns, function.body, parts[0]
+        )
+    return Output(
+        f"system.{name}()", function.returns, lambda _, execution: function.call(execution, [])
     )
 
 
-def _argument(argument: Selector | Term, function: Function, index: int, scope: Scope) -> Output:
-    if isinstance(argument, Selector):
-        return _output(argument, scope)
-    spec = scope.spec(f"arg{index}(system.{function.name})", function.arguments[index])
-    return _constant(compile_term(argument, spec, scope), spec.type)
+def _choose(name: str, parts: Sequence[Output]) -> Function:
+    for function in overloads(name):
+        wanted = function.arguments
+        if len(wanted) == len(parts) and all(
+            assignable(part.type, of_type) for part, of_type in zip(parts, wanted, strict=True)
+        ):
+            return function
+    raise no_signature(name)
 
 
-def _constant(evaluate: Evaluate, of_type: CqlType) -> Output:
-    def compute(_: RowView, execution: Execution) -> bytes | None:
-        value = evaluate(execution)
-        return value if isinstance(value, bytes) else None
-
-    return Output("(constant)", of_type, compute)
-
-
-def _token(arguments: tuple[Selector | Term, ...], scope: Scope) -> Output:
+def _token(arguments: tuple[Selector, ...], scope: Scope) -> Output:
     table = scope.table
     names = tuple(column.name for column in table.partition_key)
-    if tuple(a.name for a in arguments if isinstance(a, ColumnSelector | CallTerm)) != names:
+    if tuple(a.name for a in arguments if isinstance(a, ColumnSelector)) != names:
         raise InvalidRequest(
             f"The token function arguments must be in the partition key order: {', '.join(names)}"
         )
@@ -220,16 +238,18 @@ def _token(arguments: tuple[Selector | Term, ...], scope: Scope) -> Output:
     return Output(f"system.token({', '.join(names)})", Native("bigint"), compute)
 
 
-def _aggregate(name: str, arguments: tuple[Selector | Term, ...], scope: Scope) -> Output:
+def _aggregate(name: str, arguments: tuple[Selector, ...], scope: Scope) -> Output:
     if len(arguments) > 1:
         raise InvalidRequest(f"Invalid call to function system.{name}: expected one argument")
-    if not arguments or not isinstance(arguments[0], Selector):
+    if not arguments:
         if name != "count":
             raise InvalidRequest(f"Invalid call to function system.{name}: expected a column")
         return Output(
             "count", Native("bigint"), lambda _view, _: b"", aggregate=AGGREGATES[name](None)
         )
     source = _output(arguments[0], scope)
+    if source.aggregate is not None:
+        raise InvalidRequest("SELECT clause contains aggeregation of an aggregation")
     aggregate = AGGREGATES[name](source.type)
     return Output(
         f"system.{name}({source.name})",

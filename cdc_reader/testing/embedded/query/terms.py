@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -17,9 +19,16 @@ from cdc_reader.cql_type import (
 )
 from cdc_reader.testing.embedded.codec import constant
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
+from cdc_reader.testing.embedded.codec.native import decode
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
-from cdc_reader.testing.embedded.codec.validation import list_value, map_value, set_value
+from cdc_reader.testing.embedded.codec.validation import (
+    list_value,
+    map_value,
+    read_collection,
+    set_value,
+)
 from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import (
     CallTerm,
     Constant,
@@ -33,11 +42,9 @@ from cdc_reader.testing.embedded.grammar.terms import (
     TupleTerm,
     UserTypeTerm,
 )
-from cdc_reader.testing.embedded.query.execution import Evaluate, Execution
 from cdc_reader.testing.embedded.query.functions import Function, overloads
-from cdc_reader.testing.embedded.query.options import Unset, Value
+from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Scope, Unset, Value
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.scope import Scope
 
 
 def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
@@ -68,6 +75,8 @@ def _constant(term: Constant, receiver: ColumnSpec) -> Evaluate:
             f'Invalid {term.kind.value} constant ({term.text}) for "{receiver.name}" '
             f"of type {receiver.type}"
         )
+    if receiver.type.name == "timestamp" and term.text.lower() == "now":
+        return lambda execution: (execution.now_us // 1000).to_bytes(8, "big", signed=True)
     try:
         value = constant.encode(term, receiver.type)
     except MarshalError as error:
@@ -76,6 +85,8 @@ def _constant(term: Constant, receiver: ColumnSpec) -> Evaluate:
 
 
 def _hinted(hint: CqlType, term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
+    if isinstance(term, Constant) and not constant.accepts(term, hint):
+        raise InvalidRequest(f"Cannot cast value {term.text} to type {hint}")
     if not assignable(hint, receiver.type):
         raise InvalidRequest(
             f"Cannot assign value ({hint}) to {receiver.name} of type {receiver.type}"
@@ -116,7 +127,9 @@ def _record(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
             return _user_type(fields, dict(given), receiver, scope)
         case UserType(fields=fields), SetTerm(()):
             return _user_type(fields, {}, receiver, scope)
-        case TupleType(types), TupleTerm(terms) if len(terms) <= len(types):
+        case UserType(fields=fields), TupleTerm(terms):
+            return _tuple(tuple(of_type for _, of_type in fields), terms, receiver, scope)
+        case TupleType(types), TupleTerm(terms):
             return _tuple(types, terms, receiver, scope)
         case VectorType(element, dimension), ListTerm(terms) if len(terms) == dimension:
             return _vector(element, terms, receiver, scope)
@@ -176,9 +189,8 @@ def _user_type(
     scope: Scope,
 ) -> Evaluate:
     if unknown := given.keys() - dict(fields).keys():
-        raise InvalidRequest(
-            f"Unknown field '{min(unknown)}' in value of user defined type {receiver.type}"
-        )
+        name = str(receiver.type).removeprefix("frozen<").removesuffix(">")
+        raise InvalidRequest(f"Unknown field '{min(unknown)}' in value of user defined type {name}")
     parts = [
         compile_term(given.get(name, Null()), _component(receiver, name, freeze(of_type)), scope)
         for name, of_type in fields
@@ -189,10 +201,19 @@ def _user_type(
 def _tuple(
     types: tuple[CqlType, ...], terms: tuple[Term, ...], receiver: ColumnSpec, scope: Scope
 ) -> Evaluate:
-    parts = [
-        compile_term(term, _component(receiver, str(index), freeze(of_type)), scope)
-        for index, (term, of_type) in enumerate(zip(terms, types, strict=False))
-    ]
+    refusal = f"Invalid tuple literal for {receiver.name}: "
+    if len(terms) > len(types):
+        raise InvalidRequest(
+            f"{refusal}too many elements. Type {receiver.type} expects {len(types)} but got "
+            f"{len(terms)}"
+        )
+    parts = []
+    for index, (term, of_type) in enumerate(zip(terms, types, strict=False)):
+        if isinstance(term, Constant) and not (
+            isinstance(of_type, Native) and constant.accepts(term, of_type)
+        ):
+            raise InvalidRequest(f"{refusal}component {index} is not of type {of_type}")
+        parts.append(compile_term(term, _component(receiver, str(index), freeze(of_type)), scope))
     return _composite(parts)
 
 
@@ -248,9 +269,7 @@ def choose(
     candidates: list[Function], term: CallTerm, scope: Scope
 ) -> tuple[Function, list[Evaluate]]:
     """The first function that takes the arguments, with them."""
-    refusal = InvalidRequest(
-        f"Invalid call to function system.{term.name}, none of its type signatures match"
-    )
+    refusal = no_signature(term.name)
     for function in candidates:
         if len(function.arguments) != len(term.arguments):
             continue
@@ -264,6 +283,18 @@ def choose(
     raise refusal
 
 
+def no_signature(name: str) -> InvalidRequest:
+    """The refusal of a call whose arguments fit no function of the name."""
+    known = sorted(
+        f"system.{name} : ({', '.join(map(str, each.arguments))}) -> {each.returns}"
+        for each in overloads(name)
+    )
+    return InvalidRequest(
+        f"Invalid call to function {name}, none of its type signatures match "
+        f"(known type signatures: {', '.join(known)})"
+    )
+
+
 def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
     return scope.spec(f"arg{index}(system.{function.name})", function.arguments[index])
 
@@ -273,3 +304,121 @@ def assignable(found: CqlType, wanted: CqlType) -> bool:
     compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
     return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"
+
+
+# The right sides of relations
+
+Candidates = Callable[[Execution], list[bytes]]
+"""The values a column may have; empty if it is compared with null."""
+
+
+ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:
+    """The values that fulfil all relations, one of which is ``=`` or IN."""
+    exact = [
+        (one if each.operator == "=" else several)(each.value, spec, scope)
+        for each in relations
+        if each.operator in ("=", "IN")
+    ]
+    bounds = [
+        (ORDERINGS[each.operator], bound_value(each.value, spec, scope))
+        for each in relations
+        if each.operator in ORDERINGS
+    ]
+    if len(relations) == 1:
+        return exact[0]
+    order = sort_key(spec.type)
+
+    def found(execution: Execution) -> list[bytes]:
+        first, *others = [values(execution) for values in exact]
+        kept = [value for value in first if all(value in other for other in others)]
+        for holds, bound in bounds:
+            limit = bound(execution)
+            kept = [v for v in kept if limit is not None and holds(order(v), order(limit))]
+        return kept
+
+    return found
+
+
+def one(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
+    """``= term``."""
+    evaluate = compile_term(term, spec, scope)
+
+    def value(execution: Execution) -> list[bytes]:
+        found = given(evaluate, spec, execution)
+        if found is None and scope.writes:
+            raise InvalidRequest(f"Invalid null value in condition for column {spec.name}")
+        return present([found])
+
+    return value
+
+
+def several(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
+    """``IN (...)`` or ``IN ?``: distinct values in the order of their type."""
+    order = sort_key(spec.type)
+    elements = listed(term, spec, scope)
+    return lambda execution: sorted(set(present(elements(execution))), key=order)
+
+
+def bound_value(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], bytes | None]:
+    """The one value of a comparison; null stays null."""
+    evaluate = compile_term(term, spec, scope)
+    return lambda execution: given(evaluate, spec, execution)
+
+
+def given(evaluate: Evaluate, spec: ColumnSpec, execution: Execution) -> bytes | None:
+    """The value; InvalidRequest if it is unset."""
+    value = evaluate(execution)
+    if isinstance(value, Unset):
+        raise InvalidRequest(f"Invalid unset value for column {spec.name}")
+    return value
+
+
+def present(values: list[bytes | None]) -> list[bytes]:
+    """The values without null."""
+    return [value for value in values if value is not None]
+
+
+def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], list[bytes | None]]:
+    """The values of ``IN (...)`` or ``IN ?`` as they stand there."""
+    if isinstance(term, Marker):
+        name = f"in{spec.name}" if spec.name.startswith("(") else f"in({spec.name})"
+        whole_list = bound_value(term, scope.spec(name, ListType(spec.type, frozen=True)), scope)
+        return lambda execution: _cells(whole_list(execution))
+    if not isinstance(term, TupleTerm):
+        raise InvalidRequest(f"Invalid IN restriction on {spec.name}: expected a list of values")
+    parts = [bound_value(element, spec, scope) for element in term.elements]
+    return lambda execution: [part(execution) for part in parts]
+
+
+def _cells(value: bytes | None) -> list[bytes | None]:
+    return [] if value is None else [*read_collection(value, 1)[1]]
+
+
+def timeout(term: Term | None, scope: Scope) -> Callable[[Execution], None]:
+    """A check of ``USING TIMEOUT term``; nothing here takes long, so it has no effect."""
+    if term is None:
+        return lambda _: None
+    of_type = Native("duration")
+    evaluate = compile_term(term, scope.spec("[timeout]", of_type), scope)
+
+    def check(execution: Execution) -> None:
+        value = evaluate(execution)
+        if not isinstance(value, bytes):
+            raise InvalidRequest("Timeout value cannot be null")
+        given = decode(of_type, value)
+        if given.months or given.days:
+            raise InvalidRequest("Timeout values cannot be expressed in days/months")
+        if given.nanoseconds % 1_000_000:
+            raise InvalidRequest("Timeout values must be expressed in millisecond granularity")
+        if given.nanoseconds < 0:
+            raise InvalidRequest("Timeout values must be nonnegative")
+
+    return check

@@ -13,17 +13,18 @@ from cdc_reader.testing.embedded.grammar.ast import (
     TokenRelation,
     TupleRelation,
 )
-from cdc_reader.testing.embedded.grammar.terms import Marker
+from cdc_reader.testing.embedded.grammar.terms import Marker, written
 from cdc_reader.testing.embedded.query import clustering
 from cdc_reader.testing.embedded.query.clustering import SLICES, ClusteringRestriction
 from cdc_reader.testing.embedded.query.keys import (
     ExactKeys,
     KeyRestriction,
     TokenRange,
+    definition,
     token_range,
 )
-from cdc_reader.testing.embedded.query.scope import Scope
-from cdc_reader.testing.embedded.query.values import one, several
+from cdc_reader.testing.embedded.query.model import Scope
+from cdc_reader.testing.embedded.query.terms import candidates
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 
 _FITTING = ("=", "IN", *SLICES)
@@ -77,23 +78,25 @@ def _by_column(relations: Sequence[AnyRelation], scope: Scope) -> dict[str, list
     single: dict[str, list[Relation]] = {}
     for relation in relations:
         if isinstance(relation, Relation):
-            scope.column(relation.column)
+            _check_operator(relation, scope.column(relation.column))
             single.setdefault(relation.column, []).append(relation)
-    for name, each in single.items():
-        _check_repeated(name, each)
     return single
 
 
-def _check_repeated(name: str, relations: list[Relation]) -> None:
-    operators = [relation.operator for relation in relations if relation.key is None]
-    if len(operators) > 1 and ("=" in operators or "IN" in operators):
-        raise InvalidRequest(
-            f"{name} cannot be restricted by more than one relation if it includes an Equal"
-        )
-    for ends, which in (((">", ">="), "start"), (("<", "<="), "end")):
-        if sum(operator in ends for operator in operators) > 1:
+def _check_operator(relation: Relation, column: Column) -> None:
+    match relation.operator:
+        case "!=":
             raise InvalidRequest(
-                f"More than one restriction was found for the {which} bound on {name}"
+                f'Unsupported "!=" relation: {column.name} != {written(relation.value)}'
+            )
+        case "IS NOT":
+            raise InvalidRequest(
+                f"restriction '{column.name} IS NOT null' is only supported in materialized view "
+                "creation"
+            )
+        case "LIKE" if str(column.type) not in ("text", "ascii"):
+            raise InvalidRequest(
+                f"LIKE is allowed only on string types, which {column.name} is not"
             )
 
 
@@ -105,27 +108,28 @@ def _keys(
     restricted = [r for column in columns for r in single.get(column.name, ())]
     if tokens:
         if restricted:
-            names = ", ".join(relation.column for relation in restricted)
+            names = ", ".join(definition(scope.column(r.column)) for r in restricted)
             raise InvalidRequest(
                 f'Columns "{names}" cannot be restricted by both a normal relation and a token '
                 "relation"
             )
         return token_range(tokens, scope), []
-    if len(restricted) == len(columns) and all(r.operator in ("=", "IN") for r in restricted):
-        parts = tuple(
-            (one if r.operator == "=" else several)(
-                r.value, scope.column_spec(scope.column(r.column)), scope
-            )
-            for r in restricted
-        )
+    is_exact = all(column.name in single for column in columns)
+    if is_exact and all(r.operator in ("=", "IN") for r in restricted):
+        parts = tuple(candidates(single[c.name], scope.column_spec(c), scope) for c in columns)
         return ExactKeys(scope.table, parts), []
-    for relation in restricted:
-        if relation.operator in SLICES and len(restricted) == len(columns):
+    return TokenRange(), restricted
+
+
+def check_key_slices(where: Where, scope: Scope) -> None:
+    """Refuse slices of the partition key."""
+    for relation in where.filters:
+        is_slice = relation.operator in SLICES
+        if is_slice and scope.column(relation.column).kind is Kind.PARTITION_KEY:
             raise InvalidRequest(
                 "Only EQ and IN relation are supported on the partition key "
-                "(unless you use the token() function or allow filtering)"
+                "(unless you use the token() function or ALLOW FILTERING)"
             )
-    return TokenRange(), restricted
 
 
 def _rows(
@@ -165,7 +169,7 @@ def _fitting(
         if not relations or any(r.operator not in _FITTING or r.key for r in relations):
             break
         fitting[column.name] = relations
-        if relations[0].operator in SLICES:
+        if all(relation.operator in SLICES for relation in relations):
             break
     return fitting
 

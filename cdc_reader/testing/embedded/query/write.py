@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from attrs import field, frozen
 
-from cdc_reader import timeuuid
+from cdc_reader.cql import timeuuid
 from cdc_reader.testing.embedded.errors import InvalidRequest
-from cdc_reader.testing.embedded.query.execution import Execution, Ordinals
+from cdc_reader.testing.embedded.query.model import Execution, Ordinals
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
@@ -24,17 +24,24 @@ ReadRow = Callable[[], LiveRow]
 
 @frozen
 class Write:
-    """What all cells of a statement share. `ttl` in seconds, 0 for none; `timestamp` in µs."""
+    """What all cells of a statement share. `ttl` in seconds, 0 for none; `timestamp` in µs.
+
+    `expiry_first` says that expiry decides between cells of one timestamp before the value does.
+    """
 
     timestamp: int
     ttl: int
     execution: Execution = field(repr=False)
+    expiry_first: bool = True
 
     def cell(self, value: bytes | None) -> Cell:
         """A live cell, or a dead one for null, which never carries a TTL."""
         if value is None or not self.ttl:
             return Cell(self.timestamp, value)
-        return Cell(self.timestamp, value, self.ttl, self.execution.now + self.ttl)
+        expiry = self.execution.now + self.ttl
+        # Of two that expire together the one written later, so with less to live, wins.
+        precedence = expiry * (MAX_TTL + 1) - self.ttl if self.expiry_first else 0
+        return Cell(self.timestamp, value, self.ttl, expiry, precedence)
 
     def dead(self) -> Cell:
         return Cell(self.timestamp, None)

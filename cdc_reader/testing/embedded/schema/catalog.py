@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from cdc_reader.cql_type import UserType
+from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.table import Table
@@ -18,13 +18,15 @@ from cdc_reader.testing.embedded.schema.table import Table
 class Keyspace:
     """A keyspace: replication map, tables and user types by name.
 
-    A `virtual` keyspace belongs to the server: clients may neither alter nor drop it.
+    A `system` keyspace belongs to the server: clients may neither alter nor drop it.
+    `consistency` is its option if that is not ``eventual``.
     """
 
     name: str
     replication: Mapping[str, str]
     durable_writes: bool = True
     tablets: int | None = None
+    consistency: str | None = None
     tables: dict[str, Table] = field(factory=dict)
     types: dict[str, UserType] = field(factory=dict)
     system: bool = False
@@ -48,13 +50,16 @@ class SchemaChange:
 class Catalog:
     """Keyspaces by name, the schema version, and the listeners of schema changes.
 
-    `profile` is the server's version: what it lets a schema be differs.
+    `profile` is the server's version: what it lets a schema be differs. `datacenters` are those
+    that a keyspace may have replicas in, in the cluster called `cluster_name`.
     """
 
     profile: Profile = Profile()
     keyspaces: dict[str, Keyspace] = field(factory=dict)
     version: UUID = field(factory=uuid4)
     listeners: list[Callable[[SchemaChange], Any]] = field(factory=list)
+    datacenters: tuple[str, ...] = ("datacenter1",)
+    cluster_name: str = "embedded"
 
     def keyspace(self, name: str) -> Keyspace:
         """The keyspace, or InvalidRequest as the server words it."""
@@ -73,6 +78,13 @@ class Catalog:
     def has(self, keyspace: str, name: str) -> bool:
         """Whether there is such a table."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
+
+    def add_index(self, keyspace: str, table: str, name: str, class_name: str) -> None:
+        """List an index of this class; it indexes nothing, but may keep CDC on."""
+        base = self.table(keyspace, table)
+        indexes = {**base.indexes, name: {"class_name": class_name}}
+        self.keyspaces[keyspace].tables[table] = evolve(base, indexes=indexes)
+        self.changed(SchemaChange("UPDATED", "TABLE", keyspace, table))
 
     def changed(self, change: SchemaChange) -> SchemaChange:
         """Take a new schema version and tell the listeners; returns `change`."""

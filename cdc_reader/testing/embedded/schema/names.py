@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cdc_reader import cql_type
-from cdc_reader.cql_type import CqlType, UserType
+from cdc_reader.cql import types as cql_type
+from cdc_reader.cql.types import CqlType, UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import TableName
 from cdc_reader.testing.embedded.profile import Profile

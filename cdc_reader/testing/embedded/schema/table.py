@@ -10,7 +10,7 @@ from uuid import UUID
 
 from attrs import evolve, field, frozen
 
-from cdc_reader.cql_type import CqlType, UserType, is_multi_cell
+from cdc_reader.cql.types import CqlType, UserType, is_multi_cell
 from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
@@ -19,6 +19,7 @@ MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
 
 
 _NO_CDC = CdcOptions()
+_LOGGED = ("vector_index", "fulltext_index")
 
 
 class Kind(enum.Enum):
@@ -60,8 +61,10 @@ class Table:
 
     `options` holds the properties of CREATE TABLE ... WITH by name, in Python values
     (numbers, text, maps of text), defaults left out. `dropped` maps the name of each
-    dropped column to (type, time of the drop in µs). `cdc_options` is the property `cdc`, None
+    dropped column to (type, time of the drop in µs), `altered_us` is the time of the last
+    statement that changed the table. `cdc_options` is the property `cdc`, None
     if it was never given: the server remembers one that only repeats the defaults.
+    `indexes` holds the options of each index by its name.
     """
 
     keyspace: str
@@ -71,12 +74,16 @@ class Table:
     cdc_options: CdcOptions | None = None
     options: Mapping[str, Any] = field(factory=dict, eq=False)
     dropped: Mapping[str, tuple[CqlType, int]] = field(factory=dict, eq=False)
+    indexes: Mapping[str, Mapping[str, str]] = field(factory=dict, eq=False)
     partitioner: str = MURMUR3
+    altered_us: int = field(default=0, eq=False)
 
-    @property
+    @cached_property
     def cdc(self) -> CdcOptions:
-        """The CDC settings in force."""
-        return self.cdc_options or _NO_CDC
+        """The CDC settings in force: an index that is built from the log keeps it on."""
+        options = self.cdc_options or _NO_CDC
+        is_needed = any(index["class_name"] in _LOGGED for index in self.indexes.values())
+        return evolve(options, enabled=True) if is_needed else options
 
     @cached_property
     def by_name(self) -> dict[str, Column]:

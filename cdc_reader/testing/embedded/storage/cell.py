@@ -10,13 +10,15 @@ class Cell:
     """One value. `value` None is a dead cell (tombstone).
 
     `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead
-    from `expiry` on (seconds of the server's clock).
+    from `expiry` on (seconds of the server's clock). `precedence` decides between two live cells
+    of one timestamp before their values do.
     """
 
     timestamp: int
     value: bytes | None
     ttl: int = 0
     expiry: int = 0
+    precedence: int = 0
 
     def is_live(self, now: int) -> bool:
         """Whether the cell has a value at `now` (seconds)."""
@@ -57,16 +59,17 @@ class MultiCell:
 def reconcile(left: Cell, right: Cell) -> Cell:
     """The winner of two cells at one place.
 
-    The later timestamp wins; then dead over live; then the larger value; then an expiring
-    one, by later expiry.
+    The later timestamp wins; then dead over live; then the precedence; then the larger value;
+    then an expiring one, by later expiry.
     """
     return left if _rank(left) >= _rank(right) else right
 
 
-def _rank(cell: Cell) -> tuple[int, bool, bytes, bool, int]:
+def _rank(cell: Cell) -> tuple[int, bool, int, bytes, bool, int]:
     return (
         cell.timestamp,
         cell.value is None,
+        cell.precedence,
         cell.value or b"",
         cell.ttl > 0,
         cell.expiry,

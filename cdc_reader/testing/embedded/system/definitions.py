@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import md5
 from uuid import UUID
 
-from cdc_reader.cql_type import parse
+from cdc_reader.cql.types import parse
 from cdc_reader.testing.embedded.codec.order import SortKey
 from cdc_reader.testing.embedded.codec.token import cdc_token
 from cdc_reader.testing.embedded.profile import Profile
@@ -68,6 +68,7 @@ cdc_local: key text | | streams_timestamp timestamp, uuid uuid
 clients: address inet | port int, client_type text | connection_stage text, driver_name text, \
 driver_version text, hostname text, protocol_version int, shard_id int, ssl_cipher_suite text, \
 ssl_enabled boolean, ssl_protocol text, username text
+config: name text | | source text, type text, value text
 local: key text | | bootstrapped text, broadcast_address inet, cluster_name text, \
 cql_version text, data_center text, gossip_generation int, host_id uuid, listen_address inet, \
 native_protocol_version text, partitioner text, rack text, release_version text, \
@@ -76,6 +77,10 @@ tokens set<text>, truncated_at map<uuid, blob>
 peers: peer inet | | data_center text, host_id uuid, preferred_ip inet, rack text, \
 release_version text, rpc_address inet, schema_version uuid, supported_features text, \
 tokens set<text>
+protocol_servers: name text | | is_running boolean, listen_addresses frozen<list<text>>, \
+protocol text, protocol_version text
+runtime_info: group text | item text | value text
+scylla_local: key text | | value text
 size_estimates: keyspace_name text | table_name text, range_start text, range_end text | \
 mean_partition_size bigint, partitions_count bigint
 versions: key text | | build_id text, build_mode text, version text
@@ -138,6 +143,7 @@ class StreamsTable(Table):
 def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
     """The keyspaces that a server of this version has before anyone creates one."""
     scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
+    scylla_keyspaces += ", consistency text" * profile.strong_consistency
     system = _SYSTEM + _SYSTEM_TABLETS * profile.cdc_on_tablets
     descriptions = _GENERATION_RANGES if profile.generation_ranges else _LEGACY_DESCRIPTIONS
     yield _keyspace("system", _LOCAL, system)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cdc_reader.cql_type import CqlType, ListType, MapType, Native, SetType
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType
 from cdc_reader.testing.embedded.codec.order import join_cells
 
 

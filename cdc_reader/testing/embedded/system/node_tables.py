@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.query.model import MOST_KEYS
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.system.definitions import GENERATION_TIMESTAMPS
@@ -32,7 +33,7 @@ _FEATURES = (
 class NodeTables:
     """The virtual tables of keyspace `system` as `node` answers them.
 
-    `clients` gives the rows of `system.clients`.
+    `clients` gives the rows of `system.clients`, `port` where nodes listen.
     """
 
     node: Node
@@ -40,14 +41,19 @@ class NodeTables:
     catalog: Catalog
     profile: Profile
     clients: Callable[[], Iterable[Values]] = tuple
+    port: Callable[[], int] = int
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
         """The sources by (keyspace, table)."""
         filled: dict[str, Callable[[PartitionKey | None], Iterable[Values]]] = {
             "cdc_local": self._cdc_local,
             "clients": lambda _: self.clients(),
+            "config": self._config,
             "local": self._local,
             "peers": self._peers,
+            "protocol_servers": self._protocol_servers,
+            "runtime_info": self._runtime_info,
+            "scylla_local": self._scylla_local,
             "versions": self._versions,
         }
         return {(SYSTEM, name): VirtualTable(rows) for name, rows in filled.items()}
@@ -94,8 +100,50 @@ class NodeTables:
             "version": f"{patch}-0.embedded",
         }
 
+    def _config(self, _: PartitionKey | None) -> Iterator[Values]:
+        """The settings that clients look at, as they are here."""
+        settings: dict[str, tuple[str, object]] = {
+            "cluster_name": ("string", self.cluster.name),
+            "enable_tablets": ("bool", "false"),
+            "max_clustering_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
+            "max_partition_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
+            "native_transport_port": ("uint16_t", self.port()),
+            "num_tokens": ("uint32_t", len(self.node.tokens)),
+            "partitioner": ("string", MURMUR3),
+            "restrict_future_timestamp": ("bool", "true"),
+            "ring_delay_ms": ("uint32_t", self.cluster.ring_delay_ms),
+            "tablets_mode_for_new_keyspaces": ("string", "disabled"),
+        }
+        for name, (of_type, value) in settings.items():
+            text = f'"{value}"' if of_type == "string" else str(value)
+            yield {"name": name, "source": "default", "type": of_type, "value": text}
+
+    def _protocol_servers(self, _: PartitionKey | None) -> Iterator[Values]:
+        address = f"{self.node.address}:{self.port()}"
+        yield {
+            "name": "native",
+            "is_running": True,
+            "listen_addresses": [address],
+            "protocol": "cql",
+            "protocol_version": CQL_VERSION,
+        }
+
+    def _runtime_info(self, _: PartitionKey | None) -> Iterator[Values]:
+        for group, item, value in (
+            ("generic", "load", "0"),
+            ("generic", "trace_probability", "0.00"),
+            ("gossip", "active", "true"),
+            ("native_transport", "active", "true"),
+        ):
+            yield {"group": group, "item": item, "value": value}
+
+    def _scylla_local(self, _: PartitionKey | None) -> Iterator[Values]:
+        yield {"key": "enabled_features", "value": ",".join(_FEATURES.split())}
+        yield {"key": "group0_schema_version", "value": str(self.catalog.version)}
+
     def _cdc_local(self, _: PartitionKey | None) -> Iterator[Values]:
         newest = self.cluster.generations[-1]
         yield {"key": "cdc_local", "streams_timestamp": newest.timestamp, "uuid": newest.id}
-        if GENERATION_TIMESTAMPS[1] in self.catalog.keyspace(GENERATION_TIMESTAMPS[0]).tables:
+        is_rewritten = self.catalog.has(*GENERATION_TIMESTAMPS)
+        if is_rewritten and self.cluster.marks_rewritten:
             yield {"key": "rewritten"}

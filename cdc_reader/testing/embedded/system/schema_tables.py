@@ -8,9 +8,16 @@ from uuid import uuid3
 
 from attrs import frozen
 
+from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
 from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
-from cdc_reader.testing.embedded.system.virtual import PartitionKey, Values, VirtualTable, empty
+from cdc_reader.testing.embedded.system.virtual import (
+    WRITTEN,
+    PartitionKey,
+    Values,
+    VirtualTable,
+    empty,
+)
 
 SCHEMA = "system_schema"
 
@@ -58,10 +65,11 @@ def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
     filled = {
         "columns": _columns,
         "dropped_columns": _dropped_columns,
+        "indexes": _indexes,
         "keyspaces": _keyspace,
         "scylla_keyspaces": _scylla_keyspace,
         "scylla_tables": _scylla_tables,
-        "tables": _tables,
+        "tables": lambda keyspace: _tables(keyspace, catalog.profile),
         "types": _types,
     }
     return {
@@ -73,21 +81,41 @@ def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
 
 
 def _keyspace(keyspace: Keyspace) -> Iterator[Values]:
-    replication = dict(keyspace.replication)
-    replication["class"] = _qualified(replication.get("class", ""), _LOCATOR)
     yield {
         "keyspace_name": keyspace.name,
         "durable_writes": keyspace.durable_writes,
-        "replication": replication,
+        "replication": replication(keyspace),
     }
 
 
+def replication(keyspace: Keyspace) -> dict[str, str]:
+    """How a keyspace is replicated, the class by its full name."""
+    found = dict(keyspace.replication)
+    return {**found, "class": _qualified(found.get("class", ""), _LOCATOR)}
+
+
 def _scylla_keyspace(keyspace: Keyspace) -> Iterator[Values]:
-    if keyspace.tablets is not None:
-        yield {"keyspace_name": keyspace.name, "initial_tablets": keyspace.tablets}
+    if keyspace.tablets is not None or keyspace.consistency is not None:
+        yield {
+            "keyspace_name": keyspace.name,
+            "initial_tablets": keyspace.tablets,
+            "consistency": keyspace.consistency,
+        }
 
 
-def _tables(keyspace: Keyspace) -> Iterator[Values]:
+def _indexes(keyspace: Keyspace) -> Iterator[Values]:
+    for table in keyspace.tables.values():
+        for name, options in table.indexes.items():
+            yield {
+                "keyspace_name": keyspace.name,
+                "table_name": table.name,
+                "index_name": name,
+                "kind": "CUSTOM",
+                "options": options,
+            }
+
+
+def _tables(keyspace: Keyspace, profile: Profile) -> Iterator[Values]:
     for table in keyspace.tables.values():
         yield {
             "keyspace_name": keyspace.name,
@@ -95,20 +123,24 @@ def _tables(keyspace: Keyspace) -> Iterator[Values]:
             "id": table.id,
             "flags": ("compound", "counter") if table.is_counter else ("compound",),
             "extensions": _extensions(table),
-            **_properties(table),
+            WRITTEN: table.altered_us,
+            **properties(table, profile),
         }
 
 
-def _properties(table: Table) -> dict[str, Any]:
+def properties(table: Table, profile: Profile) -> dict[str, Any]:
+    """A table's properties by name, those not given as the version has them by default."""
     given = {name: _NUMBERS[name](v) for name, v in table.options.items() if name in _NUMBERS}
-    compaction = {"class": "SizeTieredCompactionStrategy", **table.options.get("compaction", {})}
+    strategy = "Incremental" if profile.newer_defaults else "SizeTiered"
+    default = {"class": f"{strategy}CompactionStrategy"}
+    compaction = {**default, **table.options.get("compaction", {})}
     compaction["class"] = compaction["class"].removeprefix(_COMPACTION)
     return {
         **_DEFAULTS,
         **given,
         "caching": _caching(table.options.get("caching", {})),
         "compaction": compaction,
-        "compression": _compression(table.options.get("compression")),
+        "compression": _compression(table.options.get("compression"), profile),
     }
 
 
@@ -117,14 +149,20 @@ def _caching(given: Mapping[str, str]) -> dict[str, str]:
     return {"keys": amount, "rows_per_partition": amount, **given}
 
 
-def _compression(given: Mapping[str, str] | None) -> dict[str, str]:
+def _compression(given: Mapping[str, str] | None, profile: Profile) -> dict[str, str]:
     if given is None:
-        given = {"sstable_compression": "LZ4Compressor"}
+        default = "LZ4WithDictsCompressor" if profile.newer_defaults else "LZ4Compressor"
+        given = {"sstable_compression": default}
     name = given.get("sstable_compression") or given.get("class") or ""
     if not name:
         return {}
     rest = {k: v for k, v in given.items() if k not in ("sstable_compression", "class")}
-    return {"sstable_compression": _qualified(name, _COMPRESSION), **rest}
+    shown = (
+        name.removeprefix(_COMPRESSION)
+        if profile.newer_defaults
+        else (_qualified(name, _COMPRESSION))
+    )
+    return {"sstable_compression": shown, **rest}
 
 
 def _extensions(table: Table) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.cql_type import MapType, SetType
+from cdc_reader.cql.types import MapType, SetType
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
@@ -18,7 +18,8 @@ from cdc_reader.testing.embedded.system.encode import encode, encode_map
 PartitionKey = tuple[bytes, ...]
 Values = Mapping[str, Any]
 
-_TIMESTAMP = 0
+WRITTEN = ""
+"""The name, which no column has, under which a row's write time may be given, in µs."""
 
 
 @frozen
@@ -53,10 +54,11 @@ class VirtualTable:
             key = _key(table.partition_key, values)
             partition = made.setdefault(key, Partition(table, key))
             row = partition.row(_key(table.clustering, values))
-            row.set_marker(Cell(_TIMESTAMP, b""))
+            at = values.get(WRITTEN, 0)
+            row.set_marker(Cell(at, b""))
             for column in table.regulars + table.statics:
                 if (value := values.get(column.name)) is not None:
-                    _set(partition.static if column.kind is Kind.STATIC else row, column, value)
+                    _set(partition.static if column.kind is Kind.STATIC else row, column, value, at)
         return made
 
 
@@ -69,12 +71,12 @@ def _key(columns: tuple[Column, ...], values: Values) -> PartitionKey:
     return tuple(encode(column.type, values[column.name]) for column in columns)
 
 
-def _set(row: Row, column: Column, value: Any) -> None:
+def _set(row: Row, column: Column, value: Any, at: int) -> None:
     if not column.is_multi_cell:
-        row.set_cell(column.name, Cell(_TIMESTAMP, encode(column.type, value)))
+        row.set_cell(column.name, Cell(at, encode(column.type, value)))
     elif isinstance(column.type, MapType):
         cells = encode_map(column.type, value)
-        row.cells[column.name] = MultiCell(None, {k: Cell(_TIMESTAMP, v) for k, v in cells.items()})
+        row.cells[column.name] = MultiCell(None, {k: Cell(at, v) for k, v in cells.items()})
     elif isinstance(column.type, SetType):
         keys = sorted(encode(column.type.element, item) for item in value)
-        row.cells[column.name] = MultiCell(None, {key: Cell(_TIMESTAMP, b"") for key in keys})
+        row.cells[column.name] = MultiCell(None, {key: Cell(at, b"") for key in keys})

@@ -7,6 +7,7 @@ from attrs import frozen
 from cdc_reader.testing.embedded.cdc.write_path import StreamChooser
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.topology.misplacing import Misplacing, MisplacingChooser
 from cdc_reader.testing.embedded.topology.streams import Streams
 from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 
@@ -18,9 +19,10 @@ class StreamChoice:
     catalog: Catalog
     vnodes: Streams
     tablets: TabletStreams
+    misplacing: Misplacing
 
     def __call__(self, log: Table) -> StreamChooser:
         """The chooser of a log's streams."""
-        if self.catalog.keyspace(log.keyspace).tablets is None:
-            return self.vnodes
-        return self.tablets.of(log)
+        uses_tablets = self.catalog.keyspace(log.keyspace).tablets is not None
+        chooser = self.tablets.of(log) if uses_tablets else self.vnodes
+        return MisplacingChooser(chooser, self.misplacing)

@@ -37,7 +37,8 @@ class Cluster:
 
     `publish` is told of each new generation, as the server announces it ahead of its time.
     With a `ring_delay_ms` of 0 a generation operates at once, as in the server. The first one
-    always does, but where `first_waits`.
+    always does, but where `first_waits`. `marks_rewritten` tells whether nodes mark that they
+    have copied the generations of 4.3.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Cluster:
     publish: Callable[[Generation], None]
     ring_delay_ms: int = RING_DELAY_MS
     first_waits: bool = False
+    marks_rewritten: bool = True
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from cdc_reader.ids import StreamId
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.topology.ring import IGNORE_MSB, Ring
 from cdc_reader.testing.embedded.topology.shards import first_token_of, shard_of
 

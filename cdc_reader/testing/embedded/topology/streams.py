@@ -41,6 +41,13 @@ class Streams:
         """The stream of a partition key for a write timestamp; CqlError if it is refused."""
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
+    def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
+        """The stream `by` generations after the one in force; None if there is none."""
+        at = bisect_right(self.generations, write_us, key=lambda g: g.start_us) - 1 + by
+        if not 0 <= at < len(self.generations) or not self.generations[at].ranges:
+            return None
+        return self.generations[at].stream_for(token_of(MURMUR3, key))
+
     def generation_for(self, write_us: int, now_us: int) -> Generation:
         """The generation that takes a write; CqlError if none does, or an empty one."""
         self._refusals.check_future(write_us, now_us)

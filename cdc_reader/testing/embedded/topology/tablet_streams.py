@@ -8,7 +8,7 @@ from uuid import UUID
 
 from attrs import define, field
 
-from cdc_reader.ids import LOG_SUFFIX
+from cdc_reader.cql.names import LOG_SUFFIX
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, SchemaChange
@@ -37,18 +37,27 @@ class TabletStreams:
     default_tablets: Callable[[], int]
     profile: Profile = Profile()
     _histories: dict[UUID, StreamHistory] = field(factory=dict)
+    _wanted: dict[UUID, int] = field(factory=dict)
     _collected_us: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Make streams for new logs and forget those of dropped ones: a catalog's listener."""
+        """Make streams for new logs and forget those of dropped ones: a catalog's listener.
+
+        Where a table's least number of tablets was changed they split, or merge, step by step.
+        """
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
-            del self._histories[log_id]
-        for log_id in logs.keys() - self._histories.keys():
-            self._histories[log_id] = self._first(*logs[log_id])
+            del self._histories[log_id], self._wanted[log_id]
+        for log_id, (keyspace, log) in logs.items():
+            wanted = self._tablets(keyspace, log)
+            if log_id not in self._histories:
+                self._histories[log_id] = self._first(keyspace, log, wanted)
+            elif wanted != self._wanted[log_id]:
+                self._approach(log_id, wanted)
+            self._wanted[log_id] = wanted
 
     def histories(self) -> tuple[StreamHistory, ...]:
         """All histories as they are now, those of detached logs too."""
@@ -77,9 +86,19 @@ class TabletStreams:
             if keyspace.tablets is not None:
                 yield from ((keyspace, t) for t in keyspace.tables.values() if t.is_cdc_log)
 
-    def _first(self, keyspace: Keyspace, log: Table) -> StreamHistory:
-        wanted = keyspace.tablets or self.default_tablets()
-        tablets = 1 << (wanted - 1).bit_length()
+    def _tablets(self, keyspace: Keyspace, log: Table) -> int:
+        """How many tablets a table should have: a power of two."""
+        base = keyspace.tables.get(log.name.removesuffix(LOG_SUFFIX))
+        options = base.options.get("tablets", {}) if base is not None else {}
+        least = int(options.get("min_tablet_count", 1))
+        wanted = max(least, keyspace.tablets or self.default_tablets())
+        return 1 << (wanted - 1).bit_length()
+
+    def _approach(self, log_id: UUID, wanted: int) -> None:
+        while (now := len(self._histories[log_id].newest.streams)) != wanted:
+            self._resize(self._histories[log_id], now * 2 if now < wanted else now // 2)
+
+    def _first(self, keyspace: Keyspace, log: Table, tablets: int) -> StreamHistory:
         first = StreamSet.of(tablets, self.clock() // 1000 - HEAD_START_MS, self.source)
         base = log.name.removesuffix(LOG_SUFFIX)
         return StreamHistory(keyspace.name, base, log.id, (first,), Refusals(self.profile))

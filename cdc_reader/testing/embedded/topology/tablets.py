@@ -14,7 +14,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
-from cdc_reader.ids import StreamId
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.codec.token import MIN_TOKEN, cdc_token, token_of
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.topology.refusals import Refusals
@@ -84,6 +84,13 @@ class StreamHistory:
         if index is None:
             raise self.refusals.no_stream_of_table(self.log_id, write_us)
         return self.sets[index].stream_for(token_of(MURMUR3, key))
+
+    def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
+        """The stream `by` sets after the one in force; None if there is none."""
+        index = self._operating_at(write_us)
+        if index is None or not 0 <= index + by < len(self.sets):
+            return None
+        return self.sets[index + by].stream_for(token_of(MURMUR3, key))
 
     def with_set(self, added: StreamSet) -> StreamHistory:
         """The history that goes on with this set."""

@@ -5,9 +5,8 @@ from attrs import define, evolve, field
 
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
 from cdc_reader.testing.embedded.errors import CqlError
-from cdc_reader.testing.embedded.query.binding import Values
-from cdc_reader.testing.embedded.query.engine import Engine
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.engine import Engine, Values
+from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Result, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.storage.database import Database
@@ -19,9 +18,9 @@ STREAM = bytes(range(16))
 class OneStream:
     """Every write goes to one stream."""
 
-    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
+    def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
         del key, write_us, now_us
-        return STREAM
+        return (STREAM,)
 
 
 @define

@@ -46,7 +46,7 @@ CREATE TABLE f.n (a uuid, b frozen<map<text, tuple<int, blob>>>, PRIMARY KEY ((a
   WITH cdc = {'enabled': true}
 ALTER TABLE f.t ADD w duration
 CREATE TYPE f.w (a int, b frozen<set<timeuuid>>)
-CREATE KEYSPACE g WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1}
+CREATE KEYSPACE g WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}
   AND tablets = {'enabled': true}
 DROP TABLE IF EXISTS f.n
 TRUNCATE f.t

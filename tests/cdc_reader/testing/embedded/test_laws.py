@@ -15,8 +15,8 @@ from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_reader.cql_type import UserType, parse
-from cdc_reader.operation import Operation
+from cdc_reader.cql.schema import Operation
+from cdc_reader.cql.types import UserType, parse
 from cdc_reader.testing.embedded.cdc.collection import encode
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table

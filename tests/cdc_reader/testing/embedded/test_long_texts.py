@@ -12,7 +12,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
 
 SIZE = 10_000_000
-PATIENCE = 2.0  # seconds; it takes 0.1 where nothing else runs, and minutes when one waits
+PATIENCE = 30.0  # seconds; it takes 0.1 where nothing else runs, and minutes when one waits
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from cassandra.cluster import Cluster, Session
 from cassandra.protocol import ProtocolException
 
-from cdc_reader.kernel import parse_metadata
+from cdc_reader.decoding import parse_metadata
 from cdc_reader.testing import EmbeddedScylla
 
 SELECT = "SELECT pk, v FROM ks.t"

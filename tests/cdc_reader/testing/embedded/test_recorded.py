@@ -1,4 +1,4 @@
-"""The embedded server does what a real ScyllaDB 5.2 was recorded doing."""
+"""The embedded server does what real servers of all recorded versions were recorded doing."""
 
 import gzip
 import json
@@ -21,14 +21,39 @@ from cdc_reader.testing.replay import (
 
 DATA = Path(__file__).parents[3] / "data"
 NOW = 1_800_000_000_000_000
+MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 UPTIME = 60_000_000
 """µs: longer than the longest history, whose first write the server's generation must take."""
 
 
-def recorded(name: str) -> Any:
+def recorded(path: Path) -> Any:
     """A recording of the test data."""
-    with gzip.open(DATA / f"scylla-5.2-{name}.json.gz", "rt") as file:
+    with gzip.open(path, "rt") as file:
         return json.load(file)
+
+
+def version_of(path: Path) -> str:
+    """The version that a recording was made of."""
+    return path.name.split("-")[1]
+
+
+def scenarios() -> Iterator[Any]:
+    """Each scenario of each version, with how its keyspace was made."""
+    for path in sorted(DATA.glob("scylla-*-scenarios.json.gz")):
+        recording = recorded(path)
+        label = path.name.removeprefix("scylla-").removesuffix("-scenarios.json.gz")
+        for scenario in recording["scenarios"]:
+            name = f"{label}-{scenario['name']}"
+            yield pytest.param(version_of(path), recording.get("keyspace", MADE), scenario, id=name)
+
+
+def histories() -> Iterator[Any]:
+    """Each history of each version."""
+    for path in sorted(DATA.glob("scylla-*-histories.json.gz")):
+        for history in recorded(path):
+            yield pytest.param(
+                version_of(path), history, id=f"{version_of(path)}-seed-{history['seed']}"
+            )
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +63,10 @@ def timestamps() -> Timestamps:
 
 
 @pytest.fixture(scope="module")
-def session(timestamps: Timestamps) -> Iterator[Session]:
+def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
     """A session of a server that behaves as the recorded version did."""
     clock = ManualClock(NOW - UPTIME)
-    with EmbeddedScylla(version="5.2", clock=clock) as server:
+    with EmbeddedScylla(version=version, clock=clock) as server:
         clock.advance(UPTIME)
         cluster = Cluster(
             [server.host],
@@ -57,17 +82,17 @@ def session(timestamps: Timestamps) -> Iterator[Session]:
             cluster.shutdown()
 
 
-@pytest.mark.parametrize("scenario", recorded("scenarios")["scenarios"], ids=lambda s: s["name"])
+@pytest.mark.parametrize(("version", "keyspace", "scenario"), list(scenarios()), scope="module")
 def test_a_recorded_scenario_repeats(
-    session: Session, timestamps: Timestamps, scenario: dict[str, Any]
+    session: Session, timestamps: Timestamps, keyspace: str, scenario: dict[str, Any]
 ) -> None:
     """The same statements leave the same log, base table and schema, and the same refusals."""
-    outcome = replay_scenario(session, timestamps, scenario, NOW)
+    outcome = replay_scenario(session, timestamps, scenario, NOW, keyspace)
     found = list(recorded_scenario(scenario).differences(outcome))
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("history", recorded("histories"), ids=lambda h: f"seed-{h['seed']}")
+@pytest.mark.parametrize(("version", "history"), list(histories()), scope="module")
 def test_a_recorded_history_repeats(
     session: Session, timestamps: Timestamps, history: dict[str, Any]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.clock import SystemClock
+from cdc_reader._time import SystemClock
 from cdc_reader.errors import CdcError, ConfigurationError, SchemaError, UnsupportedTableError
 
 Rows = Callable[..., list[dict[str, Any]]]

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.cql_type import MapType, Native
+from cdc_reader.cql.types import MapType, Native
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
     PartitionDelete,

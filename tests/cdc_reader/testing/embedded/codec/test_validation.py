@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.cql_type import UserType, parse
+from cdc_reader.cql.types import UserType, parse
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.validation import list_value, validator
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from cassandra import OperationTimedOut, ReadTimeout, Unavailable
+from cassandra import OperationTimedOut, ReadTimeout, Unauthorized, Unavailable
 from cassandra.cluster import (
     EXEC_PROFILE_DEFAULT,
     Cluster,
@@ -89,6 +89,29 @@ def test_an_error_reaches_the_client_as_often_as_asked(
                 session.execute(SELECT)
         assert len(list(session.execute(SELECT))) == 100
         assert server.faults.struck(fault) == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "needed"),
+    [
+        ("SELECT * FROM ks.t", "SELECT permission on <table ks.t>"),
+        ('SELECT * FROM ks."t_scylla_cdc_log"', "SELECT permission on <table ks.t>"),
+        ("INSERT INTO ks.t (pk) VALUES (1)", "MODIFY permission on <table ks.t>"),
+        ("DELETE FROM ks.t WHERE pk = 1", "MODIFY permission on <table ks.t>"),
+        (
+            "CREATE TABLE IF NOT EXISTS ks.u (a int PRIMARY KEY)",
+            "CREATE permission on <keyspace ks",
+        ),
+        ("ALTER TABLE ks.t ADD w int", "ALTER permission on <table ks.t>"),
+    ],
+)
+def test_a_permission_is_missing(
+    server: EmbeddedScylla, session: Session, statement: str, needed: str
+) -> None:
+    """That which the statement needs; to read a log, the one on its base table."""
+    server.faults.add(Fault("unauthorized", "ks"))
+    with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
+        session.execute(statement)
 
 
 def test_counts_of_replicas_are_told(server: EmbeddedScylla, session: Session) -> None:

@@ -103,7 +103,7 @@ def test_a_fault_is_read_from_text() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("explode", "fault is 'explode': expected one of drop, delay, overloaded"),
+        ("explode", "fault is 'explode': expected one of drop, close, delay, overloaded"),
         ("drop,times=often", r"expected KIND\[,match=TEXT\]"),
         ("drop,where=here", r"expected KIND\[,match=TEXT\]"),
         ("drop,times=0", "times is 0: expected at least 1"),

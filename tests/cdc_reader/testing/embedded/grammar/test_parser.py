@@ -109,8 +109,8 @@ def test_names_fold_unless_quoted() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "ascii asc cast counter desc exists json key keyspaces list map set static_ text time "
-    "timestamp token ttl type unlogged users uuid values_ writetime".split(),
+    "ascii counter desc distinct exists json key keyspaces list map static text time timestamp "
+    "ttl type users uuid values writetime".split(),
 )
 def test_unreserved_words_are_names(name: str) -> None:
     """Columns may be called by words that mean something elsewhere."""

@@ -39,7 +39,7 @@ from cdc_reader.testing.embedded.protocol.requests import (
     Register,
     Startup,
 )
-from cdc_reader.testing.embedded.query.options import UNSET, QueryOptions
+from cdc_reader.testing.embedded.query.model import UNSET, QueryOptions
 
 DATA = Path(__file__).parents[4] / "data"
 

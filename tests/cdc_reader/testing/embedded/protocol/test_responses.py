@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.cql_type import (
+from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
@@ -228,9 +228,9 @@ def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
 
 
 def test_a_page_is_encoded_fast_enough_for_benchmarks_of_clients() -> None:
-    """60,000 rows of 11 cells take less than a second."""
+    """60,000 rows of 11 cells take less than a second of CPU."""
     column = ColumnSpec("ks", "t", "c", Native("blob"))
     rows = Rows((column,) * 11, [(b"\0" * 16, None, b"\0\0\0\1", b"x" * 300, *(b"",) * 7)] * 60_000)
-    start = time.perf_counter()
+    start = time.process_time()
     responses.result(rows)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.testing.embedded.query.options import UNSET
+from cdc_reader.testing.embedded.query.model import UNSET
 
 SERVER_ERROR, INVALID = 0x0000, 0x2200
 OTHER = "d2177dd0-eaa2-11de-a572-001b779c76e3"
@@ -242,5 +242,5 @@ def test_counters_have_no_json(shell: Any) -> None:
     """A counter is only ever added to."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, c counter)")
     text = b'{"pk": 1, "c": 2}'
-    message = "Cannot set the value of counter column c in JSON"
+    message = "INSERT statement are not allowed on counter tables, use UPDATE instead"
     assert shell.refusal("INSERT INTO t JSON ?", text) == (INVALID, message)

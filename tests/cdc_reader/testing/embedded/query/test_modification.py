@@ -7,7 +7,7 @@ from attrs import evolve
 
 from cdc_reader.testing.embedded.errors import CqlError, Unprepared
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
-from cdc_reader.testing.embedded.query.options import UNSET
+from cdc_reader.testing.embedded.query.model import UNSET
 from cdc_reader.testing.embedded.query.result import Rows, Void
 
 INVALID = 0x2200

@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.cql_type import MapType, Native
+from cdc_reader.cql.types import MapType, Native
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.partition import Partition

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.cql_type import Native
+from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, Bound, position
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone, RangeTombstones

@@ -9,7 +9,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import split_cells
 from cdc_reader.testing.embedded.errors import CqlError, ServerError, Unauthorized
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Rows
 from cdc_reader.testing.embedded.topology.generation import Generation
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cassandra.protocol import QueryMessage, ResultMessage
+from cassandra.protocol import QueryMessage
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.embedded.protocol.body import string_multimap
 from cdc_reader.testing.embedded.protocol.connection import Connection, State
 from cdc_reader.testing.embedded.protocol.frame import HEADER, Opcode
 from cdc_reader.testing.embedded.session import Reply, Session
+from tests.drivers import read_result
 
 SOME_SYSTEM_COLUMNS = (
     "SELECT * FROM system_schema.columns WHERE keyspace_name='system' AND table_name IN "
@@ -51,7 +52,7 @@ def body_of(session: Session, cql: str) -> bytes:
 
 def decoded(body: bytes) -> Any:
     """The driver's reading of a RESULT."""
-    return ResultMessage.recv_body(io.BytesIO(body), 4, {}, None, None)
+    return read_result(body)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from cassandra.cqltypes import Int32Type, UTF8Type
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader import timeuuid
-from cdc_reader.ids import StreamId
+from cdc_reader.cql import timeuuid
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.codec.order import split_cells
 from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN, token_of
 from cdc_reader.testing.embedded.profile import profile

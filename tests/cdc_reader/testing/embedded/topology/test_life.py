@@ -13,15 +13,15 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_reader import timeuuid
-from cdc_reader.ids import StreamId
+from cdc_reader.cql import timeuuid
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import split_cells
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.errors import CqlError
 from cdc_reader.testing.embedded.query.engine import Engine
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Rows
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 

@@ -7,7 +7,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.errors import ServerError
 from cdc_reader.testing.embedded.query.engine import Engine
-from cdc_reader.testing.embedded.query.options import QueryOptions
+from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Rows
 
 SECOND = 1_000_000
@@ -31,7 +31,7 @@ class Tablets:
     def create_keyspace(self, initial: int, name: str = "tk") -> None:
         self.run(
             f"CREATE KEYSPACE {name} WITH replication = {{'class': 'NetworkTopologyStrategy', "
-            f"'dc1': 1}} AND tablets = {{'initial': {initial}}}"
+            f"'datacenter1': 1}} AND tablets = {{'initial': {initial}}}"
         )
 
     def create(self, ttl: int = 86400, table: str = "tk.t") -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.ids import StreamId
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.topology.tablets import StreamHistory, StreamSet, last_tokens

@@ -1,0 +1,83 @@
+"""Log events of this package: where they go depends on what the application has set up.
+
+- structlog is configured: events go to it, like the application's own.
+- Python's `logging` has handlers: events go to loggers named after our modules, with their facts
+  in the message and a failure's traceback as `exc_info`.
+- Neither: warnings and errors go to stderr, with time and level.
+
+Which one applies is decided at each event, so an application may set up logging at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import MutableMapping
+from typing import Any, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+_FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+_RENDER = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """The logger of a module; events render as ``event='window_read' rows=3``."""
+    _keep_last_resort(name.partition(".")[0])
+    return cast(FilteringBoundLogger, _Logger(name))
+
+
+class _Logger:
+    """Has the methods of the logger that the application's set-up calls for now."""
+
+    def __init__(self, name: str) -> None:
+        self._own = structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[structlog.stdlib.filter_by_level, _rendered],
+            wrapper_class=structlog.stdlib.BoundLogger,
+        )
+        self._configured = structlog.get_logger(name)
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._configured if structlog.is_configured() else self._own, method)
+
+
+class _LastResort(logging.StreamHandler[Any]):
+    """Writes to stderr, as it is at the time, what no other handler would get to see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        formatter = logging.Formatter(_FORMAT, datefmt="%Y-%m-%dT%H:%M:%S")
+        formatter.converter = time.gmtime
+        self.setFormatter(formatter)
+        self.setLevel(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._has_others(logging.getLogger(record.name)):
+            self.stream = sys.stderr
+            super().emit(record)
+
+    def _has_others(self, logger: logging.Logger | None) -> bool:
+        """Whether a record of the logger has other handlers to go to."""
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
+
+
+def _keep_last_resort(package: str) -> None:
+    """Give the package's logger the handler of last resort, unless it has it."""
+    logger = logging.getLogger(package)
+    if not any(isinstance(handler, _LastResort) for handler in logger.handlers):
+        logger.addHandler(_LastResort())
+
+
+def _rendered(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[str], dict[str, Any]]:
+    """The event as a message; what failed stays apart, for handlers to show its traceback."""
+    failure = event.pop("exc_info", None)
+    return (_RENDER(logger, method, event),), {"exc_info": failure}

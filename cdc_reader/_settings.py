@@ -1,0 +1,101 @@
+"""Converters and validators for settings; their one-line errors name the setting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from attrs import Attribute
+
+from cdc_reader._time import as_duration, parse_duration
+from cdc_reader.errors import ConfigurationError
+
+T = TypeVar("T")
+Validator = Callable[[Any, "Attribute[Any]", Any], None]
+
+
+def duration(value: timedelta | str) -> timedelta:
+    """Convert text such as ``30s``.
+
+    Other values are returned unchanged, for the validator to refuse: it knows the setting's name.
+    """
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ConfigurationError:
+        return cast("timedelta", value)
+
+
+def path(value: str | os.PathLike[str] | None) -> str | None:
+    """Convert a path to text."""
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def require(test: Callable[[Any], bool], remedy: str) -> Validator:
+    """Return a validator that refuses values that fail `test`."""
+
+    def validate(_: object, attribute: Attribute[Any], value: object) -> None:
+        if not test(value):
+            raise ConfigurationError(attribute.name, shown(value), remedy)
+
+    return validate
+
+
+def between(low: int, high: int) -> Validator:
+    """Return a validator for integers from `low` to `high`."""
+    return require(
+        lambda value: is_whole(value) and low <= value <= high,
+        f"give a whole number from {low} to {high}",
+    )
+
+
+def one_of(kind: type[StrEnum]) -> Validator:
+    """Return a validator for the values of an enumeration."""
+    return require(lambda value: value in list(kind), f"give one of {', '.join(kind)}")
+
+
+def _lasting(test: Callable[[timedelta], bool], remedy: str) -> Validator:
+    def validate(_: object, attribute: Attribute[Any], value: Any) -> None:
+        if not test(as_duration(value, attribute.name)):
+            raise ConfigurationError(attribute.name, value, remedy)
+
+    return validate
+
+
+POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above zero")
+NOT_NEGATIVE = _lasting(lambda value: value >= timedelta(0), "give a duration of zero or more")
+A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give a second or more")
+AT_LEAST_ONE = require(
+    lambda value: is_whole(value) and value >= 1, "give a whole number of at least 1"
+)
+TEXT = require(
+    lambda value: value is None or isinstance(value, str), "give a text, or leave it out"
+)
+
+
+def is_whole(value: object) -> bool:
+    """Whether the value is an integer and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def shown(value: object) -> object:
+    """Return a plain value, or the type of any other: it may be long or contain a secret."""
+    plain = value is None or isinstance(value, str | int | float | tuple)
+    return value if plain else type(value)
+
+
+def expect(option: str, value: object, kind: type[T]) -> T:
+    """Return the value if it is of type `kind`; else raise ConfigurationError."""
+    if not isinstance(value, kind):
+        name = "text" if kind is str else kind.__name__
+        raise ConfigurationError(option, shown(value), f"give a {name}")
+    return value
+
+
+def expect_able(option: str, value: object, methods: str, remedy: str) -> None:
+    """Raise ConfigurationError unless the value has these methods."""
+    is_able = all(callable(getattr(value, name, None)) for name in methods.split())
+    if not is_able or isinstance(value, type):
+        raise ConfigurationError(option, shown(value), remedy)

@@ -1,0 +1,311 @@
+"""Clocks, durations and points in time, and parsing them from text and datetimes.
+
+In this package a point in time is an int of microseconds since 1970 (UTC), and a duration is a
+`timedelta`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from attrs import define
+
+from cdc_reader.errors import ConfigurationError
+
+
+class Clock(Protocol):
+    """A source of time. Tests pass one that they advance themselves."""
+
+    def now(self) -> int:
+        """µs since 1970."""
+        ...
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Return after `micros`, or as soon as `wake` is set."""
+        ...
+
+
+BEGINNING = -(1 << 62)
+"""Earlier than every write time, in µs."""
+
+FOREVER = 1 << 62
+"""Later than every write time, in µs."""
+
+
+class SystemClock:
+    """The `Clock` of production: wall time, and a sleep that can be interrupted."""
+
+    def now(self) -> int:
+        """µs since 1970."""
+        return time.time_ns() // 1_000
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        """Return after `micros`, or as soon as `wake` is set."""
+        wake.wait(micros / 1_000_000)
+
+
+_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+"""The clock that goes on while the machine is suspended; only Linux has it."""
+
+
+class SteadyClock(SystemClock):
+    """A clock that nobody can set, for durations: µs since some moment before."""
+
+    def now(self) -> int:
+        """µs since that moment."""
+        if _SINCE_BOOT is None:
+            return time.monotonic_ns() // 1_000
+        return time.clock_gettime_ns(_SINCE_BOOT) // 1_000
+
+
+_MICROS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+
+_SPELLINGS = {
+    "us": "us µs microsecond microseconds",
+    "ms": "ms milli millis millisecond milliseconds",
+    "s": "s sec secs second seconds",
+    "m": "m min mins minute minutes",
+    "h": "h hr hrs hour hours",
+    "d": "d day days",
+}
+
+_UNITS = {spelling: _MICROS[unit] for unit, line in _SPELLINGS.items() for spelling in line.split()}
+
+_PART = re.compile(r"\s*(\d+)\s*([a-zµ]+)")
+
+_DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
+
+
+def as_duration(value: object, option: str) -> timedelta:
+    """Return a timedelta unchanged; parse text as `parse_duration` does.
+
+    Raises ConfigurationError, naming `option`, for anything else: a number has no unit.
+    """
+    match value:
+        case timedelta():
+            return value
+        case str():
+            return parse_duration(value, option)
+    given = value if isinstance(value, int | float) and not isinstance(value, bool) else 5
+    remedy = f"give a timedelta, such as timedelta(seconds={given}), or a text, such as '{given}s'"
+    raise ConfigurationError(option, value, remedy)
+
+
+def parse_duration(text: str, option: str = "duration") -> timedelta:
+    """Parse a duration such as ``1h30m``, exact to the microsecond.
+
+    Raises ConfigurationError, naming `option`, for other text, including a number without a unit.
+    """
+    lowered, total, end = text.lower().rstrip(), 0, 0
+    if re.fullmatch(r"\s*[0-9]{1,20}", lowered):
+        raise ConfigurationError(option, text, f"give a unit, such as '{lowered.strip()}s'")
+    while match := _PART.match(lowered, end):
+        if (unit := _UNITS.get(match[2])) is None:
+            raise ConfigurationError(option, text, _DURATION_REMEDY)
+        total += int(match[1]) * unit
+        end = match.end()
+    if end == 0 or end != len(lowered):
+        raise ConfigurationError(option, text, _DURATION_REMEDY)
+    try:
+        return timedelta(microseconds=total)
+    except OverflowError:
+        raise ConfigurationError(option, text, _DURATION_REMEDY) from None
+
+
+def micros(duration: timedelta) -> int:
+    """Return the duration in whole microseconds, computed without floats."""
+    return duration // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TIMESTAMP_REMEDY = (
+    "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "
+    "or milliseconds since 1970 as a plain integer"
+)
+
+
+def parse_timestamp(text: str, option: str = "timestamp") -> int:
+    """Parse a point in time to microseconds since 1970 (UTC).
+
+    A plain integer is in milliseconds, of any size: the text may be a value from a table.
+    ISO-8601 text without a zone is UTC. Raises ConfigurationError, naming `option`, for anything
+    else.
+    """
+    stripped = text.strip()
+    if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _is_compact_date(stripped):
+        return int(stripped) * 1_000
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError:
+        raise ConfigurationError(option, text, _TIMESTAMP_REMEDY) from None
+    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC), option)
+
+
+def to_micros(moment: datetime, option: str = "timestamp") -> int:
+    """Return the microseconds since 1970 of `moment`.
+
+    Raises ConfigurationError, naming `option`, if it has no time zone: Python treats such a
+    datetime as local time, but most other software treats it as UTC.
+    """
+    if moment.utcoffset() is None:
+        remedy = (
+            "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or make "
+            "local time of it with .astimezone()"
+        )
+        raise ConfigurationError(option, moment.isoformat(), remedy)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def format_timestamp(micros: int) -> str:
+    """Format a point in time as ISO-8601 text, to the microsecond, in UTC.
+
+    A time outside the years 1 to 9999 is formatted as its number.
+    """
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{micros} µs"
+
+
+def _is_compact_date(text: str) -> bool:
+    """Whether eight digits are a date (20261121); as milliseconds they would mean hours of 1970."""
+    return bool(re.fullmatch(r"(19|20)\d{6}", text))
+
+
+EARLIEST, NOW = "earliest", "now"
+
+Moment = int | datetime | str
+"""A datetime with a time zone, text as `parse_moment` reads it, or µs since 1970."""
+
+_FIRST = 1_000_000_000_000_000
+"""µs since 1970 of a day in 2001. No log is older, and numbers in other units are smaller."""
+
+_LAST = 100 * _FIRST
+
+_IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+
+_NUMBER = re.compile(r"\+?[0-9]{1,30}")
+
+_COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
+
+_MOMENT_REMEDY = (
+    "a datetime with a time zone, a text such as '2026-11-21T05:30:00Z' or '-10m', or "
+    "microseconds since 1970"
+)
+
+
+def start_micros(start: Moment | None, now: int) -> int:
+    """Convert a start to µs since 1970; BEGINNING for None or ``earliest``.
+
+    Raises ConfigurationError as `as_micros` does.
+    """
+    is_earliest = start is None or (isinstance(start, str) and start.lower() == EARLIEST)
+    return BEGINNING if is_earliest else as_micros(start, "start", now, EARLIEST)
+
+
+def end_micros(end: Moment | None, now: int) -> int:
+    """Convert an end to µs since 1970; FOREVER for None.
+
+    Raises ConfigurationError as `as_micros` does.
+    """
+    return FOREVER if end is None else as_micros(end, "end", now)
+
+
+def as_micros(moment: object, option: str, now: int, *words: str) -> int:
+    """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
+
+    Raises ConfigurationError for anything else, including a datetime without a time zone and a
+    number in another unit. The error names `option`, and lists `words` as further valid values.
+    """
+    match moment:
+        case str():
+            return parse_moment(moment, option, now, *words)
+        case datetime():
+            return to_micros(moment, option)
+        case int() if not isinstance(moment, bool):
+            if moment in (BEGINNING, FOREVER):
+                return moment
+            return _counted(moment, "microseconds", option, moment)
+    listed = "".join(f"'{word}', " for word in (*words, NOW))
+    raise ConfigurationError(option, moment, f"give {listed}{_MOMENT_REMEDY}")
+
+
+def parse_moment(text: str, option: str, now: int, *words: str) -> int:
+    """Parse a moment to µs since 1970.
+
+    Accepts ``now``, how long ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a
+    number of milliseconds since 1970. Raises ConfigurationError for anything else; the error names
+    `option`, and lists `words` as further valid values.
+    """
+    stripped = text.strip()
+    if stripped.lower() == NOW:
+        return now
+    if _NUMBER.fullmatch(stripped) and not _COMPACT_DATE.fullmatch(stripped):
+        return _counted(int(stripped), "milliseconds", option, text)
+    try:
+        if stripped.startswith("-"):
+            return max(BEGINNING, now - micros(parse_duration(stripped[1:], option)))
+        return parse_timestamp(stripped, option)
+    except ConfigurationError:
+        listed = "".join(f"'{word}', " for word in (*words, NOW))
+        remedy = (
+            f"give {listed}how long ago such as '-10m', an ISO-8601 time such as "
+            "'2026-11-21T05:30:00Z' (UTC if it names no zone), or milliseconds since 1970"
+        )
+        raise ConfigurationError(option, text, remedy) from None
+
+
+def _counted(number: int, unit: str, option: str, given: object) -> int:
+    """Convert a number of `unit` to µs; refuse it if it is a likely time only in another unit."""
+    if not number or _is_likely(number * _IN_MICROS[unit]):
+        return number * _IN_MICROS[unit]
+    for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():
+        likely = number * each if each else number // 1_000
+        if _is_likely(likely):
+            raise ConfigurationError(
+                option,
+                given,
+                f"that counts {other} since 1970, and {unit} are expected: "
+                f"give {likely // _IN_MICROS[unit]}",
+            )
+    example = 1_795_239_000_000_000 // _IN_MICROS[unit]
+    remedy = f"no time of a change in {unit} since 1970: give a number such as {example}, or a text"
+    raise ConfigurationError(option, given, f"{remedy} such as '2026-11-21T05:30:00Z' or '-10m'")
+
+
+def _is_likely(micros: int) -> bool:
+    return _FIRST <= micros < _LAST
+
+
+T = TypeVar("T")
+
+
+@define
+class Waiting:
+    """Measures the time an iterator takes to produce items, without the time spent on them."""
+
+    _clock: Clock
+    took: int = 0
+    """µs waited so far."""
+
+    def each(self, things: Iterable[T]) -> Iterator[T]:
+        """Yield `things`, and add the time waited for each to `took`."""
+        began = self._clock.now()
+        for thing in things:
+            self.took += self._clock.now() - began
+            yield thing
+            began = self._clock.now()
+        self.took += self._clock.now() - began

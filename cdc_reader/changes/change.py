@@ -1,0 +1,389 @@
+"""`Change`: what one write did to one row of the base table.
+
+All log rows with the same stream and `cdc$time` form a *record*: what one write did to one
+partition. A record has one change for each base row that it touches (the static row counts as
+one), one for each range that it deletes, and one if it deletes the partition.
+
+A column can be in one of these states:
+
+- *left unchanged*: it has no delta;
+- *set to null*: its delta is `Deleted`, and an image has it as None;
+- *not shown*: an image lacks it, or there is no image. If the log has keys only,
+  `Change.deltas_shown` is False.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Container, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.changes.columns import (
+    IMAGES,
+    RANGE_BOUNDS,
+    RANGE_ENDS,
+    RANGE_STARTS,
+    LogPage,
+    layout_of,
+)
+from cdc_reader.changes.delta import CollectionDelta, Delta, Set, merge
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    OPERATION,
+    STREAM_ID,
+    TIME,
+    TTL,
+    LogSchema,
+    Operation,
+)
+from cdc_reader.cql.values import FrozenDict
+from cdc_reader.streams.stream import StreamId
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ChangeOperation(StrEnum):
+    """The operation of a change.
+
+    A code that this version does not know becomes a new member, ``unknown_<code>``.
+    """
+
+    INSERT = "insert"
+    UPDATE = "update"
+    ROW_DELETE = "row_delete"
+    RANGE_DELETE = "range_delete"
+    PARTITION_DELETE = "partition_delete"
+    SERVER_ROW_DELETE = "server_row_delete"
+    SERVER_PARTITION_DELETE = "server_partition_delete"
+    IMAGE = "image"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version knows what the operation means."""
+        return not self.startswith("unknown_")
+
+    @property
+    def is_delete(self) -> bool:
+        """Whether the change deletes a row, a range of rows or a partition."""
+        return self.endswith("_delete")
+
+    @classmethod
+    def _missing_(cls, value: object) -> ChangeOperation | None:
+        if not isinstance(value, str) or not value.startswith("unknown_"):
+            return None
+        member = str.__new__(cls, value)
+        member._name_ = value.upper()
+        member._value_ = value
+        return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
+
+
+class _Meanings(dict[Operation, ChangeOperation]):
+    """Maps the operation of a log row to that of its change."""
+
+    def __missing__(self, operation: Operation) -> ChangeOperation:
+        meaning = self[operation] = ChangeOperation(operation.name.lower())
+        return meaning
+
+
+_MEANINGS = _Meanings(dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE))
+_MEANINGS.update(dict.fromkeys(IMAGES, ChangeOperation.IMAGE))
+_PREIMAGE, _POSTIMAGE = (Operation.PREIMAGE,), (Operation.POSTIMAGE,)
+_INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
+
+
+@frozen
+class Part:
+    """One delta row of the log.
+
+    A write has several if its cells have different TTLs, or if it both inserts a row and adds to
+    the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
+    all live cells of the part and to its row marker; None if they do not expire.
+    """
+
+    operation: Operation
+    seq: int
+    ttl: int | None
+    deltas: Mapping[str, Delta]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the part wrote anything that can have a TTL."""
+        return self.operation is Operation.INSERT or any(map(_is_live, self.deltas.values()))
+
+
+@frozen
+class Bound:
+    """One end of a range of rows: a prefix of the clustering columns.
+
+    An empty prefix means an open end. If the bound is `inclusive`, all rows that begin with the
+    prefix are inside the range.
+    """
+
+    prefix: Mapping[str, Any]
+    inclusive: bool
+
+    def __str__(self) -> str:
+        kind = "inclusive" if self.inclusive else "exclusive"
+        return f"{dict(self.prefix)} {kind}" if self.prefix else "open"
+
+
+@frozen
+class RowRange:
+    """The rows that a range delete removed, from `start` to `end` in clustering order.
+
+    An end is None if the log does not show it because the record is incomplete.
+    """
+
+    start: Bound | None
+    end: Bound | None
+
+    def __str__(self) -> str:
+        return f"from {self.start or '?'} to {self.end or '?'}"
+
+
+@frozen(eq=False, repr=False)
+class Change:
+    """What one write did to one row, range or partition of the base table.
+
+    A value: changes with equal contents are equal, and they can be hashed and pickled. Attributes
+    are computed on first use from the page of rows, which the change keeps in memory.
+    """
+
+    _page: LogPage
+    _rows: tuple[int, ...]
+
+    @property
+    def table(self) -> TableName:
+        """The base table."""
+        return self.schema.base.name
+
+    @property
+    def schema(self) -> LogSchema:
+        """The schema of the table and its log with which the change was read."""
+        return self._page.layout.schema
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the last change of its record."""
+        return self._page.are_last[self._rows[0]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole record was read, up to `cdc$end_of_batch`."""
+        return self._page.are_complete[self._rows[0]]
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream of the log that holds the change."""
+        return StreamId(self._page[STREAM_ID][self._rows[0]])
+
+    @property
+    def time(self) -> uuid.UUID:
+        """`cdc$time`, shared by all changes of the record."""
+        return uuid.UUID(self._page[TIME][self._rows[0]])
+
+    @property
+    def timestamp(self) -> int:
+        """The write timestamp, in µs since 1970.
+
+        A deletion of a whole collection column is logged 1 µs after its actual timestamp.
+        """
+        return timeuuid.micros(self.time.bytes)
+
+    @property
+    def late(self) -> bool:
+        """Whether the change was delivered out of order, behind later changes of its stream."""
+        return self._page.late
+
+    @property
+    def written_at(self) -> datetime:
+        """The write timestamp as a datetime, UTC."""
+        return _EPOCH + timedelta(microseconds=self.timestamp)
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        """`cdc$batch_seq_no` of the log rows, ascending; rows of other changes may lie between."""
+        numbers = self._page[BATCH_SEQ_NO]
+        return tuple([numbers[row] for row in self._rows])
+
+    @property
+    def operation(self) -> ChangeOperation:
+        """The operation: a delete if any part is one, else an insert if any part is."""
+        operations, rows = self._page.operations, self._rows
+        if len(rows) == 1:
+            return _MEANINGS[operations[rows[0]]]
+        told = [it for row in rows if (it := operations[row]) not in IMAGES]
+        return _MEANINGS[min(told, key=_rank, default=operations[rows[0]])]
+
+    @property
+    def key(self) -> FrozenDict[str, Any]:
+        """The partition key and, for a change of one row, its clustering columns."""
+        return self._page.keys_of_rows[self._rows[0]]
+
+    @property
+    def partition_key(self) -> FrozenDict[str, Any]:
+        """The partition key by column. Changes of one partition are ordered."""
+        return self._page.partition_keys[self._rows[0]]
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the change is of a partition's static row."""
+        return self._page.are_static[self._rows[0]] and not self.operation.is_delete
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The delta rows of the change, in order, unmerged."""
+        operations = self._page.operations
+        return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
+
+    @property
+    def deltas(self) -> Mapping[str, Delta]:
+        """The deltas by column name, with all parts merged; empty for deletes."""
+        deltas, rows = self._page.deltas, self._rows
+        if len(rows) == 1:
+            return deltas[rows[0]]
+        return _merged([deltas[row] for row in rows if deltas[row]])
+
+    @property
+    def deltas_shown(self) -> bool:
+        """Whether `deltas` has what was written; False if the log has keys only."""
+        if self.deltas or not self.schema.base.cdc.delta_keys_only:
+            return True
+        return self.operation not in (ChangeOperation.INSERT, ChangeOperation.UPDATE)
+
+    @property
+    def ttl(self) -> int | None:
+        """The TTL, in seconds, of everything written; None if it has none, or several."""
+        found = {part.ttl for part in self.parts if part.is_live}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def range(self) -> RowRange | None:
+        """The range of a range delete; None for other changes."""
+        if not self._is_range:
+            return None
+        return RowRange(self._bound(RANGE_STARTS), self._bound(RANGE_ENDS))
+
+    @property
+    def before(self) -> Mapping[str, Any] | None:
+        """The row's columns before the change, without keys; None if the log has no preimage.
+
+        With ``preimage: true`` these are only the columns touched. Empty collections are None; a
+        non-frozen list is a dict of its elements by timeuuid, in order.
+        """
+        if not self._page.has_preimages:
+            return None
+        row = self._row(_PREIMAGE)
+        return None if row is None else self._page.befores[row]
+
+    @property
+    def after(self) -> Mapping[str, Any] | None:
+        """All columns of the row after the change, without keys; None if there is no postimage.
+
+        None also if the row was deleted. Values are as in `before`.
+        """
+        if not self._page.has_postimages:
+            return None
+        row = self._row(_POSTIMAGE)
+        return None if row is None else self._page.afters[row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the change to what JSON can represent; see `cdc_reader.changes.json`."""
+        from cdc_reader.changes.json import change_to_dict
+
+        return change_to_dict(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Change):
+            return NotImplemented
+        return self._facts == other._facts
+
+    def __hash__(self) -> int:
+        return hash((self.stream, self.time, self.seqs))
+
+    def __repr__(self) -> str:
+        moment = self.written_at.isoformat().replace("+00:00", "Z")
+        words = [str(self.operation), str(self.table), repr(dict(self.key))]
+        words += [str(bounds)] if (bounds := self.range) is not None else []
+        words += [f"{name} {delta}" for name, delta in self.deltas.items()]
+        words += ["late"] if self.late else []
+        return f"<{' '.join(words)} at {moment}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        page = self._page
+        facts = self.schema, page.rows(self._rows), self.is_last, self.complete, self.late
+        return change_of_rows, facts
+
+    @property
+    def _facts(self) -> tuple[object, ...]:
+        return (
+            (self.table, self.stream, self.time, self.seqs, self.is_last, self.complete),
+            (self.key, self.parts, self.range, self.before, self.after),
+        )
+
+    @property
+    def _is_range(self) -> bool:
+        return self._page.operations[self._rows[0]] in RANGE_BOUNDS
+
+    def _part(self, row: int) -> Part:
+        page = self._page
+        return Part(page.operations[row], page[BATCH_SEQ_NO][row], page[TTL][row], page.deltas[row])
+
+    def _row(self, operations: Container[Operation]) -> int | None:
+        found = self._page.operations
+        for row in self._rows:
+            if found[row] in operations:
+                return row
+        return None
+
+    def _bound(self, kinds: Container[Operation]) -> Bound | None:
+        if (row := self._row(kinds)) is None:
+            return None
+        cells = {name: self._page[name][row] for name in self._page.layout.clustering}
+        prefix = {name: value for name, value in cells.items() if value is not None}
+        return Bound(FrozenDict(prefix), self._page.operations[row] in _INCLUSIVE)
+
+
+def change_of_rows(
+    schema: LogSchema,
+    columns: dict[str, list[Any]],
+    is_last: bool = True,
+    complete: bool = True,
+    late: bool = False,
+) -> Change:
+    """Create a change from its log rows, given as Python values by log column.
+
+    Missing columns are null. Used by tests, and to unpickle a change.
+    """
+    page = LogPage.of_values(layout_of(schema), columns, late=late)
+    page.are_last[0], page.are_complete[0] = is_last, complete
+    return Change(page, tuple(range(len(columns[OPERATION]))))
+
+
+def _rank(operation: Operation) -> int:
+    """Return the precedence of an operation among those of a change; the lowest wins."""
+    rank = _RANKS.get(operation)
+    return (0 if operation.is_known else 1) if rank is None else rank
+
+
+_RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3}
+
+
+def _merged(parts: Sequence[Mapping[str, Delta]]) -> Mapping[str, Delta]:
+    if len(parts) == 1:
+        return parts[0]
+    merged: dict[str, Delta] = {}
+    for part in parts:
+        for name, delta in part.items():
+            merged[name] = merge(merged.get(name), delta)
+    return FrozenDict(merged)
+
+
+def _is_live(delta: Delta) -> bool:
+    return isinstance(delta, Set) or (isinstance(delta, CollectionDelta) and bool(delta.added))

@@ -1,0 +1,89 @@
+"""What a write did to one column: `Set`, `Deleted` or, for a collection, `CollectionDelta`.
+
+A column that the write left unchanged has no delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+
+@frozen
+class Set:
+    """The column was set to `value`, replacing any former value."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return f"= {self.value!r}"
+
+
+@frozen
+class Deleted:
+    """The column was set to null; setting a collection to an empty one does the same."""
+
+    def __str__(self) -> str:
+        return "= null"
+
+
+@frozen
+class CollectionDelta:
+    """The changes to the elements of a non-frozen collection or user-defined type.
+
+    `added` holds the elements that were set, whether new or not. For a map it is a mapping by key,
+    for a user-defined type by field name, for a list by the element's timeuuid (the order of the
+    time UUIDs is that of the list); for a set it is the elements. `removed` holds keys, field
+    names, timeuuids or elements. If `overwritten`, all former elements were removed.
+    """
+
+    overwritten: bool
+    added: Mapping[Any, Any] | frozenset[Any]
+    removed: frozenset[Any] = frozenset()
+
+    def __str__(self) -> str:
+        sign = "=" if self.overwritten else "+"
+        added = _text(self.added)
+        removed = f" - {_text(self.removed)}" if self.removed else ""
+        return f"{sign} {added}{removed}" if self.added or not removed else removed.strip()
+
+
+Delta = Set | Deleted | CollectionDelta
+DELETED = Deleted()
+
+
+def merge(earlier: Delta | None, later: Delta) -> Delta:
+    """Merge two deltas of one column. Both are of one write, so they touch different elements."""
+    if isinstance(earlier, Deleted) and isinstance(later, CollectionDelta):
+        return CollectionDelta(True, later.added, later.removed)
+    if isinstance(earlier, CollectionDelta):
+        return _merge_elements(earlier, later)
+    return later
+
+
+def _merge_elements(earlier: CollectionDelta, later: Delta) -> Delta:
+    if isinstance(later, Set):
+        return later
+    if isinstance(later, Deleted):
+        return CollectionDelta(True, earlier.added, earlier.removed)
+    return CollectionDelta(
+        earlier.overwritten or later.overwritten,
+        _union(earlier.added, later.added),
+        earlier.removed | later.removed,
+    )
+
+
+def _union(
+    earlier: Mapping[Any, Any] | frozenset[Any], later: Mapping[Any, Any] | frozenset[Any]
+) -> Mapping[Any, Any] | frozenset[Any]:
+    if isinstance(earlier, Mapping) and isinstance(later, Mapping):
+        return type(earlier)({**earlier, **later})  # type: ignore[call-arg]  # FrozenDict
+    return frozenset(earlier) | frozenset(later)
+
+
+def _text(elements: Mapping[Any, Any] | frozenset[Any]) -> str:
+    if isinstance(elements, Mapping):
+        return repr(elements)
+    return f"{{{', '.join(sorted(map(repr, elements)))}}}"

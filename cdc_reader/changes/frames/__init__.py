@@ -1,0 +1,64 @@
+"""Formats: the shapes in which rows of the log appear in a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from cdc_reader.changes.frames.changes import ChangesFormat
+from cdc_reader.changes.frames.columns import project
+from cdc_reader.changes.frames.envelope import EnvelopeFormat
+from cdc_reader.changes.frames.log import LogFormat
+from cdc_reader.changes.frames.options import FormatName, FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.schema import Column, LogSchema
+
+__all__ = [
+    "Asked",
+    "Format",
+    "FormatName",
+    "Preimages",
+    "RangeDelete",
+    "ValueTypes",
+    "format_of",
+    "project",
+]
+
+
+class Format(Protocol):
+    """Converts rows of one log to rows of one shape."""
+
+    schema: pa.Schema
+    """All columns of the format."""
+
+    def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
+        """Return the columns of the log to read for the columns `wanted`."""
+        ...
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the log to rows with the columns of `schema`, a subset of the format's.
+
+        The batches have `log_columns`, and hold each stream's rows in order.
+        """
+        ...
+
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
+        ...
+
+
+def format_of(asked: FormatOptions, schema: LogSchema, types: ValueTypes) -> Format:
+    """Return the format; raise UnsupportedTableError if the table's log does not support it."""
+    match asked.format:
+        case FormatName.LOG:
+            return LogFormat(schema, types)
+        case FormatName.CHANGES:
+            return ChangesFormat(schema, asked, types)
+        case FormatName.ENVELOPE:
+            return EnvelopeFormat(schema, asked, types)

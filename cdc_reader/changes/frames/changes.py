@@ -1,0 +1,247 @@
+"""Format ``changes``: changed rows of the base table, in the shape of Delta's change data feed.
+
+Each output row corresponds to one row of the log: a postimage becomes an insert or an update, a
+preimage becomes the row before the update, and a delete gets the preimage's cells. Therefore
+``cdc$batch_seq_no`` identifies and orders the output rows of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
+from cdc_reader.changes.frames.columns import is_key, log_columns, with_own_columns
+from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
+from cdc_reader.changes.frames.images import gives_preimages
+from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, net_changes
+from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.range_deletes import bounds, permitted, range_type
+from cdc_reader.changes.frames.records import (
+    BATCH_SEQ_NO,
+    TIME,
+    RangeDeletes,
+    clustering_of,
+    read_changes,
+    whole_records,
+)
+from cdc_reader.changes.frames.table_rows import table_rows
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.cql.timeuuid import bound
+
+_TYPES = pa.array(
+    ["insert", "update_postimage", "delete", "update_preimage", "delete_partition", "delete_range"]
+)
+"""Change types by number; the first three are the kinds of net changes."""
+_PREIMAGE, _DELETE_PARTITION, _DELETE_RANGE = 3, 4, 5
+
+
+@frozen(eq=False)
+class _Rows:
+    """The output rows: the log row of each (`at`), its type, and its net change.
+
+    `change` is NONE for deletes of many rows. `end` is the log row at which a range ends.
+    """
+
+    at: Indices
+    type: Indices
+    change: Indices
+    end: Indices
+
+    @classmethod
+    def all(cls, net: NetChanges, ranges: RangeDeletes, *, preimages: bool) -> _Rows:
+        """Return all output rows, in the order of the log."""
+        changes = np.arange(len(net.kind))
+        before = changes[(net.kind == UPDATE) & (net.before != NONE) & preimages]
+        many = np.concatenate([ranges.partitions, ranges.starts])
+        at = np.concatenate([net.at, net.before[before], many])
+        counts = [len(before), len(ranges.partitions), len(ranges.starts)]
+        kinds = np.repeat([_PREIMAGE, _DELETE_PARTITION, _DELETE_RANGE], counts)
+        end = np.concatenate([np.full(len(at) - counts[2], NONE), ranges.ends])
+        order = np.argsort(at, kind="stable")
+        return cls(
+            at=at[order],
+            type=np.concatenate([net.kind, kinds])[order],
+            change=np.concatenate([changes, before, np.full(len(many), NONE)])[order],
+            end=end[order],
+        )
+
+
+class ChangesFormat:
+    """Rows as they are before and after each change.
+
+    Raises UnsupportedTableError if the table's log lacks the images that the options need.
+    """
+
+    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+        self._base = schema.base
+        self._asked = asked
+        self._values = [column for column in schema.base.columns if not is_key(column)]
+        _check_images(schema.base, asked, self._values)
+        self._by_name = {column.name: column for column in schema.base.columns}
+        self._log = schema
+        self.schema = _schema(schema.base, asked, types)
+
+    def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
+        """Return the columns of the log to read for the columns `wanted`."""
+        deltas = names.MODIFIED in wanted or names.NULLED in wanted
+        values = {column.name for column in self._values if deltas or column.name in wanted}
+        return log_columns(self._log, values, deltas=deltas)
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the log to changes, with the columns of `schema`."""
+        preimages = gives_preimages(self._base.cdc, self._asked)
+        for batch in whole_records(batches):
+            changes, ranges = read_changes(batch, self._base)
+            allowed = permitted(batch, ranges, self._base, self._asked.range_deletes)
+            net = net_changes(batch, changes, self._base)
+            rows = _Rows.all(net, allowed, preimages=preimages)
+            if len(rows.at):
+                columns = [self._column(name, batch, net, rows) for name in schema.names]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
+        for rows, is_static in table_rows(batches, self._base):
+            columns = [
+                rows.column(name)
+                if name in self._by_name
+                else self._of_snapshot(name, rows, position, is_static=is_static)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _of_snapshot(
+        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+    ) -> pa.Array:
+        """Return a metadata column of a snapshot; all columns of a row count as set by it."""
+        count = rows.num_rows
+        match name:
+            case names.MODIFIED | names.NULLED:
+                there = [(c.kind is ColumnKind.STATIC) == is_static for c in self._values]
+                marks = np.tile(np.array(there, bool), (count, 1))
+                if name == names.NULLED:
+                    for place, column in enumerate(self._values):
+                        marks[:, place] &= ~valid(rows.column(column.name))
+                known = [column.name for column in self._values]
+                return names_of(marks, known, np.ones(count, bool))
+            case names.RANGE:
+                return pa.nulls(count, self.schema.field(name).type)
+            case _:
+                return pa.repeat(_snapshot_cell(name, position), count)
+
+    def _column(self, name: str, batch: pa.RecordBatch, net: NetChanges, rows: _Rows) -> pa.Array:
+        column = self._by_name.get(name)
+        if column is None:
+            return self._meta(name, batch, net, rows)
+        if is_key(column):
+            return _key(column, batch, rows)
+        return self._value(column, net, rows)
+
+    def _value(self, column: Column, net: NetChanges, rows: _Rows) -> pa.Array:
+        after = net.values_after(column, postimages=self._base.cdc.postimage)
+        before = net.values_before(column)
+        shows_before = (rows.type == _PREIMAGE) | (rows.type == DELETE)
+        place = rows.change + len(after) * shows_before
+        return pick(pa.concat_arrays([after, before]), np.where(rows.change == NONE, NONE, place))
+
+    def _meta(self, name: str, batch: pa.RecordBatch, net: NetChanges, rows: _Rows) -> pa.Array:
+        match name:
+            case names.RANGE:
+                starts = np.where(rows.end == NONE, NONE, rows.at)
+                return bounds(batch, starts, rows.end, self.schema.field(name).type)
+            case names.MODIFIED:
+                return self._marked(net.modified, net, rows)
+            case names.NULLED:
+                return self._marked(net.set_to_null, net, rows)
+            case names.INSERTED:
+                inserted = pa.array(net.rows.has_insert[net.group])
+                return pick(inserted, np.where(_is_upsert(rows), rows.change, NONE))
+            case _:
+                return _place(name, batch, rows)
+
+    def _marked(self, test: Callable[[Column], Mask], net: NetChanges, rows: _Rows) -> pa.Array:
+        """Return, for inserts and updates, the names of the columns that pass the test."""
+        marks = np.zeros((len(net.kind) + 1, len(self._values)), bool)  # the last row: no change
+        for place, column in enumerate(self._values):
+            marks[:-1, place] = test(column)
+        shown = _is_upsert(rows)
+        return names_of(marks[rows.change], [column.name for column in self._values], shown)
+
+
+def _snapshot_cell(name: str, position: int) -> pa.Scalar:
+    """Return the value of a metadata column for all rows of a snapshot."""
+    match name:
+        case names.CHANGE_TYPE:
+            return _TYPES[INSERT]
+        case names.COMMIT_TIMESTAMP:
+            return pa.scalar(position, TIMESTAMP)
+        case names.COMMIT_VERSION:
+            return commit_versions(pa.array([str(bound(position))]))[0]
+        case names.INSERTED:
+            return pa.scalar(True)
+        case _:
+            return pa.scalar(0, pa.int32())
+
+
+def _is_upsert(rows: _Rows) -> Mask:
+    return np.isin(rows.type, (INSERT, UPDATE, _PREIMAGE))
+
+
+def _place(name: str, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
+    """Return a metadata column that identifies the change or its time."""
+    match name:
+        case names.CHANGE_TYPE:
+            return _TYPES.take(pa.array(rows.type))
+        case names.COMMIT_TIMESTAMP:
+            return commit_timestamps(pick(batch.column(TIME), rows.at))
+        case names.COMMIT_VERSION:
+            return commit_versions(pick(batch.column(TIME), rows.at))
+        case _:
+            return pick(batch.column(BATCH_SEQ_NO), rows.at)
+
+
+def _key(column: Column, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
+    """Return a key column; deletes of many rows have no clustering key, only bounds."""
+    has_none = (rows.change == NONE) & (column.kind is ColumnKind.CLUSTERING)
+    return pick(batch.column(column.name), np.where(has_none, NONE, rows.at))
+
+
+def _schema(base: TableSchema, asked: FormatOptions, types: ValueTypes) -> pa.Schema:
+    fields = [
+        (names.CHANGE_TYPE, pa.string()),
+        (names.COMMIT_TIMESTAMP, TIMESTAMP),
+        (names.COMMIT_VERSION, pa.string()),
+        (names.SEQUENCE, pa.int32()),
+    ]
+    if asked.include_delta:
+        fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
+    if asked.range_deletes is RangeDelete.EMIT and clustering_of(base):
+        fields.append((names.RANGE, range_type(base, types)))
+    return with_own_columns(base, types.fields(base.columns), fields)
+
+
+def _check_images(base: TableSchema, asked: FormatOptions, values: list[Column]) -> None:
+    if asked.preimages is Preimages.REQUIRE:
+        images.require_full_preimages(base)
+    if not asked.include_delta:
+        images.require_postimages(
+            base,
+            "format 'changes' shows rows as they are after each change, and the log has no "
+            "postimages",
+            "; or give includeDelta 'true' for what each change set",
+        )
+        return
+    images.require_deltas(base, "includeDelta tells what changed, and the log has keys only")
+    if not base.cdc.postimage:
+        images.require_readable_deltas(base, values)

@@ -1,0 +1,104 @@
+"""The columns of a frame, and the columns of base table and log that they need."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+
+import pyarrow as pa
+from attrs import evolve
+
+from cdc_reader.changes.frames.records import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME
+from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.cql.types import is_multi_cell
+from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+
+CHANGE_TYPE = "_change_type"
+
+COMMIT_TIMESTAMP = "_commit_timestamp"
+
+COMMIT_VERSION = "_commit_version"
+
+SEQUENCE = "_sequence"
+
+MODIFIED = "_modified_columns"
+
+NULLED = "_nulled_columns"
+
+INSERTED = "_inserted"
+
+RANGE = "_range"
+
+ALL = frozenset(
+    (CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, SEQUENCE, MODIFIED, NULLED, INSERTED, RANGE)
+)
+
+_ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
+
+DELETED = "cdc$deleted_"
+
+DELETED_ELEMENTS = "cdc$deleted_elements_"
+
+
+def is_key(column: Column) -> bool:
+    """Whether the column is part of the primary key."""
+    return column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+
+def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
+    """Reduce the schema to the base table's key and the columns `wanted`.
+
+    Raises ConfigurationError for a name that the table does not have.
+    """
+    if wanted is None:
+        return schema
+    known = [column.name for column in schema.base.columns]
+    for name in wanted:
+        if name not in known:
+            raise ConfigurationError("columns", name, f"{schema.base.name} {_hint(name, known)}")
+    columns = schema.base.columns
+    kept = tuple(column for column in columns if is_key(column) or column.name in wanted)
+    dropped = [column for column in schema.base.columns if column not in kept]
+    gone = {name for column in dropped for name in _log_names(column)}
+    return LogSchema(
+        evolve(schema.base, columns=kept),
+        tuple(column for column in schema.columns if column.name not in gone),
+    )
+
+
+def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:
+    """Return the log's columns that a frame with the key and the columns `values` needs."""
+    wanted = {*_ALWAYS, *values}
+    wanted.update(column.name for column in log.base.columns if is_key(column))
+    if deltas:
+        wanted.update(prefix + name for name in values for prefix in (DELETED, DELETED_ELEMENTS))
+    return tuple(column for column in log.columns if column.name in wanted)
+
+
+def with_own_columns(
+    base: TableSchema, columns: Iterable[pa.Field], own: Iterable[tuple[str, pa.DataType]]
+) -> pa.Schema:
+    """Append our columns; raise UnsupportedTableError if the table already uses a name."""
+    fields = [pa.field(name, kind) for name, kind in own]
+    taken = {column.name for column in base.columns}
+    for field in fields:
+        if field.name in taken:
+            raise UnsupportedTableError(
+                f"{base.name} has a column {field.name}, a name that this source gives to a "
+                "column of its own: rename the column, or drop it and add it under another name"
+            )
+    return pa.schema([*columns, *fields])
+
+
+def _log_names(column: Column) -> Iterator[str]:
+    yield column.name
+    yield DELETED + column.name
+    if is_multi_cell(column.type):
+        yield DELETED_ELEMENTS + column.name
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"has no such column; did you mean {close[0]}?"
+    return f"has no such column; its columns are {', '.join(known)}"

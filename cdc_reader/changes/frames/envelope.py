@@ -1,0 +1,226 @@
+"""Format ``envelope``: changes as the Debezium connector for ScyllaDB writes them.
+
+A column outside the key is a struct with one field, ``value``. If the struct is null, the column
+is not shown; if ``value`` is null, the column is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader._time import SystemClock
+from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.arrays import NONE, Mask, pick
+from cdc_reader.changes.frames.columns import is_key, log_columns
+from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
+from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, net_changes
+from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.range_deletes import permitted
+from cdc_reader.changes.frames.records import BATCH_SEQ_NO, TIME, read_changes, whole_records
+from cdc_reader.changes.frames.table_rows import table_rows
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.schema import Column, ColumnKind, ImageMode, LogSchema, TableSchema
+from cdc_reader.cql.timeuuid import bound
+from cdc_reader.errors import ConfigurationError
+
+SOURCE = pa.struct(
+    [
+        ("connector", pa.string()),
+        ("keyspace_name", pa.string()),
+        ("table_name", pa.string()),
+        ("ts_ms", pa.int64()),
+        ("ts_us", pa.int64()),
+        ("commit_version", pa.string()),
+        ("sequence", pa.int32()),
+        ("snapshot", pa.string()),
+    ]
+)
+_OPS = pa.array(["c", "u", "d"])
+"""Operation codes by kind of net change."""
+
+
+class EnvelopeFormat:
+    """One row for each change of a row: `op`, `before`, `after`, `source`, `ts_ms`.
+
+    Raises UnsupportedTableError if the table's log does not show what changes set.
+    """
+
+    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+        self._log = schema
+        self._base = schema.base
+        self._asked = asked
+        self._values = [column for column in schema.base.columns if not is_key(column)]
+        _check(schema.base, asked, self._values)
+        row = pa.struct([_field(column, types) for column in schema.base.columns])
+        self.schema = pa.schema(
+            [
+                ("op", pa.string()),
+                ("before", row),
+                ("after", row),
+                ("source", SOURCE),
+                ("ts_ms", pa.int64()),
+            ]
+        )
+
+    def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
+        """Return all log columns if `before` or `after` is wanted, else only those of the time."""
+        rows = "before" in wanted or "after" in wanted
+        values = [column.name for column in self._values] if rows else []
+        return log_columns(self._log, values, deltas=rows)
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the log to changes, with the columns of `schema`."""
+        for batch in whole_records(batches):
+            changes, ranges = read_changes(batch, self._base)
+            permitted(batch, ranges, self._base, self._asked.range_deletes)
+            net = net_changes(batch, changes, self._base)
+            if len(net.at):
+                columns = [self._column(name, net) for name in schema.names]
+                order = pa.array(np.argsort(net.at, kind="stable"))
+                yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
+
+    def snapshot(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
+        for rows, is_static in table_rows(batches, self._base):
+            columns = [
+                self._of_snapshot(name, rows, position, is_static=is_static)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _of_snapshot(
+        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+    ) -> pa.Array:
+        count = rows.num_rows
+        match name:
+            case "op":
+                return pa.repeat("r", count)
+            case "before":
+                return pa.nulls(count, self.schema.field(name).type)
+            case "after":
+                return self._rows(self._snapshot_cells(rows, is_static), np.ones(count, bool))
+            case "source":
+                times = pa.repeat(str(bound(position)), count)
+                return self._source(times, pa.repeat(pa.scalar(0, pa.int32()), count), "true")
+            case _:
+                return pa.array(np.full(count, SystemClock().now() // 1_000))
+
+    def _snapshot_cells(self, rows: pa.RecordBatch, is_static: bool) -> list[pa.Array]:
+        def shown(column: Column) -> Mask:
+            return np.full(rows.num_rows, (column.kind is ColumnKind.STATIC) == is_static)
+
+        return [
+            rows.column(column.name)
+            if is_key(column)
+            else _cells(rows.column(column.name), shown(column))
+            for column in self._base.columns
+        ]
+
+    def _column(self, name: str, net: NetChanges) -> pa.Array:
+        match name:
+            case "op":
+                return _OPS.take(pa.array(net.kind))
+            case "before":
+                return self._before(net)
+            case "after":
+                return self._after(net)
+            case "source":
+                times = pick(net.batch.column(TIME), net.at)
+                return self._source(times, pick(net.batch.column(BATCH_SEQ_NO), net.at), "false")
+            case _:
+                return pa.array(np.full(len(net.at), SystemClock().now() // 1_000))
+
+    def _before(self, net: NetChanges) -> pa.Array:
+        """Return the rows before the change; a delete always has one, because it holds the key."""
+        has_image = (net.before != NONE) & images.gives_preimages(self._base.cdc, self._cells)
+        cells = [
+            pick(net.batch.column(column.name), net.at)
+            if is_key(column)
+            else _cells(net.values_before(column), has_image & self._shown_before(column, net))
+            for column in self._base.columns
+        ]
+        return self._rows(cells, has_image | (net.kind == DELETE))
+
+    def _after(self, net: NetChanges) -> pa.Array:
+        whole = self._base.cdc.postimage
+        cells = [
+            pick(net.batch.column(column.name), net.at)
+            if is_key(column)
+            else _cells(
+                net.values_after(column, postimages=whole),
+                _in_image(column, net) if whole else net.modified(column),
+            )
+            for column in self._base.columns
+        ]
+        return self._rows(cells, net.kind != DELETE)
+
+    def _rows(self, cells: list[pa.Array], shown: Mask) -> pa.Array:
+        fields = list(self.schema.field("after").type)
+        return pa.StructArray.from_arrays(cells, fields=fields, mask=pa.array(~shown))
+
+    def _shown_before(self, column: Column, net: NetChanges) -> Mask:
+        """Return where the preimage shows the column.
+
+        A preimage of touched columns shows only these, but all columns of a deleted row.
+        """
+        if self._base.cdc.preimage is ImageMode.FULL:
+            return _in_image(column, net)
+        return net.shown_before(column)
+
+    def _source(self, times: pa.Array, sequence: pa.Array, snapshot: str) -> pa.Array:
+        micros = commit_timestamps(times).cast(pa.int64())
+        count = len(times)
+        name = self._base.name
+        parts = [
+            pa.repeat("scylla", count),
+            pa.repeat(name.keyspace, count),
+            pa.repeat(name.name, count),
+            pc.divide(micros, 1_000),
+            micros,
+            commit_versions(times),
+            sequence,
+            pa.repeat(snapshot, count),
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(SOURCE))
+
+    @property
+    def _cells(self) -> FormatOptions:
+        """The options, with partial preimages allowed: a null struct marks columns not shown."""
+        return FormatOptions(include_delta=True, preimages=self._asked.preimages)
+
+
+def _cells(values: pa.Array, shown: Mask) -> pa.Array:
+    fields = [pa.field("value", values.type)]
+    return pa.StructArray.from_arrays([values], fields=fields, mask=pa.array(~shown))
+
+
+def _in_image(column: Column, net: NetChanges) -> Mask:
+    """Return where images have the column: static rows have the static columns, others the rest."""
+    is_static = net.rows.is_static[net.group]
+    return is_static if column.kind is ColumnKind.STATIC else ~is_static
+
+
+def _field(column: Column, types: ValueTypes) -> pa.Field:
+    kind = types.of(column.type)
+    return pa.field(column.name, kind if is_key(column) else pa.struct([("value", kind)]))
+
+
+def _check(base: TableSchema, asked: FormatOptions, values: list[Column]) -> None:
+    if asked.range_deletes is RangeDelete.EMIT:
+        remedy = "an envelope has no place for bounds: give 'fail' or 'skip', or format 'changes'"
+        raise ConfigurationError("rangeDeletes", asked.range_deletes.value, remedy)
+    if asked.include_delta:
+        remedy = "an envelope tells what is not shown from null by itself: leave it out"
+        raise ConfigurationError("includeDelta", "true", remedy)
+    if asked.preimages is Preimages.REQUIRE:
+        images.require_full_preimages(base)
+    if not base.cdc.postimage:
+        images.require_readable_deltas(base, values)

@@ -1,0 +1,71 @@
+"""The images that a table's log must have for the options of a query, and how to enable them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import evolve
+
+from cdc_reader.changes.frames.options import FormatOptions, Preimages
+from cdc_reader.cql.schema import CdcOptions, Column, ImageMode, TableSchema
+from cdc_reader.cql.types import is_multi_cell
+from cdc_reader.errors import UnsupportedTableError
+
+
+def gives_preimages(cdc: CdcOptions, asked: FormatOptions) -> bool:
+    """Whether to emit preimages: full ones, or partial ones if deltas show what changed."""
+    if asked.preimages is Preimages.NONE or cdc.preimage is ImageMode.OFF:
+        return False
+    return cdc.preimage is ImageMode.FULL or asked.include_delta
+
+
+def require_full_preimages(base: TableSchema) -> None:
+    """Raise UnsupportedTableError unless the log has full preimages."""
+    wanted = evolve(base.cdc, preimage=ImageMode.FULL)
+    _require(base, wanted, "preimages is 'require', and the log has no full preimages", "")
+
+
+def require_postimages(base: TableSchema, reason: str, remedy: str = "") -> None:
+    """Raise UnsupportedTableError unless the log has postimages."""
+    _require(base, evolve(base.cdc, postimage=True), reason, remedy)
+
+
+def require_deltas(base: TableSchema, reason: str) -> None:
+    """Raise UnsupportedTableError unless the log has what each change modified."""
+    _require(base, evolve(base.cdc, delta_keys_only=False), reason, "")
+
+
+def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> None:
+    """Raise UnsupportedTableError unless deltas alone show the new values of these columns.
+
+    The delta of a non-frozen collection has the elements added and removed, but not the value of
+    the column.
+    """
+    require_deltas(base, "without postimages, values come from deltas, and the log has keys only")
+    if parts := [column.name for column in columns if is_multi_cell(column.type)]:
+        require_postimages(
+            base,
+            f"of {', '.join(parts)} the log has the elements that changed, not the value",
+            ", or leave them out with the option columns",
+        )
+
+
+def alter_statement(base: TableSchema, cdc: CdcOptions) -> str:
+    """Return the statement that sets these options; it lists all, as it replaces all of them."""
+    options = {
+        "enabled": "true",
+        "preimage": cdc.preimage.value,
+        "postimage": str(cdc.postimage).lower(),
+        "delta": "keys" if cdc.delta_keys_only else "full",
+        "ttl": str(cdc.ttl),
+    }
+    text = ", ".join(f"'{name}': '{value}'" for name, value in options.items())
+    return f"ALTER TABLE {base.name.cql} WITH cdc = {{{text}}}"
+
+
+def _require(base: TableSchema, wanted: CdcOptions, reason: str, remedy: str) -> None:
+    if base.cdc != wanted:
+        raise UnsupportedTableError(
+            f"{base.name}: {reason}; change what it logs from now on: "
+            f"{alter_statement(base, wanted)}{remedy}"
+        )

@@ -1,0 +1,70 @@
+"""Deletes of partitions and ranges: refused, skipped, or emitted with their bounds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader._time import format_timestamp
+from cdc_reader.changes.frames.arrays import NONE, Indices, booleans, pick
+from cdc_reader.changes.frames.commit_time import commit_timestamps
+from cdc_reader.changes.frames.options import RangeDelete
+from cdc_reader.changes.frames.records import OPERATION, TIME, RangeDeletes, clustering_of
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.schema import Operation, TableSchema
+from cdc_reader.errors import ConfigurationError
+
+_INCLUSIVE = pa.array([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE], pa.int8())
+
+
+def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
+    """Return the type of the bounds; in a bound, clustering columns not given are null."""
+    bound = pa.struct(types.fields(clustering_of(base)))
+    return pa.struct(
+        [
+            ("start", bound),
+            ("start_inclusive", pa.bool_()),
+            ("end", bound),
+            ("end_inclusive", pa.bool_()),
+        ]
+    )
+
+
+def bounds(batch: pa.RecordBatch, starts: Indices, ends: Indices, kind: pa.DataType) -> pa.Array:
+    """Return the ranges between start and end rows, of type `kind`; null without a start."""
+    key = list(kind.field("start").type)
+    parts = [
+        _bound(batch, starts, key),
+        _inclusive(batch, starts),
+        _bound(batch, ends, key),
+        _inclusive(batch, ends),
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=pa.array(starts == NONE))
+
+
+def permitted(
+    batch: pa.RecordBatch, ranges: RangeDeletes, base: TableSchema, policy: RangeDelete
+) -> RangeDeletes:
+    """Return the deletes to emit; raise ConfigurationError if there are any and policy is FAIL."""
+    if policy is RangeDelete.EMIT or ranges.first == NONE:
+        return ranges
+    if policy is RangeDelete.SKIP:
+        return RangeDeletes(ranges.partitions[:0], ranges.starts[:0], ranges.ends[:0])
+    (micros,) = commit_timestamps(batch.column(TIME).slice(ranges.first, 1)).cast(pa.int64())
+    raise ConfigurationError(
+        "rangeDeletes",
+        policy.value,
+        f"at {format_timestamp(micros.as_py())} {base.name} lost a whole partition or a range of "
+        "rows at once, which no single row tells: give 'emit' to get such deletes with their "
+        "bounds (format 'changes'), or 'skip' to leave them out",
+    )
+
+
+def _bound(batch: pa.RecordBatch, rows: Indices, key: list[pa.Field]) -> pa.Array:
+    cells = [pick(batch.column(column.name), rows) for column in key]
+    return pa.StructArray.from_arrays(cells, fields=key)
+
+
+def _inclusive(batch: pa.RecordBatch, rows: Indices) -> pa.Array:
+    operations = pick(batch.column(OPERATION), rows)
+    return pa.array(booleans(pc.is_in(operations, _INCLUSIVE)))

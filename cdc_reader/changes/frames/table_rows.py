@@ -1,0 +1,114 @@
+"""Rows of the base table in the form of changes: static columns become separate rows.
+
+Also converts cells of the log to the types of the base columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader.changes.frames.arrays import Mask, booleans, valid
+from cdc_reader.changes.frames.records import clustering_of
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.types import ListType, UserType, is_multi_cell
+
+
+def base_values(logged: pa.Array, column: Column) -> pa.Array:
+    """Convert cells of the log to what a ``SELECT`` on the base table returns.
+
+    The log has a list as a map from time UUIDs, in the order of the list. In the base table, an
+    empty non-frozen collection or UDT is null.
+    """
+    if not is_multi_cell(column.type):
+        return logged
+    values = _elements(logged) if isinstance(column.type, ListType) else logged
+    return _null_where(is_empty(logged, column), values)
+
+
+def is_empty(logged: pa.Array, column: Column) -> pa.Array:
+    """Return where a cell of a non-frozen collection or UDT has no elements."""
+    if isinstance(column.type, UserType):
+        return _all_null(logged)
+    return pc.equal(_lengths(logged), 0)
+
+
+def _elements(logged: pa.MapArray) -> pa.ListArray:
+    offsets = pc.add(logged.offsets, 0)  # a copy: Arrow does not accept a mask with a slice
+    kind = pa.list_(pa.field("element", logged.type.item_type))
+    return pa.ListArray.from_arrays(offsets, logged.items, type=kind, mask=logged.is_null())
+
+
+def _lengths(collection: pa.Array) -> pa.Array:
+    if not pa.types.is_map(collection.type):
+        return pc.list_value_length(collection)
+    offsets = collection.offsets
+    return pc.subtract(offsets[1:], offsets[:-1])
+
+
+def _all_null(struct: pa.StructArray) -> pa.Array:
+    nulls = pa.array([True] * len(struct), pa.bool_())
+    for field in struct.flatten():
+        nulls = pc.and_(nulls, field.is_null())
+    return nulls
+
+
+def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
+    if not pc.any(mask).as_py():
+        return values
+    return pc.if_else(mask, pa.scalar(None, values.type), values)
+
+
+def table_rows(
+    batches: Iterable[pa.RecordBatch], base: TableSchema
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield the rows, and whether they are static; `batches` has each partition's rows together.
+
+    A ``SELECT`` returns static columns in every row of a partition, or in a row without
+    clustering key if the partition has no other rows.
+    """
+    statics = [column.name for column in base.columns if column.kind is ColumnKind.STATIC]
+    key = clustering_of(base)
+    before: pa.RecordBatch | None = None
+    for batch in batches:
+        if not (statics and key):
+            yield batch, False
+            continue
+        first = _first_of_partition(batch, before, base)
+        told = np.any([valid(batch.column(name)) for name in statics], axis=0)
+        regular = [c.name for c in base.columns if c.kind is ColumnKind.REGULAR]
+        shown = _without(batch.filter(pa.array(first & told)), [*regular, *_names(key)])
+        is_row = batch.column(key[0].name).is_valid()
+        for rows, is_static in ((shown, True), (_without(batch.filter(is_row), statics), False)):
+            if rows.num_rows:
+                yield rows, is_static
+        before = batch.slice(batch.num_rows - 1)
+
+
+def _first_of_partition(
+    batch: pa.RecordBatch, before: pa.RecordBatch | None, base: TableSchema
+) -> Mask:
+    """Return which rows begin a partition; `before` is the row before the batch, if any."""
+    joined = batch if before is None else pa.concat_batches([before, batch])
+    key = [c.name for c in base.columns if c.kind is ColumnKind.PARTITION_KEY]
+    other = np.zeros(joined.num_rows - 1, bool)
+    for name in key:
+        column = joined.column(name)
+        other |= booleans(pc.not_equal(column[1:], column[:-1]))
+    return other if before is not None else np.concatenate([[True], other])
+
+
+def _without(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
+    """Return the batch with these columns set to null."""
+    for name in names:
+        place = batch.schema.get_field_index(name)
+        nulls = pa.nulls(batch.num_rows, batch.schema.field(place).type)
+        batch = batch.set_column(place, batch.schema.field(place), nulls)
+    return batch
+
+
+def _names(columns: Iterable[Column]) -> list[str]:
+    return [column.name for column in columns]

@@ -1,0 +1,120 @@
+"""Arrow types of decimal and varint values, which a query can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.decoding import arrow_type
+from cdc_reader.errors import ConfigurationError
+
+_UNBOUNDED = ("decimal", "varint")
+
+
+@frozen
+class ValueTypes:
+    """The types of values in a DataFrame: the kernel's, except for decimal and varint."""
+
+    decimal: pa.DataType = pa.string()
+
+    def of(self, cql_type: CqlType) -> pa.DataType:
+        """Return the Arrow type of a column of `cql_type`."""
+        return _with_decimals(cql_type, arrow_type(cql_type), self.decimal)
+
+    def fields(self, columns: Iterable[Column]) -> list[pa.Field]:
+        """Return the fields of a batch of `columns`."""
+        return [pa.field(column.name, self.of(column.type)) for column in columns]
+
+    def convert(
+        self, batches: Iterable[pa.RecordBatch], columns: Iterable[Column]
+    ) -> Iterator[pa.RecordBatch]:
+        """Convert the kernel's batches of these columns to these types.
+
+        Raises ConfigurationError if a value does not fit.
+        """
+        others = [
+            (place, column)
+            for place, column in enumerate(columns)
+            if self.of(column.type) != arrow_type(column.type)
+        ]
+        return (self._with(batch, others) for batch in batches)
+
+    def _with(self, batch: pa.RecordBatch, others: Iterable[tuple[int, Column]]) -> pa.RecordBatch:
+        """Return the batch with the given columns converted."""
+        for place, column in others:
+            values = self._converted(batch.column(place), column.type, column.name)
+            batch = batch.set_column(place, column.name, values)
+        return batch
+
+    def _converted(self, array: pa.Array, cql_type: CqlType, name: str) -> pa.Array:
+        """Return the array itself if its type is unchanged, else a new one, built recursively."""
+        if (kind := self.of(cql_type)) == array.type:
+            return array
+        if isinstance(cql_type, Native):
+            return self._decimals(array, name)
+        nulls = array.is_null()
+        if isinstance(cql_type, TupleType | UserType):
+            types = [part for _, part in _parts(cql_type)]
+            cells = [
+                self._converted(cell, part, name)
+                for cell, part in zip(array.flatten(), types, strict=True)
+            ]
+            return pa.StructArray.from_arrays(cells, fields=list(kind), mask=nulls)
+        offsets = pc.add(array.offsets, 0)  # a copy: Arrow does not accept a mask with a slice
+        if isinstance(cql_type, MapType):
+            keys = self._converted(array.keys, cql_type.key, name)
+            items = self._converted(array.items, cql_type.value, name)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+        values = self._converted(array.values, cql_type.element, name)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
+
+    def _decimals(self, texts: pa.Array, name: str) -> pa.Array:
+        try:
+            return decimals(texts, self.decimal)
+        except DoesNotFitError as error:
+            given = f"decimal({self.decimal.precision}, {self.decimal.scale})"
+            remedy = (
+                f"column {name} holds {error}, which does not fit: give 'string', or more digits"
+            )
+            raise ConfigurationError("decimalType", given, remedy) from None
+
+
+def _with_decimals(cql_type: CqlType, kind: pa.DataType, decimal: pa.DataType) -> pa.DataType:
+    match cql_type:
+        case Native(name):
+            return decimal if name in _UNBOUNDED else kind
+        case ListType(element) | SetType(element) | VectorType(element):
+            return pa.list_(pa.field("element", _with_decimals(element, kind.value_type, decimal)))
+        case MapType(key, value):
+            return pa.map_(
+                pa.field("key", _with_decimals(key, kind.key_type, decimal), nullable=False),
+                pa.field("value", _with_decimals(value, kind.item_type, decimal)),
+            )
+        case TupleType() | UserType():
+            return pa.struct(
+                [
+                    (field.name, _with_decimals(part, field.type, decimal))
+                    for field, (_, part) in zip(kind, _parts(cql_type), strict=True)
+                ]
+            )
+
+
+def _parts(cql_type: TupleType | UserType) -> list[tuple[str, CqlType]]:
+    if isinstance(cql_type, UserType):
+        return list(cql_type.fields)
+    return [("", part) for part in cql_type.elements]

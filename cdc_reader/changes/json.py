@@ -1,0 +1,122 @@
+"""Converts a change to what JSON can represent, for `Change.to_dict`.
+
+Numbers, text, booleans and null are unchanged. A decimal, and an integer beyond 64 bits, is text;
+so are uuids, addresses, points in time (ISO 8601) and durations. A blob is text ``0x…``. A set is
+a sorted list. A map is an object if its keys are text or numbers, else a list of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+
+if TYPE_CHECKING:
+    from cdc_reader.changes.change import Bound, Change, Part
+
+_EXACT_INTEGERS = 1 << 63
+"""Integers from here on, which only a varint can hold, become text."""
+
+
+def change_to_dict(change: Change) -> dict[str, Any]:
+    """Convert the change to a dict that `json.dumps` accepts."""
+    found: dict[str, Any] = {
+        "table": str(change.table),
+        "operation": change.operation.value,
+        "key": value_to_json(change.key),
+        "deltas": _deltas(change.deltas) if change.deltas_shown else None,
+        "ttl": change.ttl,
+        "before": _image(change.before),
+        "after": _image(change.after),
+        "timestamp": change.timestamp,
+        "written_at": change.written_at.isoformat().replace("+00:00", "Z"),
+        "stream": change.stream.hex(),
+        "time": str(change.time),
+        "seqs": list(change.seqs),
+        "is_last": change.is_last,
+        "complete": change.complete,
+        "late": change.late,
+    }
+    if (bounds := change.range) is not None:
+        found["range"] = {"start": _bound(bounds.start), "end": _bound(bounds.end)}
+    if len(change.parts) > 1:
+        found["parts"] = [_part(part) for part in change.parts]
+    return found
+
+
+def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
+    """Convert a value of a change to what JSON can represent."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if -_EXACT_INTEGERS <= value < _EXACT_INTEGERS else str(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return f"0x{value.hex()}"
+        case date():
+            return value.isoformat().replace("+00:00", "Z")
+        case tuple():
+            return [value_to_json(element) for element in value]
+        case frozenset():
+            return [value_to_json(element) for element in _in_order(value)]
+        case Mapping():
+            return _mapping(value)
+        case _:
+            return str(value)
+
+
+def _mapping(value: Mapping[Any, Any]) -> Any:
+    pairs = [(value_to_json(key), value_to_json(element)) for key, element in value.items()]
+    if all(isinstance(key, str | int | float) for key, _ in pairs):
+        return {key if isinstance(key, str) else str(key): element for key, element in pairs}
+    return [list(pair) for pair in pairs]
+
+
+def _in_order(elements: frozenset[Any]) -> list[Any]:
+    """Sort the elements, so that equal sets become equal lists."""
+    try:
+        return sorted(elements)
+    except TypeError:
+        return sorted(elements, key=repr)
+
+
+def _deltas(deltas: Mapping[str, Delta]) -> dict[str, Any]:
+    return {name: _delta(delta) for name, delta in deltas.items()}
+
+
+def _delta(delta: Delta) -> dict[str, Any]:
+    match delta:
+        case Set(value):
+            return {"set": value_to_json(value)}
+        case Deleted():
+            return {"deleted": True}
+        case CollectionDelta(overwritten, added, removed):
+            return {
+                "overwritten": overwritten,
+                "added": value_to_json(added),
+                "removed": value_to_json(removed),
+            }
+
+
+def _image(image: Mapping[str, Any] | None) -> Any:
+    return None if image is None else value_to_json(image)
+
+
+def _bound(bound: Bound | None) -> dict[str, Any] | None:
+    if bound is None:
+        return None
+    return {"prefix": value_to_json(bound.prefix), "inclusive": bound.inclusive}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "operation": part.operation.name.lower(),
+        "seq": part.seq,
+        "ttl": part.ttl,
+        "deltas": _deltas(part.deltas),
+    }

@@ -1,0 +1,91 @@
+"""Leases: only one consumer of a name at a time may save checkpoints.
+
+Two rules make this safe, however long a process stops or lags. An owner relies on its lease only
+while its own clock, read before the request, says that it must still hold. And a store refuses a
+save once another owner has acquired the lease, however late the save arrives.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cdc_reader._time import BEGINNING, Clock, micros
+from cdc_reader.checkpoints.store import LeasingStore, Owner
+from cdc_reader.errors import LeaseLostError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+
+
+class Lease:
+    """The lease on the checkpoint of `name`, as `owner` sees it.
+
+    It lasts `duration` from when it was acquired or renewed; renew it well before.
+    """
+
+    def __init__(
+        self,
+        store: LeasingStore,
+        name: CheckpointName,
+        owner: Owner,
+        duration: timedelta,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self._store = store
+        self._owner = owner
+        self._duration = duration
+        self._clock = clock
+        self._until = BEGINNING
+
+    @property
+    def is_sure(self) -> bool:
+        """True if no other owner can hold the lease now."""
+        return self._clock.now() < self._until
+
+    def acquire(self) -> Owner | None:
+        """Acquire the lease unless another owner holds it; returns that owner, or None on success.
+
+        The lease of a process of this machine that has ended is taken over at once.
+        """
+        asked = self._clock.now()
+        holder = self._store.acquire(self.name, self._owner, self._duration)
+        if holder.has_ended:
+            self._store.release(self.name, holder)
+            holder = self._store.acquire(self.name, self._owner, self._duration)
+        if holder != self._owner:
+            return holder
+        self._last_from(asked)
+        return None
+
+    def renew(self) -> None:
+        """Extend the lease by `duration`, even if it ran out; LeaseLostError if another took it."""
+        asked = self._clock.now()
+        if not self._store.renew(self.name, self._owner, self._duration):
+            raise self._lost()
+        self._last_from(asked)
+
+    def load(self) -> Checkpoint | None:
+        """See `CheckpointStore.load`."""
+        return self._store.load(self.name)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """See `CheckpointStore.save`; LeaseLostError, and nothing saved, if another took it."""
+        if not self._store.save_as(self._owner, self.name, checkpoint):
+            raise self._lost()
+
+    def release(self) -> None:
+        """Give the lease up at once; does nothing if it is not held."""
+        self._until = BEGINNING
+        self._store.release(self.name, self._owner)
+
+    def _last_from(self, asked: int) -> None:
+        self._until = asked + micros(self._duration)
+
+    def _lost(self) -> LeaseLostError:
+        self._until = BEGINNING
+        name = self.name
+        return LeaseLostError(
+            f"another consumer took over {name.table}, shard {name.shard}, of application "
+            f"{name.application!r}: this one did not renew its lease for "
+            f"{self._duration.total_seconds():g} s, and saves nothing more; give a longer lease if "
+            "processes stand still that long"
+        )

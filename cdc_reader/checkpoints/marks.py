@@ -1,0 +1,80 @@
+"""Marks: dropped once they no longer matter, and packed as stores keep them.
+
+A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
+and signed. The history of a TTL is a JSON array of pairs: its start (µs), and the TTL in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.progress import Mark, RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+
+
+def newest(mark: Mark) -> int | None:
+    """The write time, in µs, of the last row that a mark names; None if it names none."""
+    times = [key.micros for key in mark.rows]
+    if mark.upto is not None:
+        times.append(mark.upto.micros)
+    return max(times, default=None)
+
+
+def prune_marks(marks: Mapping[StreamId, Mark], position: int) -> dict[StreamId, Mark]:
+    """The marks without rows before the position; marks that become empty are dropped."""
+    return {
+        stream: _from(mark, position) for stream, mark in marks.items() if mark.reaches(position)
+    }
+
+
+def _from(mark: Mark, position: int) -> Mark:
+    upto = mark.upto if mark.upto is not None and mark.upto.micros >= position else None
+    return Mark(upto, frozenset(key for key in mark.rows if key.micros >= position))
+
+
+_KEY = struct.Struct(">16si")
+
+
+def pack(keys: Iterable[RowKey]) -> bytes:
+    """The keys, one after another."""
+    return b"".join(_KEY.pack(key.time, key.seq) for key in keys)
+
+
+def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
+    """`upto`, empty for none, and the single rows, in order."""
+    return pack([mark.upto] if mark.upto else []), pack(sorted(mark.rows))
+
+
+def unpack(packed: bytes) -> list[RowKey]:
+    """The keys in `packed`; raises CheckpointError if it is not a whole number of keys."""
+    if len(packed) % _KEY.size:
+        raise CheckpointError(
+            f"a mark of {len(packed)} bytes: expected keys of {_KEY.size} bytes each; "
+            "the checkpoint was written by something else"
+        )
+    return [RowKey(time, seq) for time, seq in _KEY.iter_unpack(packed)]
+
+
+def unpack_mark(upto: bytes, rows: bytes) -> Mark:
+    """The mark stored in these two columns."""
+    return Mark(next(iter(unpack(upto)), None), frozenset(unpack(rows)))
+
+
+def pack_ttls(ttls: TtlHistory) -> str | None:
+    """The history as text; None if nothing is known."""
+    return json.dumps(ttls.changes) if ttls.changes else None
+
+
+def unpack_ttls(text: str | None) -> TtlHistory:
+    """The history in `text`; CheckpointError if it holds none."""
+    try:
+        return TtlHistory(json.loads(text or "[]"))
+    except (ValueError, TypeError):
+        raise CheckpointError(
+            f"the checkpoint's ttls are {text!r}: expected pairs of numbers as a JSON array; the "
+            "checkpoint was written by something else"
+        ) from None

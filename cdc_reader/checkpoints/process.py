@@ -1,0 +1,51 @@
+"""Tells whether a process of this machine has ended, from Linux's `/proc`; unknown elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT = _PROC / "sys/kernel/random/boot_id"
+_ENDED = ("Z", "X", "x")
+"""States of a process that has ended, though its parent has not collected it."""
+_STATE, _START = 0, 19
+"""Indexes of fields in `/proc/PID/stat`, counted after the name."""
+
+
+def machine() -> str:
+    """Identifies this boot of this machine and its pid namespace; empty if not known."""
+    try:
+        namespace = (_PROC / "self/ns/pid").readlink()
+        return f"{_BOOT.read_text().strip()} {namespace}"
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> int:
+    """When a process started, in ticks since the boot; 0 if not known."""
+    fields = _stat(pid)
+    return int(fields[_START]) if fields else 0
+
+
+def has_ended(pid: int, start: int) -> bool:
+    """True if the process of this machine with this pid and start time has ended.
+
+    False also if that is unknown: processes of other users may be hidden.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is there, and another user's
+        pass
+    fields = _stat(pid)
+    return bool(fields) and (fields[_STATE] in _ENDED or int(fields[_START]) != start)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name, which may hold spaces and brackets; empty if hidden or gone."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,315 @@
+"""The ScyllaDB table of checkpoints: its schema, what is read from it, what is written to it.
+
+A checkpoint is one partition: static columns hold the position, rows the marks. The row of a mark
+lies under the position it was saved with, its `base`, and only those under the present position
+count. So when the position moves on, one range deletion voids all earlier marks, and marks that
+still matter are written again under the new position.
+
+Two static cells hold the lease. `lease` names its holder, and expires by the servers' clock.
+`owner` names who acquired it last, and stays: nobody else may save. Both are written by
+lightweight transactions alone, and so is a save under a lease: the condition on `owner` and what
+is saved are one transaction. A transaction is later than all those before it in its partition,
+whatever clocks say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from attrs import frozen
+
+from cdc_reader.checkpoints.marks import pack_mark, pack_ttls, unpack_mark, unpack_ttls
+from cdc_reader.cluster.write import Statements, Write
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import Native
+from cdc_reader.errors import (
+    CheckpointError,
+    LeaseUnsupportedError,
+    PermissionDeniedError,
+    QueryRefusedError,
+)
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark
+from cdc_reader.streams.stream import StreamId
+
+SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
+    application text,
+    keyspace_name text,
+    table_name text,
+    shard text,
+    base bigint,
+    stream blob,
+    position bigint static,
+    generation bigint static,
+    swept bigint static,
+    table_id uuid static,
+    ttls text static,
+    owner text static,
+    lease text static,
+    upto blob,
+    rows blob,
+    PRIMARY KEY ((application, keyspace_name, table_name, shard), base, stream)
+)"""
+"""The table's schema; `table` is its name as CQL text."""
+
+_KEY = "application, keyspace_name, table_name, shard"
+
+WHERE = "application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"
+"""Finds a partition; `key_of` gives the values."""
+
+_SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - values are bound
+
+_NAMES = f"SELECT DISTINCT {_KEY} FROM {{table}}"  # noqa: S608 - no values
+
+_POSITION = (
+    f"INSERT INTO {{table}} ({_KEY}, position, generation, swept, table_id, ttls) "  # noqa: S608 - as above
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+)
+
+_MARK = (
+    f"INSERT INTO {{table}} ({_KEY}, base, stream, upto, rows) "  # noqa: S608 - as above
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+)
+
+_VOID = (
+    f"DELETE FROM {{table}}{{using}} "  # noqa: S608 - as above
+    f"WHERE {WHERE} AND base {{side}} ?"
+)
+
+_SELECTED = {
+    **dict.fromkeys(("position", "generation", "swept", "base"), "bigint"),
+    **dict.fromkeys(("stream", "upto", "rows"), "blob"),
+}
+
+_ADDED = {"table_id": "uuid", "ttls": "text", "owner": "text", "lease": "text"}
+"""Static columns that a table of an earlier version lacks, and their types."""
+
+_WRITTEN = {"writetime(position)": "bigint"}
+
+_OWNED = {"writetime(owner)": "bigint"}
+
+_TYPES = {**dict.fromkeys(_KEY.split(", "), "text"), **_SELECTED}
+
+_ADD = "ALTER TABLE {table} ADD {column} {type} static"
+
+_IN_SCHEMA = tuple(Column(name, Native("text")) for name in ("column_name", "type"))
+
+
+@frozen
+class Stored:
+    """A checkpoint as the table holds it, and whether the table has rows of marks.
+
+    `written` is the timestamp of its last save, `owned` that of the last write under a lease, in
+    µs: 0 if there was none, None if the server chose it and it has not been read.
+    """
+
+    checkpoint: Checkpoint | None = None
+    written: int | None = 0
+    has_rows: bool = False
+    owned: int = 0
+
+
+class CheckpointTable:
+    """Statements on the table `name`; rows it writes expire after `ttl` seconds, 0 for never."""
+
+    def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
+        self._name = name
+        self._statements = statements
+        self._ttl = ttl
+        self._missing: Mapping[str, str] = {}
+
+    def make(self) -> None:
+        """Create the table if it does not exist; raises CheckpointError if it is not usable.
+
+        A table of an earlier version stays as it is: reading needs no change.
+        """
+        if not (found := self._columns()):
+            try:
+                self._statements.define(self._cql(SCHEMA))
+            except QueryRefusedError as error:
+                raise CheckpointError(f"{error}; give a keyspace that is there") from error
+            found = self._columns()
+        self._missing = {name: _ADDED[name] for name in _ADDED if name not in found}
+        added = {name: _ADDED[name] for name in _ADDED if name in found}
+        if wrong := sorted((_TYPES | added).items() - found.items()):
+            missing = ", ".join(" ".join(column) for column in wrong)
+            raise CheckpointError(
+                f"table {self._name} is not one of checkpoints: expected columns {missing}; "
+                "give another table"
+            )
+
+    def upgrade(self) -> None:
+        """Add the columns that a table of an earlier version lacks."""
+        for name, kind in self._missing.items():
+            statement = self._cql(_ADD, column=name, type=kind)
+            try:
+                self._statements.define(statement)
+            except PermissionDeniedError as error:
+                raise PermissionDeniedError(
+                    f"table {self._name} was made by an earlier version and lacks the column "
+                    f"{name}; grant the role ALTER on it, or execute {statement}"
+                ) from error
+            except QueryRefusedError:
+                if name not in self._columns():  # another process may have been quicker
+                    raise
+        self._missing = {}
+
+    def names(self) -> list[CheckpointName]:
+        """The names of the checkpoints, in order; none if the table does not exist."""
+        if not self._columns():
+            return []
+        key = tuple(Column(name, Native("text")) for name in _KEY.split(", "))
+        rows = self._statements.rows(self._cql(_NAMES), (), key)
+        return [
+            CheckpointName(application, TableName(keyspace, table), shard)
+            for application, keyspace, table, shard in sorted(tuple(row.values()) for row in rows)
+        ]
+
+    def load(self, name: CheckpointName) -> Stored:
+        """The stored checkpoint, with only the marks that count."""
+        rows = self._rows(name)
+        if not rows or rows[0]["position"] is None:
+            return Stored(has_rows=any(row["base"] is not None for row in rows))
+        first = rows[0]
+        position = first["position"]
+        found = (_mark(row) for row in rows if row["base"] == position)
+        marks = {stream: mark for stream, mark in found if mark.reaches(position)}
+        checkpoint = Checkpoint(
+            position,
+            first["generation"],
+            marks,
+            first["swept"],
+            first["table_id"] and UUID(first["table_id"]),
+            unpack_ttls(first["ttls"]),
+        )
+        has_rows = any(row["base"] is not None for row in rows)
+        owned = first["writetime(owner)"] or 0
+        return Stored(checkpoint, first["writetime(position)"], has_rows, owned)
+
+    def position(self, name: CheckpointName, checkpoint: Checkpoint, at: int | None) -> Write:
+        """Set the position, at the timestamp `at`, in µs; if None, the server chooses it."""
+        said = (
+            checkpoint.position,
+            checkpoint.generation,
+            checkpoint.swept,
+            checkpoint.table_id,
+            pack_ttls(checkpoint.ttls),
+        )
+        return self._insert(_POSITION, (*key_of(name), *said, self._ttl), at)
+
+    def mark(
+        self, name: CheckpointName, base: int, stream: StreamId, mark: Mark, at: int | None
+    ) -> Write:
+        """Write a mark of the checkpoint whose position is `base`."""
+        said = (base, bytes(stream), *pack_mark(mark))
+        return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
+
+    def void(self, name: CheckpointName, old: int, new: int, at: int | None) -> Write:
+        """Delete the marks under all positions on the side of `new` where `old` is."""
+        side, where = "<" if old < new else ">", (*key_of(name), new)
+        if at is None:
+            return Write(self._cql(_VOID, using="", side=side), where)
+        return Write(self._cql(_VOID, using=" USING TIMESTAMP ?", side=side), (at, *where))
+
+    def _insert(self, template: str, values: tuple[object, ...], at: int | None) -> Write:
+        if at is None:
+            return Write(self._cql(template), values)
+        return Write(f"{self._cql(template)} AND TIMESTAMP ?", (*values, at))
+
+    def _rows(self, name: CheckpointName) -> list[dict[str, Any]]:
+        """The partition's rows; columns that the table lacks are null."""
+        there = {column: kind for column, kind in _ADDED.items() if column not in self._missing}
+        owned = {} if "owner" in self._missing else _OWNED
+        types = {**_SELECTED, **there, **_WRITTEN, **owned}
+        columns = tuple(Column(column, Native(kind)) for column, kind in types.items())
+        cql = self._cql(_SELECT, columns=", ".join(types))
+        rows = self._statements.rows(cql, key_of(name), columns)
+        return [dict.fromkeys([*self._missing, *_OWNED]) | row for row in rows]
+
+    def _columns(self) -> dict[str, str]:
+        query = (
+            "SELECT column_name, type FROM system_schema.columns "
+            "WHERE keyspace_name = ? AND table_name = ?"
+        )
+        rows = self._statements.rows(query, (self._name.keyspace, self._name.name), _IN_SCHEMA)
+        return {row["column_name"]: row["type"] for row in rows}
+
+    def _cql(self, template: str, **parts: str) -> str:
+        return template.format(table=self._name.cql, **parts)
+
+
+def key_of(name: CheckpointName) -> tuple[str, str, str, str]:
+    """The values of a checkpoint's partition key."""
+    return name.application, name.table.keyspace, name.table.name, name.shard
+
+
+def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
+    return StreamId(row["stream"]), unpack_mark(row["upto"] or b"", row["rows"] or b"")
+
+
+_APPLIED = "[applied]"
+
+_NO_TRANSACTIONS = "LWT is not yet supported with tablets"
+
+_HOLD = f"UPDATE {{table}} USING TTL ? SET lease = ? WHERE {WHERE}"  # noqa: S608 - values are bound
+
+_OWN = f"UPDATE {{table}} USING TTL ? SET owner = ? WHERE {WHERE}"  # noqa: S608 - as above
+
+_LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
+
+
+class LeaseCells:
+    """Leases in the table `name`; `ttl` is that of its checkpoints in seconds, 0 for none.
+
+    Owners are texts; a `lifetime` is in seconds. A request whose answer was lost may be repeated.
+    """
+
+    def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:
+        self._table = name.cql
+        self._statements = statements
+        self._ttl = ttl
+
+    def acquire(self, name: CheckpointName, owner: str, lifetime: int) -> str | None:
+        """Acquire the lease if nobody holds it; returns the current holder, None if there was none.
+
+        Raises LeaseUnsupportedError if the servers have no lightweight transactions.
+        """
+        hold = self._hold(name, owner, lifetime, " IF lease = null")
+        try:
+            said = self._statements.write_if([hold, self._own(name, owner, lifetime)])
+        except QueryRefusedError as error:
+            if _NO_TRANSACTIONS not in str(error):
+                raise
+            raise LeaseUnsupportedError(
+                f"table {self._table} is on tablets, and before 2025.4 ScyllaDB has no lightweight "
+                "transactions there: upgrade, or give a keyspace without tablets"
+            ) from error
+        return None if said[_APPLIED] else cast("str | None", said["lease"])
+
+    def renew(self, name: CheckpointName, owner: str, lifetime: int) -> bool:
+        """Extend the lease to `lifetime` from now, unless another acquired it after `owner`."""
+        guard = self._own(name, owner, lifetime, " IF owner = ?")
+        return self._applies([guard, self._hold(name, owner, lifetime)])
+
+    def release(self, name: CheckpointName, owner: str) -> None:
+        """Give the lease up, unless another acquired it after `owner`."""
+        self.write_as(owner, name, [Write(_LEAVE.format(table=self._table), key_of(name))])
+
+    def write_as(self, owner: str, name: CheckpointName, writes: Sequence[Write]) -> bool:
+        """Apply the writes, unless another acquired the lease after `owner`."""
+        return self._applies([self._own(name, owner, 0, " IF owner = ?"), *writes])
+
+    def _applies(self, writes: Sequence[Write]) -> bool:
+        return bool(self._statements.write_if(writes)[_APPLIED])
+
+    def _hold(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
+        cql = _HOLD.format(table=self._table) + condition
+        return Write(cql, (lifetime, owner, *key_of(name)))
+
+    def _own(self, name: CheckpointName, owner: str, lifetime: int, condition: str = "") -> Write:
+        """Set the owner; the cell lasts as long as the checkpoint, and at least the lease."""
+        lasts = max(self._ttl, lifetime) if self._ttl else 0
+        values = (lasts, owner, *key_of(name), *([owner] if condition else []))
+        return Write(_OWN.format(table=self._table) + condition, values)

@@ -1,0 +1,336 @@
+"""Checkpoints in an SQLite file, for any number of applications and tables.
+
+Each save is one transaction, synced to disk, so the process or the machine may stop at any moment.
+Several processes may share the file, each with its own names.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from os import PathLike
+from pathlib import Path
+from uuid import UUID
+
+from cdc_reader._settings import shown
+from cdc_reader._time import Clock, SystemClock, as_duration, micros
+from cdc_reader.checkpoints.marks import (
+    newest,
+    pack_mark,
+    pack_ttls,
+    prune_marks,
+    unpack_mark,
+    unpack_ttls,
+)
+from cdc_reader.checkpoints.store import Owner
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark
+from cdc_reader.streams.stream import StreamId
+
+_APPLICATION_ID = 0x53434443  # SCDC
+_LAYOUT = 2
+_NOTE_LAYOUT = f"PRAGMA user_version = {_LAYOUT}"
+_LEASES = """CREATE TABLE leases (
+        application TEXT NOT NULL,
+        keyspace_name TEXT NOT NULL,
+        table_name TEXT NOT NULL,
+        shard TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        PRIMARY KEY (application, keyspace_name, table_name, shard)
+    ) WITHOUT ROWID"""
+_TABLES = (
+    """CREATE TABLE checkpoints (
+        id INTEGER PRIMARY KEY,
+        application TEXT NOT NULL,
+        keyspace_name TEXT NOT NULL,
+        table_name TEXT NOT NULL,
+        shard TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        generation INTEGER,
+        swept INTEGER,
+        table_id TEXT,
+        ttls TEXT,
+        UNIQUE (application, keyspace_name, table_name, shard)
+    )""",
+    """CREATE TABLE marks (
+        checkpoint INTEGER NOT NULL REFERENCES checkpoints (id),
+        stream BLOB NOT NULL,
+        newest INTEGER NOT NULL,
+        upto BLOB NOT NULL,
+        rows BLOB NOT NULL,
+        PRIMARY KEY (checkpoint, stream)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX marks_by_age ON marks (checkpoint, newest)",
+    _LEASES,
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    _NOTE_LAYOUT,
+)
+_UPGRADES: Mapping[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE checkpoints ADD COLUMN table_id TEXT",
+        "ALTER TABLE checkpoints ADD COLUMN ttls TEXT",
+        _LEASES,
+    )
+}
+"""By layout, the statements that make the next one of it."""
+_FIND = """SELECT id, position, generation, swept, table_id, ttls FROM checkpoints
+    WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
+_SAVE = """INSERT INTO checkpoints
+    (application, keyspace_name, table_name, shard, position, generation, swept, table_id, ttls)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (application, keyspace_name, table_name, shard) DO UPDATE SET
+    position = excluded.position, generation = excluded.generation, swept = excluded.swept,
+    table_id = excluded.table_id, ttls = excluded.ttls"""
+_HOLDER = """SELECT owner, until FROM leases
+    WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
+_HOLD = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
+_NAMES = "SELECT application, keyspace_name, table_name, shard FROM checkpoints ORDER BY 1, 2, 3, 4"
+_REMEDY = "expected a file of checkpoints that can be read and written: check the path"
+
+
+class _LockedError(CheckpointError):
+    """Another process holds the file's write lock for too long."""
+
+
+class SqliteCheckpoints:
+    """A `LeasingStore` in the file at `path`, created on first use; thread-safe.
+
+    `wait` bounds the wait for another process that is writing to the file; `clock` decides when
+    leases run out. Raises CheckpointError for a file that cannot be used: unreadable, locked, or
+    not a file of checkpoints.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        wait: timedelta | str = timedelta(seconds=10),
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(path, str | PathLike):
+            raise ConfigurationError("path", shown(path), "give the path of a file")
+        self._path = Path(path)
+        self._wait = as_duration(wait, "wait")
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._opened: sqlite3.Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
+
+    def load(self, name: CheckpointName) -> Checkpoint | None:
+        """See `CheckpointStore.load`."""
+        with self._transaction("BEGIN") as database:
+            found = database.execute(_FIND, _key(name)).fetchone()
+            if found is None:
+                return None
+            number, position, generation, swept, table_id, ttls = found
+            rows = database.execute(
+                "SELECT stream, upto, rows FROM marks WHERE checkpoint = ?", (number,)
+            )
+            marks = {StreamId(stream): unpack_mark(upto, keys) for stream, upto, keys in rows}
+        return Checkpoint(
+            position,
+            generation,
+            prune_marks(marks, position),
+            swept,
+            table_id and UUID(table_id),
+            unpack_ttls(ttls),
+        )
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        """See `CheckpointStore.save`."""
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            _save(database, name, checkpoint)
+
+    def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
+        """See `LeasingStore.acquire`.
+
+        A holder whose lease ran out keeps it while it locks the file: it may be in the middle of a
+        save.
+        """
+        with self._transaction("BEGIN") as database:
+            holder = self._other(database, name, owner)
+            known, _ = _holder(database, name)
+        if holder is not None:
+            return holder
+        try:
+            with self._transaction("BEGIN IMMEDIATE") as database:
+                if (holder := self._other(database, name, owner)) is not None:
+                    return holder
+                self._hold(database, name, owner, duration)
+        except _LockedError:
+            if known is None or known == owner:
+                raise
+            return known
+        return owner
+
+    def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
+        """See `LeasingStore.renew`."""
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            if _holder(database, name)[0] != owner:
+                return False
+            self._hold(database, name, owner, duration)
+        return True
+
+    def release(self, name: CheckpointName, owner: Owner) -> None:
+        """See `LeasingStore.release`."""
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            if _holder(database, name)[0] == owner:
+                database.execute(_HOLD, (*_key(name), owner.to_text(), 0))
+
+    def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
+        """See `LeasingStore.save_as`."""
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            if _holder(database, name)[0] != owner:
+                return False
+            _save(database, name, checkpoint)
+        return True
+
+    def names(self) -> list[CheckpointName]:
+        """The names of its checkpoints, in order."""
+        with self._transaction("BEGIN") as database:
+            rows = database.execute(_NAMES).fetchall()
+        return [CheckpointName(app, TableName(*table), shard) for app, *table, shard in rows]
+
+    def close(self) -> None:
+        """Close the file; a later use opens it again."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                opened.close()
+
+    def _other(
+        self, database: sqlite3.Connection, name: CheckpointName, owner: Owner
+    ) -> Owner | None:
+        """The other owner that holds the lease, if any."""
+        holder, until = _holder(database, name)
+        return holder if holder != owner and self._clock.now() < until else None
+
+    def _hold(
+        self, database: sqlite3.Connection, name: CheckpointName, owner: Owner, duration: timedelta
+    ) -> None:
+        until = self._clock.now() + micros(duration)
+        database.execute(_HOLD, (*_key(name), owner.to_text(), until))
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """The file, in a transaction that commits or rolls back when the context ends."""
+        with self._lock, self._telling():
+            if self._opened is None:
+                self._opened = self._open()
+            database = self._opened
+            database.execute(begin)
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if _is_busy(error):
+                seconds = self._wait.total_seconds()
+                raise _LockedError(
+                    f"checkpoints in {self._path}: locked by another process for more than "
+                    f"{seconds:g} s; end what keeps it open, or give each process its own file"
+                ) from error
+            raise CheckpointError(f"checkpoints in {self._path}: {error}; {_REMEDY}") from error
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(
+            self._path,
+            timeout=self._wait.total_seconds(),
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        """Create the tables in a new file; upgrade those of an earlier layout."""
+        self._layout(database)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("BEGIN IMMEDIATE")
+        layout = self._layout(database)
+        upgrades = [step for old in range(layout, _LAYOUT) for step in _UPGRADES.get(old, ())]
+        for statement in (*upgrades, _NOTE_LAYOUT) if layout else _TABLES:
+            database.execute(statement)
+        database.execute("COMMIT")
+
+    def _layout(self, database: sqlite3.Connection) -> int:
+        """The layout of the file's tables, 0 if it is new; CheckpointError for a foreign file."""
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (owner,) = database.execute("PRAGMA application_id").fetchone()
+        (layout,) = database.execute("PRAGMA user_version").fetchone()
+        if not tables and not owner:
+            return 0
+        if owner != _APPLICATION_ID:
+            raise CheckpointError(
+                f"{self._path} is another application's database; give the checkpoints a file "
+                "of their own"
+            )
+        if not 0 < layout <= _LAYOUT:
+            raise CheckpointError(
+                f"checkpoints in {self._path} have layout {layout}, expected {_LAYOUT} or an "
+                "earlier one; use the version of scylla-cdc that wrote them, or give another file"
+            )
+        return int(layout)
+
+
+def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkpoint) -> None:
+    position = checkpoint.position
+    database.execute(_SAVE, (*_key(name), *_said(checkpoint)))
+    (number, *_) = database.execute(_FIND, _key(name)).fetchone()
+    database.executemany(
+        "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)",
+        [_row(number, *item, position) for item in checkpoint.marks.items()],
+    )
+    database.execute("DELETE FROM marks WHERE checkpoint = ? AND newest < ?", (number, position))
+
+
+def _holder(database: sqlite3.Connection, name: CheckpointName) -> tuple[Owner | None, int]:
+    """The last owner to acquire the lease, and when its lease ends, in µs."""
+    found = database.execute(_HOLDER, _key(name)).fetchone()
+    return (None, 0) if found is None else (Owner.from_text(found[0]), found[1])
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _key(name: CheckpointName) -> tuple[str, str, str, str]:
+    return name.application, name.table.keyspace, name.table.name, name.shard
+
+
+def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
+    """All but the marks, as `_SAVE` wants it behind the key."""
+    return (
+        checkpoint.position,
+        checkpoint.generation,
+        checkpoint.swept,
+        checkpoint.table_id and str(checkpoint.table_id),
+        pack_ttls(checkpoint.ttls),
+    )
+
+
+def _row(number: int, stream: StreamId, mark: Mark, position: int) -> tuple[object, ...]:
+    """A mark's row; a mark without rows gets the oldest time, so it is deleted with old marks."""
+    age = newest(mark) if mark.reaches(position) else None
+    return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)

@@ -1,0 +1,111 @@
+"""The protocols of checkpoint stores, with leases or without, and the owner of a lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from datetime import timedelta
+from typing import Protocol, Self, runtime_checkable
+
+from attrs import asdict, field, fields_dict, frozen
+
+from cdc_reader._time import format_timestamp
+from cdc_reader.checkpoints import process
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+
+
+@frozen
+class Owner:
+    """A consumer as seen by others of its name; `since` is in µs, by its own clock."""
+
+    token: str = field(repr=False)
+    """Unique to this owner, even among those of one process."""
+    host: str
+    pid: int
+    since: int
+    machine: str = field(default="", repr=False)
+    """The machine on which its pid is valid, see `process.machine`; empty if not known."""
+    start: int = field(default=0, repr=False)
+    """When its process started: the system reuses pids."""
+
+    @classmethod
+    def of_this_process(cls, now: int) -> Self:
+        """A new owner."""
+        pid = os.getpid()
+        start = process.started(pid)
+        return cls(uuid.uuid4().hex, socket.gethostname(), pid, now, process.machine(), start)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The owner that `to_text` wrote; raises CheckpointError for any other text."""
+        try:
+            said = json.loads(text)
+            return cls(**{name: said[name] for name in fields_dict(cls) if name in said})
+        except (ValueError, TypeError):
+            raise CheckpointError(
+                f"a lease is held by {text!r}: expected an object with token, host, pid and since; "
+                "the lease was written by something else"
+            ) from None
+
+    def to_text(self) -> str:
+        """The owner as stores keep it; always the same for one owner."""
+        return json.dumps(asdict(self))
+
+    @property
+    def has_ended(self) -> bool:
+        """True if its process has certainly ended, which only its own machine can tell."""
+        is_here = bool(self.machine) and self.machine == process.machine()
+        return is_here and process.has_ended(self.pid, self.start)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {format_timestamp(self.since)}"
+
+
+class CheckpointStore(Protocol):
+    """Keeps checkpoints; each name has one writer."""
+
+    def load(self, name: CheckpointName) -> Checkpoint | None:
+        """The last one saved, without marks of rows before its position; None if there is none."""
+        ...
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        """Save the checkpoint, whole or not at all; it is durable on return.
+
+        Its marks replace the stored marks of the same streams and leave other streams' marks as
+        they are. A mark whose rows all lie before the position no longer counts. So an idle window
+        costs one small write, however many streams there are.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the store's resources; a later use opens it again."""
+        ...
+
+
+@runtime_checkable
+class LeasingStore(CheckpointStore, Protocol):
+    """A store that lets one owner at a time save a checkpoint.
+
+    An owner holds the lease from `acquire` until it releases it, or until `duration` has passed
+    since it last acquired or renewed it. Then another owner may acquire it. From that moment the
+    previous owner can neither renew nor save, not even with a request already under way.
+    """
+
+    def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
+        """Acquire the lease if no other owner holds it; returns the holder afterwards."""
+        ...
+
+    def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
+        """Extend the lease to `duration` from now; False if another acquired it after `owner`."""
+        ...
+
+    def release(self, name: CheckpointName, owner: Owner) -> None:
+        """Give the lease up; does nothing if another acquired it."""
+        ...
+
+    def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
+        """Save as `save` does; False, and nothing saved, if another acquired it after `owner`."""
+        ...

@@ -1,0 +1,108 @@
+"""Positions in the checkpointLocation of a Spark query that reads with the source `scylla_cdc`.
+
+Spark writes `offsets/N` before micro-batch N runs: a version, metadata, then a line for each source
+with the offset that the micro-batch ends at. It writes `commits/N` once the micro-batch is done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.checkpoints.marks import unpack_ttls
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+
+_VERSIONS = (1, 2, 3)
+"""The source's offset versions; those before 3 do not name their table."""
+
+
+@frozen
+class SparkCheckpoint:
+    """Reads what the query has done of `table`; `at` is a directory this machine can read.
+
+    An offset that names no table counts as one of `table`. Raises CheckpointError where there is
+    no checkpoint of Spark, or one that cannot be read.
+    """
+
+    at: Path
+    table: TableName
+
+    def names(self) -> list[CheckpointName]:
+        """The query, named by its id, if it reads the table and has begun."""
+        if self._reached() is None:
+            return []
+        return [CheckpointName(self._query(), self.table)]
+
+    def load(self, _name: CheckpointName) -> Checkpoint | None:
+        """The position up to which all micro-batches are done."""
+        if (offset := self._reached()) is None:
+            return None
+        return Checkpoint(offset["position"], ttls=unpack_ttls(json.dumps(offset.get("ttl", []))))
+
+    def close(self) -> None:
+        """Do nothing: no resource is held."""
+
+    def _query(self) -> str:
+        try:
+            return str(json.loads((self.at / "metadata").read_text())["id"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._unreadable() from error
+
+    def _reached(self) -> dict[str, Any] | None:
+        """The offset that is done; the earliest if the query reads the table more than once."""
+        return min(self._offsets(), key=lambda offset: int(offset["position"]), default=None)
+
+    def _offsets(self) -> Iterator[dict[str, Any]]:
+        """The source's offsets that are reached: those of the newest micro-batch that is done.
+
+        Before one is, the first file says where the query begins: the source's first
+        micro-batch is empty.
+        """
+        numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
+        if not numbers:
+            return
+        reached = max((number for number in numbers if number <= done), default=min(numbers))
+        try:
+            version, _, *lines = (self.at / "offsets" / str(reached)).read_text().splitlines()
+        except (OSError, ValueError) as error:
+            raise self._unreadable() from error
+        for line in lines:
+            # From version 2 of the file on, each line begins with the name of its source.
+            offset = _offset(line if version == "v1" else line.partition(":")[2])
+            if offset and offset.get("table", str(self.table)) == str(self.table):
+                yield offset
+
+    def _numbers(self, folder: str) -> list[int]:
+        """The micro-batches in a folder; Spark keeps checksums and unfinished files there too."""
+        try:
+            return [int(file.name) for file in (self.at / folder).iterdir() if file.name.isdigit()]
+        except OSError as error:
+            if folder == "commits" and isinstance(error, FileNotFoundError):
+                return []
+            raise self._unreadable() from error
+
+    def _unreadable(self) -> CheckpointError:
+        return CheckpointError(
+            f"{self.at} is not the checkpointLocation of a Spark query: expected a directory with "
+            "'metadata', 'offsets' and 'commits' as Spark writes them"
+        )
+
+
+def _offset(line: str) -> dict[str, Any] | None:
+    """An offset of the source `scylla_cdc`; None for an offset of another source."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    is_ours = (
+        isinstance(found, dict)
+        and found.get("version") in _VERSIONS
+        and isinstance(found.get("position"), int)
+    )
+    return found if is_ours else None

@@ -1,0 +1,38 @@
+"""The cluster through its driver, which no other room imports.
+
+The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. May import
+`reading`, `decoding` and the rooms below. Begin with `connection`; `log`, `generations` and
+`schema` implement the ports of the engine.
+"""
+
+import logging
+
+try:
+    import cassandra.cluster  # noqa: F401 - tells whether there is a driver at all
+except ImportError as error:
+    raise ImportError(
+        f"no driver for ScyllaDB can be imported ({error}): run "
+        "'pip uninstall -y cassandra-driver scylla-driver' in case some of one is left, then "
+        "'pip install cassandra-driver' or 'pip install scylla-driver'"
+    ) from error
+
+from cdc_reader.cluster.connection import Connection
+from cdc_reader.cluster.generations import TableGenerations
+from cdc_reader.cluster.log import CdcTable, CqlLogSource
+from cdc_reader.cluster.schema import SchemaSource
+from cdc_reader.cluster.wire import Query
+from cdc_reader.cluster.write import CqlWriter
+
+__all__ = [
+    "CdcTable",
+    "Connection",
+    "CqlLogSource",
+    "CqlWriter",
+    "Query",
+    "SchemaSource",
+    "TableGenerations",
+]
+
+# The driver also raises the errors that it logs. In an application that configures no logging, this
+# handler keeps Python's handler of last resort from printing them to stderr.
+logging.getLogger("cassandra").addHandler(logging.NullHandler())

@@ -1,0 +1,349 @@
+"""A connection to the cluster: opens the driver's session on first use, and sends queries.
+
+Every wait is bounded: connecting by the connect timeout, a page by the request timeout.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from cassandra import ConsistencyLevel
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    DefaultConnection,
+    ExecutionProfile,
+    ResponseFuture,
+    ResultSet,
+    Session,
+)
+from cassandra.connection import ConnectionShutdown
+from cassandra.policies import (
+    ExponentialReconnectionPolicy,
+    FallthroughRetryPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.query import PreparedStatement, SimpleStatement, Statement
+
+from cdc_reader.cluster.driver import application, forget_columns, keep_columns, open_cluster
+from cdc_reader.cluster.errors import connect_error, refused_error, request_error
+from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
+from cdc_reader.cluster.tls import tls_context
+from cdc_reader.cluster.wire import Answer, BytesProtocol, Page, Queries, Query, RowsBody, pages
+from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
+from cdc_reader.cql.schema import Column
+from cdc_reader.errors import ConfigurationError, ConnectionFailedError, DecodeError
+from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_for
+
+_RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
+"""Seconds between attempts to reach a node that went away."""
+
+
+class PageConnection(DefaultConnection):  # type: ignore[misc]
+    """The driver's connection, with larger reads and prompt detection of a closed socket.
+
+    It reads a page from the socket in a few calls; the driver's own 4 KiB buffer would need
+    hundreds. It fails as soon as the server closes the socket. If that happens in the middle of a
+    frame, most of the driver's event loops wait for the rest of the frame until each request times
+    out, and libev's loop spins while it waits.
+    """
+
+    in_buffer_size = 1 << 20
+
+    def process_io_buffer(self) -> None:
+        """Called by the driver after each read from the socket, in its event loop."""
+        super().process_io_buffer()
+        while self._iobuf.tell() and (more := self._more()):
+            self._iobuf.write(more)
+            super().process_io_buffer()
+
+    def _more(self) -> bytes:
+        """Read what is available; fail the connection at the end of the stream or on an error."""
+        if self.is_closed or self.is_defunct or self._socket is None:
+            return b""
+        try:
+            more: bytes = self._socket.recv(self.in_buffer_size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return b""  # it is not there yet
+        except OSError as error:
+            self.defunct(error)
+            return b""
+        if not more:
+            self.defunct(ConnectionShutdown(f"{self.endpoint} closed the connection"))
+        return more
+
+
+class Opening:
+    """A session that starts to open when this object is made; thread-safe.
+
+    A separate thread opens it, because the driver bounds the time of each step, not their number.
+    """
+
+    def __init__(self, config: ConnectionConfig, fetch_size: int) -> None:
+        self._tls = tls_context(config)
+        settings = _settings(config, self._tls)
+        self._where = ", ".join(f"{host}:{port}" for host, port in config.endpoints())
+        self._seconds = config.connect_timeout.total_seconds()
+        self._deadline = time.monotonic() + min(self._seconds, threading.TIMEOUT_MAX)
+        self._is_given_up = False
+        self._opened = in_background(
+            partial(_session, settings, config.local_dc, fetch_size), "cdc-connect"
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """True if opening failed, and a new `Opening` is needed."""
+        failed = self._opened.done() and self._opened.exception() is not None
+        return failed or self._is_given_up
+
+    def session(self) -> Session:
+        """Wait for the session, up to the connect timeout.
+
+        Raises ConfigurationError, ConnectionFailedError, AuthenticationFailedError, and
+        StoppedError if the context's stop comes first.
+        """
+        left = max(0.0, self._deadline - time.monotonic())
+        if not self._opened.done() and not wait_for(self._opened.add_done_callback, left):
+            self.close()
+            raise self._too_slow()
+        try:
+            return self._opened.result()
+        except Exception as error:
+            if self._tls is not None and self._tls.refusals:
+                raise refused_error(self._where, self._tls.refusals.values()) from error
+            raise connect_error(error, self._where) from error
+
+    def close(self) -> None:
+        """Close the session; one that is still opening is closed once it is open."""
+        self._is_given_up = True
+        self._opened.add_done_callback(_discard)
+
+    def _too_slow(self) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"cannot connect to {self._where}: no answer within {self._seconds:g} s; check host, "
+            "port and that the node is up"
+        )
+
+
+def connect(config: ConnectionConfig, fetch_size: int) -> Session:
+    """Open a session that reads rows as bytes; the caller shuts down its `cluster`.
+
+    Raises what `Opening.session` raises.
+    """
+    return Opening(config, fetch_size).session()
+
+
+def _session(settings: dict[str, Any], local_dc: str | None, fetch_size: int) -> Session:
+    cluster = open_cluster(settings)
+    try:
+        session = cluster.connect()
+    except BaseException:
+        cluster.shutdown()
+        _check_datacenter(cluster, local_dc)
+        raise
+    session.client_protocol_handler = BytesProtocol
+    session.default_fetch_size = fetch_size
+    return session
+
+
+def _check_datacenter(cluster: Cluster, local_dc: str | None) -> None:
+    """Reject an unknown datacenter; the driver would report it as one whose nodes are all down."""
+    known = _datacenters(cluster)
+    if local_dc and known and local_dc not in known:
+        raise ConfigurationError("local_dc", local_dc, f"the cluster has {', '.join(known)}")
+
+
+def _datacenters(cluster: Cluster) -> Sequence[str]:
+    return sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter})
+
+
+def _discard(opening: Future[Session]) -> None:
+    if opening.exception() is None:
+        opening.result().cluster.shutdown()
+
+
+def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """The settings of the driver's `Cluster`.
+
+    Schema metadata is off: on a large cluster reading it takes longer than the queries themselves.
+    So is Nagle's delay: the queries of a window are small, and would wait for each other's answers.
+    """
+    endpoints = config.endpoints()
+    timeout = config.connect_timeout.total_seconds()
+    return {
+        "connection_class": PageConnection,
+        "contact_points": endpoints,
+        "port": endpoints[0][1],
+        "protocol_version": config.protocol_version,
+        "auth_provider": _credentials(config),
+        "ssl_context": tls,
+        "connect_timeout": timeout / len(endpoints),
+        "control_connection_timeout": timeout,
+        "sockopts": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+        "schema_metadata_enabled": False,
+        "monitor_reporting_enabled": False,
+        "reconnection_policy": ExponentialReconnectionPolicy(_RECONNECT_FIRST, _RECONNECT_LONGEST),
+        "execution_profiles": {EXEC_PROFILE_DEFAULT: _profile(config)},
+        **application("scylla-cdc"),
+    }
+
+
+def _credentials(config: ConnectionConfig) -> PlainTextAuthProvider | None:
+    if config.username is None:
+        return None
+    return PlainTextAuthProvider(config.username, config.password)
+
+
+def _profile(config: ConnectionConfig) -> ExecutionProfile:
+    """The execution profile, with the driver's retries off: `retry` repeats within one deadline."""
+    return ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(OwnerFirst(config.local_dc or "")),
+        retry_policy=FallthroughRetryPolicy(),
+        consistency_level=ConsistencyLevel.name_to_value[config.consistency],
+        request_timeout=config.request_timeout.total_seconds(),
+        row_factory=lambda _names, rows: rows,
+    )
+
+
+T = TypeVar("T")
+
+Columns = tuple[Column, ...]
+
+
+class Connection(Queries):
+    """Queries a cluster through the driver.
+
+    The first page of a prepared statement carries metadata, which is checked against the query's
+    columns. Later pages omit it if the driver supports that; cassandra-driver up to 3.30 does not.
+    When the table is altered, the driver prepares the statement again by itself, and the new
+    metadata is checked as well.
+    """
+
+    def __init__(self, config: ConnectionConfig | str, read: ReadConfig) -> None:
+        self._config = as_connection(config)
+        self._read = read
+        self._lock = threading.Lock()
+        self._opening: Opening | None = None
+        self._prepared: dict[str, tuple[Columns, PreparedStatement]] = {}
+
+    @property
+    def hosts(self) -> str:
+        """The contact points."""
+        return self._config.hosts
+
+    def session(self) -> Session:
+        """The driver's session; the first call connects, within the connect timeout."""
+        with self._lock:
+            if self._opening is None or self._opening.has_failed:
+                self._opening = Opening(self._config, self._read.fetch_size)
+            opening = self._opening
+        return opening.session()
+
+    def close(self) -> None:
+        """Close the session; a later use opens another."""
+        with self._lock:
+            opening, self._opening = self._opening, None
+            self._prepared.clear()
+        if opening is not None:
+            opening.close()
+
+    def pages(self, query: Query) -> Iterator[Page]:
+        """See `Queries.pages`; a statement is prepared before this returns."""
+        statement, values = self._statement(query)
+
+        def ask(paging_state: bytes | None) -> Answer:
+            future = self._send(query, statement, values, paging_state)
+            return lambda: _page(future, query, statement)
+
+        return pages(ask, self.retry)
+
+    def retry(self, action: Callable[[], T]) -> T:
+        """See `Queries.retry`; the deadline is the configuration's."""
+        return retry(action, self._read.retry_deadline)
+
+    def prepare(self, cql: str, doing: str) -> PreparedStatement:
+        """Prepare a statement; its results carry metadata until `result_metadata` is set.
+
+        The metadata that the driver read is dropped: it uses the driver's own types.
+        """
+
+        def attempt() -> PreparedStatement:
+            try:
+                session = self.session()
+                statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
+            except Exception as error:
+                raise request_error(error, doing) from error
+            forget_columns(statement)
+            return statement
+
+        return self.retry(attempt)
+
+    def execute(self, statement: Statement | str) -> ResultSet:
+        """Execute a statement, once, and wait for its result. Raises the driver's errors."""
+        return _outcome(self.session().execute_async(statement))
+
+    def _statement(self, query: Query) -> tuple[Statement, tuple[object, ...] | None]:
+        """The statement for the driver to execute, and its values."""
+        level = query.consistency and ConsistencyLevel.name_to_value[query.consistency]
+        if query.columns is None:
+            text = query.cql.replace("?", "%s")
+            return SimpleStatement(text, consistency_level=level or None), query.values or None
+        bound = RoutedStatement(self._prepare_once(query, query.columns)).bind(query.values)
+        if query.route is not None:
+            bound.to_owner(query.route)
+        if level:
+            bound.consistency_level = level
+        return bound, None
+
+    def _prepare_once(self, query: Query, columns: Columns) -> PreparedStatement:
+        """The statement prepared for the query's text; prepared again if the columns changed."""
+        known = self._prepared.get(query.cql)
+        if known is None or (known[0] is not columns and known[0] != columns):
+            known = columns, self.prepare(query.cql, query.purpose)
+            self._prepared[query.cql] = known
+        return known[1]
+
+    def _send(
+        self,
+        query: Query,
+        statement: Statement,
+        values: tuple[object, ...] | None,
+        paging_state: bytes | None,
+    ) -> ResponseFuture:
+        session = self.session()
+        try:
+            return session.execute_async(statement, values, paging_state=paging_state)
+        except Exception as error:
+            raise request_error(error, query.purpose) from error
+
+
+def _page(future: ResponseFuture, query: Query, statement: Any) -> Page:
+    try:
+        result = _outcome(future)
+    except Exception as error:
+        if isinstance(statement, RoutedStatement):
+            statement.to_any_node()
+        raise request_error(error, query.purpose) from error
+    match result.current_rows:
+        case [RowsBody(body, promised, received)]:
+            page = Page(body, promised, result.paging_state, received)
+        case _:
+            raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
+    if query.columns is not None:
+        page.check(query.columns)
+        keep_columns(statement.prepared_statement, query.columns)
+    return page
+
+
+def _outcome(future: ResponseFuture) -> ResultSet:
+    """Wait for the outcome of a request; the context's stop ends the wait."""
+    wait_for(lambda answered: future.add_callbacks(answered, answered))
+    return future.result()

@@ -1,0 +1,86 @@
+"""The differences between cassandra-driver and scylla-driver, whichever is installed.
+
+Both provide the package `cassandra`; scylla-driver is a fork that knows the shards of a node.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from cassandra.cluster import Cluster
+from cassandra.query import PreparedStatement
+
+from cdc_reader._log import get_logger
+from cdc_reader.cql.schema import Column
+
+log = get_logger(__name__)
+
+DRIVERS = ("cassandra-driver", "scylla-driver")
+_UNKNOWN_TO_SOME = frozenset({"monitor_reporting_enabled"})
+
+
+def open_cluster(settings: Mapping[str, Any]) -> Cluster:
+    """A Cluster with these settings, except those that the installed driver does not know."""
+    warn_of_two_drivers()
+    known = inspect.signature(Cluster.__init__).parameters
+    left_out = _UNKNOWN_TO_SOME - known.keys()
+    return Cluster(**{name: value for name, value in settings.items() if name not in left_out})
+
+
+def application(name: str) -> dict[str, Any]:
+    """The settings that tell the server who connects."""
+    try:
+        from cassandra.application_info import ApplicationInfo
+    except ImportError:
+        return {"application_name": name}
+    return {"application_info": ApplicationInfo(application_name=name)}
+
+
+def forget_columns(statement: PreparedStatement) -> None:
+    """Request the metadata with the next result."""
+    if hasattr(statement, "update_result_metadata"):
+        statement.update_result_metadata(None, statement.result_metadata_id)
+    else:
+        statement.result_metadata = None
+
+
+def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> None:
+    """Let later results omit their metadata, which has been found to match `columns`.
+
+    Where the server gives the metadata an id, scylla-driver sends that along, and replaces both
+    when the server reports a change. Metadata it has replaced already is kept.
+    """
+    if not hasattr(statement, "update_result_metadata"):
+        statement.result_metadata = columns
+        return
+    known, metadata_id = statement.result_metadata_and_id
+    if known is None:
+        statement.update_result_metadata(columns, metadata_id)
+
+
+@functools.cache
+def warn_of_two_drivers() -> None:
+    """Warn, once per process, if both drivers are installed: they share one folder."""
+    found = installed_drivers()
+    if len(found) > 1:
+        log.warning(
+            "two_drivers_installed",
+            found=", ".join(f"{name} {number}" for name, number in found.items()),
+            remedy="one has overwritten files of the other: run 'pip uninstall -y "
+            f"{' '.join(DRIVERS)}', then install one of them",
+        )
+
+
+def installed_drivers() -> dict[str, str]:
+    """The versions of the drivers that are installed, by name."""
+    found = {}
+    for name in DRIVERS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,153 @@
+"""Translates the driver's errors into errors of this package; no other module does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import cassandra
+from cassandra import (
+    AuthenticationFailed,
+    FunctionFailure,
+    OperationTimedOut,
+    RequestExecutionException,
+    RequestValidationException,
+    Unauthorized,
+    UnresolvableContactPoints,
+    protocol,
+)
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionBusy, ConnectionException
+
+from cdc_reader.cluster.refusals import is_lasting
+from cdc_reader.cql.names import quoted
+from cdc_reader.errors import (
+    AuthenticationFailedError,
+    CdcError,
+    ConnectionFailedError,
+    PermissionDeniedError,
+    QueryRefusedError,
+    RequestTimeoutError,
+    SourceError,
+    TransientError,
+)
+
+_MISSING = re.compile(
+    r"User (?P<role>.+?) has no (?P<permission>[A-Z]+) permission on "
+    r"<(?P<kind>table|keyspace) (?P<name>\w+(?:\.\w+)?)>"
+)
+
+_BARE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def with_grant(refusal: str) -> str:
+    """The server's message about a missing permission, with the statement that would grant it.
+
+    The message names the resource that was checked: for a log table, its base table.
+    """
+    found = _MISSING.search(refusal)
+    if found is None:
+        return f"{refusal}; ask an administrator for the permission"
+    name = ".".join(map(_identifier, found["name"].split(".")))
+    resource = f"KEYSPACE {name}" if found["kind"] == "keyspace" else name
+    grant = f"GRANT {found['permission']} ON {resource} TO {_identifier(found['role'])}"
+    return f"{refusal}; ask an administrator for: {grant}"
+
+
+def _identifier(name: str) -> str:
+    return name if _BARE.fullmatch(name) else quoted(name)
+
+
+_SERVERS_WORDS = re.compile(r'Error from server: code=\w+ \[[^]]*\] message="(.*)"')
+
+_RATE_LIMITED = tuple(filter(None, [getattr(cassandra, "RateLimitReached", None)]))
+"""An error class that only scylla-driver has, as a subclass of a configuration error."""
+
+_Meaning = tuple[type[SourceError], str]
+
+_REFUSED: _Meaning = (QueryRefusedError, "")
+
+_PASSING: _Meaning = (TransientError, "; check that enough of the cluster's nodes are up")
+
+# The first row with a matching type gives the meaning of a driver error. The driver has two
+# families of error classes. Only errors that a row calls transient are repeated.
+_MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
+    ((AuthenticationFailed,), (AuthenticationFailedError, "; check username and password")),
+    ((OperationTimedOut,), (RequestTimeoutError, "; no answer within the request timeout")),
+    (_RATE_LIMITED, (TransientError, "; the table limits requests to a partition")),
+    # A restarted node has forgotten the statement, and other nodes may have too.
+    ((protocol.PreparedQueryNotFound,), _PASSING),
+    # Syntax, names, configuration, objects that already exist.
+    ((RequestValidationException, protocol.RequestValidationException), _REFUSED),
+    # A user-defined function fails again on the same values.
+    ((FunctionFailure, protocol.FunctionFailureMessage), _REFUSED),
+    # Unavailable, overloaded, bootstrapping, timeouts, and replicas that failed: out of memory,
+    # too many reads queued, shutting down.
+    ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
+    # Errors without a code of their own: most are transient, `refusals` knows the others.
+    ((protocol.ServerError,), (TransientError, "; the node's log may tell more")),
+    ((NoHostAvailable, ConnectionException, ConnectionBusy, OSError), _PASSING),
+    # Defects of the driver, protocol errors, unknown codes.
+    ((Exception,), (SourceError, "")),
+)
+
+
+def request_error(error: Exception, doing: str) -> CdcError:
+    """The error of a request on a connection that once worked; `doing` says what it was for."""
+    if isinstance(error, CdcError):
+        return error
+    if isinstance(error, Unauthorized):
+        return PermissionDeniedError(f"{doing}: {with_grant(_one_line(error))}")
+    kind, remedy = _meaning(error)
+    return kind(f"{doing}: {_one_line(error)}{remedy}")
+
+
+def _meaning(error: Exception) -> _Meaning:
+    """The error's meaning; NoHostAvailable is permanent only if every host refused the query."""
+    causes = _causes(error)
+    if causes != [error]:
+        return _REFUSED if all(_meaning(cause) == _REFUSED for cause in causes) else _PASSING
+    if isinstance(error, protocol.ServerError) and is_lasting(error.message):
+        return _REFUSED
+    return next(meaning for types, meaning in _MEANINGS if isinstance(error, types))
+
+
+def connect_error(error: Exception, where: str) -> CdcError:
+    """The error of opening a connection to the contact points `where`."""
+    if isinstance(error, CdcError):
+        return error
+    causes = _causes(error)
+    if any(isinstance(cause, AuthenticationFailed) for cause in causes):
+        return AuthenticationFailedError(
+            f"{where} refused the login: expected the username and password of a role that "
+            "may log in; check both"
+        )
+    found = "; ".join(dict.fromkeys(map(_one_line, causes)))
+    return ConnectionFailedError(
+        f"cannot connect to {where}: {found}; check host, port and that the node is up"
+    )
+
+
+def refused_error(where: str, reasons: Iterable[str]) -> ConnectionFailedError:
+    """The error when nodes answered, but TLS rejected them for `reasons`."""
+    return ConnectionFailedError(f"cannot connect to {where}: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _causes(error: Exception) -> list[Exception]:
+    """The errors of the individual hosts if the driver gives them, else the error itself."""
+    by_host = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
+    return list(by_host.values()) if isinstance(by_host, dict) and by_host else [error]
+
+
+def _one_line(error: Exception) -> str:
+    """The server's message if there is one, else the driver's."""
+    if (causes := _causes(error)) != [error]:
+        return "; ".join(dict.fromkeys(map(_one_line, causes)))
+    if isinstance(error, UnresolvableContactPoints):
+        return "no address was found for it"
+    if isinstance(error, NoHostAvailable):
+        return "no node can be reached"  # nor was one tried: the driver's words are a tuple
+    text = error.message if isinstance(error, protocol.ErrorMessage) else str(error)
+    text = " ".join(text.split())
+    quoted = _SERVERS_WORDS.fullmatch(text)
+    return (quoted[1] if quoted else text) or type(error).__name__

@@ -1,0 +1,332 @@
+"""Reads generations from the cluster: on vnodes, on tablets, and from ScyllaDB 4.3's table.
+
+Each kind is a `GenerationSource`. `TableGenerations` finds out which kind a table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
+
+import pyarrow as pa
+
+from cdc_reader._log import get_logger
+from cdc_reader.cluster.schema import dropped, uses_tablets
+from cdc_reader.cluster.wire import Queries, Query
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import DecodeError, QueryRefusedError, TransientError, UnsupportedTableError
+from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.stream import StreamId
+
+
+class DistributedTables:
+    """Reads `system_distributed` at the consistency level at which the server writes it.
+
+    That is QUORUM, or ONE in a cluster of one node. The level is chosen for each query, because
+    nodes may join.
+    """
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def batches(self, cql: str, *values: object) -> Iterator[pa.RecordBatch]:
+        alone = not self._queries.rows("SELECT peer FROM system.peers")
+        level = "ONE" if alone else "QUORUM"
+        return self._queries.batches(Query(cql, values, consistency=level))
+
+
+def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    """The timestamps in the first column, converted from CQL's milliseconds to µs since 1970."""
+    return [micros for batch in batches for micros in batch.column(0).cast(pa.int64()).to_pylist()]
+
+
+def stream_ids(blobs: pa.Array) -> list[StreamId]:
+    """The streams with these ids; raises DecodeError for an invalid id."""
+    try:
+        return list(map(StreamId, blobs.to_pylist()))
+    except ValueError as error:
+        raise DecodeError(str(error)) from None
+
+
+def stream_lists(sets: pa.Array) -> list[tuple[StreamId, ...]]:
+    """The streams of each set, in wire order, which is the order of the shards.
+
+    A large cluster has millions of streams, so all ids are taken from Arrow at once.
+    """
+    streams, edges = stream_ids(sets.values), sets.offsets.to_pylist()
+    return [tuple(streams[start:end]) for start, end in pairwise(edges)]
+
+
+def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
+    """One group per stream; the stream's token is the end of its range."""
+    return [StreamGroup(stream.token, (stream,)) for stream in streams]
+
+
+_VNODE_TIMESTAMPS = (
+    "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+)
+
+_VNODE_STREAMS = (
+    "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+)
+
+_VNODE_DESCRIBED = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions_v2"
+
+
+class VnodeGenerations:
+    """The `GenerationSource` over the tables that ScyllaDB 4.4 and later publish.
+
+    The server writes the streams first, then the timestamp. So once a timestamp is read at the
+    consistency level of those writes, its streams are visible as well.
+    """
+
+    kind = "vnodes"
+
+    def __init__(self, queries: Queries) -> None:
+        self._tables = DistributedTables(queries)
+
+    def timestamps(self) -> Sequence[int]:
+        """The starts, in µs, of all generations visible now."""
+        try:
+            return starts(self._tables.batches(_VNODE_TIMESTAMPS))
+        except QueryRefusedError as error:
+            raise UnsupportedTableError(
+                f"{error}; expected the generation tables of ScyllaDB 4.4 or later"
+            ) from error
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """The stream groups of the generation that starts at `start` µs."""
+        return tuple(
+            StreamGroup(range_end, streams)
+            for batch in self._tables.batches(_VNODE_STREAMS, start // 1_000)
+            for range_end, streams in zip(
+                batch.column("range_end").to_pylist(),
+                stream_lists(batch.column("streams")),
+                strict=True,
+            )
+        )
+
+    def unpublished(self) -> Sequence[int]:
+        """The starts, in µs, of generations stored, at least in part, but not yet announced.
+
+        Costs a scan of the partition keys of a small table: one row for each generation that the
+        cluster ever had, as the server removes none. No stream is read. The stored generations are
+        read before the timestamps, so one announced in between does not count as unpublished.
+        """
+        described = starts(self._tables.batches(_VNODE_DESCRIBED))
+        return sorted(set(described) - set(self.timestamps()))
+
+
+_OF_TABLE = "WHERE keyspace_name = ? AND table_name = ?"
+
+_TABLET_TIMESTAMPS = f"SELECT timestamp FROM system.cdc_timestamps {_OF_TABLE}"  # noqa: S608 - constants
+
+_TABLET_STREAMS = (
+    f"SELECT stream_id FROM system.cdc_streams {_OF_TABLE} "  # noqa: S608 - constants
+    "AND timestamp = ? AND stream_state = 0"
+)
+
+_TABLE_EXISTS = f"SELECT table_name FROM system_schema.tables {_OF_TABLE}"  # noqa: S608 - constants
+
+
+class TabletGenerations:
+    """The `GenerationSource` of a table on tablets, in ScyllaDB 2025.4 and later.
+
+    Each node answers from its own tables, at ONE; a node that lags may not know the newest set yet.
+    The server removes sets whose rows have all expired.
+    """
+
+    kind = "tablets"
+
+    def __init__(self, queries: Queries, name: TableName) -> None:
+        self._queries = queries
+        self._name = name
+        self._key = name.keyspace, name.name
+
+    def timestamps(self) -> Sequence[int]:
+        """The starts, in µs, of all sets that the queried node knows."""
+        return starts(
+            self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
+        )
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """The streams in force from `start` µs on; none if the server has removed that set.
+
+        If the node does not know the set yet, the query is retried, as other nodes may answer.
+        Raises TableNotFoundError if the table was dropped.
+        """
+        return self._queries.retry(lambda: self._groups(start))
+
+    def unpublished(self) -> Sequence[int]:
+        """None: a set and its streams become visible together."""
+        return ()
+
+    def _groups(self, start: int) -> Sequence[StreamGroup]:
+        query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
+        groups = [
+            group
+            for batch in self._queries.batches(query)
+            for group in own_groups(stream_ids(batch.column("stream_id")))
+        ]
+        if not groups:
+            self._check_forgotten(start)
+        return groups
+
+    def _check_forgotten(self, start: int) -> None:
+        """Raise TransientError if the node has no streams because it does not know them yet."""
+        known = self.timestamps()
+        if known and start < min(known):
+            return
+        if not known and not self._queries.rows(
+            _TABLE_EXISTS, self._name.keyspace, self._name.name
+        ):
+            raise dropped(self._name)
+        raise TransientError(
+            f"a node does not know the streams of {self._name} from {start // 1_000} ms on yet, "
+            "which another one told of; check that all nodes agree on the schema"
+        )
+
+
+log = get_logger(__name__)
+
+TABLE = "cdc_streams_descriptions"
+
+_LEGACY_TIMESTAMPS = f"SELECT DISTINCT time FROM system_distributed.{TABLE}"  # noqa: S608 - a constant
+
+_LEGACY_STREAMS = f"SELECT streams FROM system_distributed.{TABLE} WHERE time = ?"  # noqa: S608 - a constant
+
+_NEWER = (
+    "SELECT table_name FROM system_schema.tables "
+    "WHERE keyspace_name = 'system_distributed' AND table_name = 'cdc_generation_timestamps'"
+)
+
+_REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
+
+
+class LegacyGenerations:
+    """The `GenerationSource` over the table of ScyllaDB 4.3: one row per generation.
+
+    The table does not give the ends of token ranges, so each stream is a group of its own.
+    """
+
+    kind = "4.3"
+
+    def __init__(self, queries: Queries) -> None:
+        self._tables = DistributedTables(queries)
+
+    def timestamps(self) -> Sequence[int]:
+        """The starts, in µs, of all generations visible now."""
+        return starts(self._tables.batches(_LEGACY_TIMESTAMPS))
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """The streams of the generation that starts at `start` µs."""
+        return [
+            group
+            for batch in self._tables.batches(_LEGACY_STREAMS, start // 1_000)
+            for streams in stream_lists(batch.column("streams"))
+            for group in own_groups(streams)
+        ]
+
+    def unpublished(self) -> Sequence[int]:
+        """None: one row holds both the timestamp and the streams."""
+        return ()
+
+
+class UpgradedGenerations:
+    """The `GenerationSource` of a cluster that has, or had, the table of 4.3.
+
+    An upgraded cluster copies its generations to the newer tables, with their original starts, and
+    then sets a mark in `system.cdc_local`. Once the mark is set, only the newer tables are read.
+    ScyllaDB 2026.2 and later set no mark, and a node may never have had one; without the mark, the
+    generations of both count.
+    """
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._legacy = LegacyGenerations(queries)
+        self._newer = VnodeGenerations(queries)
+        self._in_newer: frozenset[int] = frozenset()
+        self._is_rewritten = False
+
+    @property
+    def kind(self) -> str:
+        """The newer tables' kind once they have all generations: only they give token ranges."""
+        self._follow_upgrade()
+        starts = () if self._is_rewritten else self.timestamps()
+        return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind
+
+    def timestamps(self) -> Sequence[int]:
+        """The starts, in µs, of all generations visible now."""
+        self._follow_upgrade()
+        if self._is_rewritten:
+            return self._newer.timestamps()
+        has_newer = bool(self._queries.rows(_NEWER))
+        self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
+        return sorted(self._in_newer.union(self._legacy.timestamps()))
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """The streams of the generation that starts at `start` µs."""
+        is_newer = self._is_rewritten or start in self._in_newer
+        return (self._newer if is_newer else self._legacy).groups(start)
+
+    def unpublished(self) -> Sequence[int]:
+        """The starts, in µs, of generations stored but not yet announced in the newer tables."""
+        is_newer = self._is_rewritten or self._in_newer
+        return self._newer.unpublished() if is_newer else ()
+
+    def _follow_upgrade(self) -> None:
+        if not self._is_rewritten and self._finds_rewritten():
+            log.info("generations_rewritten")
+            self._is_rewritten = True
+
+    def _finds_rewritten(self) -> bool:
+        try:
+            return bool(self._queries.rows(_REWRITTEN))
+        except QueryRefusedError:
+            return True  # a server so new that it no longer keeps this table
+
+
+_TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+
+
+class KnownSource(GenerationSource, Protocol):
+    """A `GenerationSource` that names the kind of tables it reads."""
+
+    @property
+    def kind(self) -> str:
+        """``vnodes``, ``tablets``, or ``4.3``, whose table does not give token ranges."""
+        ...
+
+
+class TableGenerations:
+    """The `GenerationSource` of any table; its kind is looked up on first use."""
+
+    def __init__(self, queries: Queries, name: TableName) -> None:
+        self._queries = queries
+        self._name = name
+
+    def timestamps(self) -> Sequence[int]:
+        return self.source.timestamps()
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        return self.source.groups(start)
+
+    def unpublished(self) -> Sequence[int]:
+        return self.source.unpublished()
+
+    @cached_property
+    def source(self) -> KnownSource:
+        """The source that fits the table's keyspace and the server."""
+        if uses_tablets(self._queries, self._name.keyspace):
+            return TabletGenerations(self._queries, self._name)
+        return cluster_generations(self._queries)
+
+
+def cluster_generations(queries: Queries) -> KnownSource:
+    """The generations that all tables on vnodes share."""
+    if queries.rows(_TABLE, "system_distributed", TABLE):
+        return UpgradedGenerations(queries)
+    return VnodeGenerations(queries)

@@ -1,0 +1,211 @@
+"""The log of one table: reads a task with one query, and provides schema and generations.
+
+A query selects partitions by an IN list of stream ids or by a token range. A token range needs
+ALLOW FILTERING, although nothing is filtered: each partition is sliced by its clustering key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader.cluster.generations import TableGenerations
+from cdc_reader.cluster.refusals import most_keys
+from cdc_reader.cluster.schema import SchemaSource, dropped
+from cdc_reader.cluster.wire import Page, Queries, Query, Route
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.cql.schema import Column, LogSchema, TableState
+from cdc_reader.cql.types import Native
+from cdc_reader.decoding import decode
+from cdc_reader.errors import QueryRefusedError, TableNotFoundError
+from cdc_reader.reading.ports import REMAINING, GenerationSource
+from cdc_reader.streams.task import RangeTask, Task
+
+log = get_logger(__name__)
+
+
+@frozen
+class _Shape:
+    """How a kind of task selects its partitions: the CQL condition and its values."""
+
+    partitions: str
+    values: Callable[[Any], tuple[object, ...]]
+    options: str = "BYPASS CACHE"
+
+
+_SHAPES: Mapping[type, _Shape] = {
+    Task: _Shape('"cdc$stream_id" IN ?', lambda task: (list(task.streams),)),
+    RangeTask: _Shape(
+        'token("cdc$stream_id") > ? AND token("cdc$stream_id") <= ?',
+        lambda task: (task.start, task.end),
+        "ALLOW FILTERING BYPASS CACHE",
+    ),
+}
+
+_TIMES = '"cdc$time" >= ? AND "cdc$time" < ?'
+
+_REMAINING = Column(REMAINING, Native("int"))
+
+
+class CqlLogSource:
+    """The `LogSource` over CQL: prepared queries that name their columns and check them.
+
+    With a `limit`, a query returns at most that many rows.
+    """
+
+    def __init__(self, queries: Queries, schema: LogSchema, limit: int | None = None) -> None:
+        self._queries = queries
+        self._made: dict[tuple[type, bool], Query] = {
+            (kind, remaining): log_query(schema, kind, remaining=remaining, limit=limit)
+            for kind in _SHAPES
+            for remaining in (False, True)
+        }
+
+    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+        """The task's rows, one batch per page; empty pages are skipped.
+
+        If the task has more streams than the server allows in an IN list, several queries are sent.
+        """
+        first, *others = self._cut(task)
+        asked = self._ask(first, remaining=remaining)
+        return self._rows(first, asked, others, remaining=remaining)
+
+    def _ask(self, task: Task | RangeTask, *, remaining: bool) -> Iterator[pa.RecordBatch]:
+        times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
+        values = (*_SHAPES[type(task)].values(task), *times)
+        query = evolve(self._made[type(task), remaining], values=values, route=_route(task))
+        pages = self._queries.pages(query)
+        batches = (_decoded(page, query, remaining=remaining) for page in pages)
+        return (batch for batch in batches if batch.num_rows)
+
+    def _rows(
+        self,
+        task: Task | RangeTask,
+        batches: Iterator[pa.RecordBatch],
+        others: Sequence[Task | RangeTask],
+        *,
+        remaining: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a task already queried, then those of `others`, each queried in its turn."""
+        is_begun = False
+        try:
+            for batch in batches:
+                is_begun = True
+                yield batch
+        except QueryRefusedError as error:
+            if is_begun or not self._learn(task, error):
+                raise
+            yield from self.read(task, remaining=remaining)
+        for other in others:
+            yield from self.read(other, remaining=remaining)
+
+    def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
+        """Note the server's limit of streams per query; True if the task exceeds it."""
+        most = most_keys(str(error))
+        if not most or not isinstance(task, Task) or len(task.streams) <= most:
+            return False
+        if self._queries.most_keys != most:
+            log.info("streams_per_query_limited", most=most)
+        self._queries.most_keys = most
+        return True
+
+    def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
+        """Split the task into parts within the server's limit of streams per query."""
+        most = self._queries.most_keys
+        if most is None or not isinstance(task, Task) or len(task.streams) <= most:
+            return [task]
+        streams = task.streams
+        starts = range(0, len(streams), most)
+        return [evolve(task, streams=streams[at : at + most]) for at in starts]
+
+
+def _route(task: Task | RangeTask) -> Route | None:
+    """The route to the owner of the last stream's range.
+
+    The replicas of a range are its owner and the owners of the ranges after it. So neighbouring
+    ranges share most replicas, and the last owner has most of the task's streams.
+    """
+    if isinstance(task, RangeTask) or not task.streams:
+        return None
+    return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
+
+
+def _decoded(page: Page, query: Query, *, remaining: bool) -> pa.RecordBatch:
+    """Decode a page; with `remaining`, add the seconds each row has left to live now."""
+    batch = decode(page.body, query.columns)
+    if not remaining or not (age := int(page.age)):
+        return batch
+    left = pc.subtract(batch.column(REMAINING), pa.scalar(age, pa.int32()))
+    return batch.set_column(batch.num_columns - 1, batch.schema.field(REMAINING), left)
+
+
+def log_query(schema: LogSchema, kind: type, *, remaining: bool, limit: int | None = None) -> Query:
+    """The query for tasks of this kind, without values.
+
+    It names its columns, so a column added to the table does not change the result.
+    """
+    shape = _SHAPES[kind]
+    selected = [quoted(column.name) for column in schema.columns]
+    columns = schema.columns
+    if remaining:
+        selected, columns = [*selected, 'TTL("cdc$operation")'], (*columns, _REMAINING)
+    options = shape.options if limit is None else f"LIMIT {limit} {shape.options}"
+    where = f"{shape.partitions} AND {_TIMES} {options}"
+    cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted
+    return Query(cql, columns=columns, doing=f"reading {schema.name}")
+
+
+T = TypeVar("T")
+
+_VERSION = "SELECT schema_version FROM system.local"
+
+
+class CdcTable:
+    """The `LogTable` over CQL, on vnodes or tablets.
+
+    Reading a dropped table or column raises QueryRefusedError; `schema` then tells which of the two
+    was dropped. A revoked permission raises PermissionDeniedError. None of these is retried.
+    """
+
+    def __init__(self, queries: Queries, name: TableName) -> None:
+        self._queries = queries
+        self._name = name
+        self._found = False
+
+    @cached_property
+    def generations(self) -> GenerationSource:
+        """The generations of the kind that the table has."""
+        return TableGenerations(self._queries, self._name)
+
+    def schema_version(self) -> object:
+        """The queried node's schema version; it may alternate while nodes disagree."""
+        return [row["schema_version"] for row in self._queries.rows(_VERSION)]
+
+    def schema(self) -> LogSchema:
+        """The current schema; raises what `SchemaSource.log_schema` raises."""
+        return self._look(SchemaSource(self._queries).log_schema)
+
+    def state(self) -> TableState:
+        """The table's current id and options; costs one small query."""
+        return self._look(SchemaSource(self._queries).state)
+
+    def _look(self, read: Callable[[TableName], T]) -> T:
+        try:
+            found = read(self._name)
+        except TableNotFoundError:
+            if self._found:
+                raise dropped(self._name) from None
+            raise
+        self._found = True
+        return found
+
+    def source(self, schema: LogSchema, limit: int | None = None) -> CqlLogSource:
+        """A source of rows with the columns of `schema`, at most `limit` rows per task."""
+        return CqlLogSource(self._queries, schema, limit)

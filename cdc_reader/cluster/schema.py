@@ -1,0 +1,307 @@
+"""Reads tables, their logs and their CDC options from `system_schema`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve
+
+from cdc_reader._log import get_logger
+from cdc_reader.cluster.wire import Queries
+from cdc_reader.cql import types as cql_type
+from cdc_reader.cql.names import LOG_SUFFIX, TableName
+from cdc_reader.cql.schema import (
+    CdcOptions,
+    Column,
+    ColumnKind,
+    ImageMode,
+    LogSchema,
+    TableSchema,
+    TableState,
+)
+from cdc_reader.cql.types import CqlType, UserType
+from cdc_reader.errors import (
+    CdcNotEnabledError,
+    DecodeError,
+    QueryRefusedError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+
+_TRUE = ("true", "1", "on")
+
+_IMAGES = {"full": ImageMode.FULL, **dict.fromkeys(_TRUE, ImageMode.TOUCHED)}
+
+
+def parse_cdc_options(blob: bytes | None) -> CdcOptions:
+    """The options in `blob`: a little-endian count, then keys and values with their lengths.
+
+    None, as for a table that never had CDC, means that CDC is off. Raises DecodeError.
+    """
+    if blob is None:
+        return CdcOptions()
+    texts = _texts(blob)
+    options = dict(zip(texts[::2], texts[1::2], strict=True))
+    return CdcOptions(
+        enabled=_is_true(options, "enabled"),
+        preimage=_IMAGES.get(options.get("preimage", "").lower(), ImageMode.OFF),
+        postimage=_is_true(options, "postimage"),
+        delta_keys_only=options.get("delta", "").lower() == "keys",
+        ttl=int(options.get("ttl", "86400")),
+    )
+
+
+def _is_true(options: dict[str, str], key: str) -> bool:
+    return options.get(key, "").lower() in _TRUE
+
+
+def _texts(blob: bytes) -> list[str]:
+    texts, position = [], 4
+    for _ in range(2 * int.from_bytes(blob[:4], "little")):
+        start = position + 4
+        position = start + int.from_bytes(blob[start - 4 : start], "little")
+        if position > len(blob):
+            raise DecodeError(f"a cdc option ends beyond its map of {len(blob)} bytes")
+        texts.append(blob[start:position].decode())
+    return texts
+
+
+_SCYLLA_KEYSPACE = "SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
+
+
+def uses_tablets(queries: Queries, keyspace: str) -> bool:
+    """True if the keyspace's tables are on tablets."""
+    return _options(queries, keyspace).get("initial_tablets") is not None
+
+
+def strong_consistency(queries: Queries, keyspace: str) -> str | None:
+    """The keyspace's option `consistency` if it is ``local`` or ``global``, not ``eventual``."""
+    consistency = _options(queries, keyspace).get("consistency")
+    return consistency if consistency in ("local", "global") else None
+
+
+def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
+    try:
+        return next(iter(queries.rows(_SCYLLA_KEYSPACE, keyspace)), {})
+    except QueryRefusedError:
+        return {}  # a server from before this table has neither option
+
+
+log = get_logger(__name__)
+
+_META_COLUMNS = (
+    "cdc$stream_id",
+    "cdc$time",
+    "cdc$batch_seq_no",
+    "cdc$operation",
+    "cdc$ttl",
+    "cdc$end_of_batch",
+)
+
+_LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
+"""The classes of indexes that a service outside the server builds from the log."""
+
+_ALTERED = "writetime(extensions)"
+"""Every statement that alters a table writes its options anew."""
+
+_KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
+
+
+class SchemaSource:
+    """Reads schemas over a connection; each error says what to do."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def log_schema(self, name: TableName) -> LogSchema:
+        """The log of the base table `name`.
+
+        Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError; the last also if two
+        columns of the log share a name, or the keyspace logs no writes. Warns if CDC is off and
+        only the log kept from before can be read.
+        """
+        state = self.state(name)
+        if consistency := strong_consistency(self._queries, name.keyspace):
+            raise _never_logged(name, consistency)
+        types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
+        log_columns = self._columns(name.log, types)
+        if not any(column.name == "cdc$stream_id" for column in log_columns):
+            raise _not_enabled(name)
+        if not state.cdc.enabled:
+            log.warning(
+                "cdc_is_off",
+                table=str(name),
+                meaning="its log keeps rows written before, and gets no new ones",
+                remedy="to have new ones, alter the table with cdc enabled",
+            )
+        base = self._table_schema(name, types, state)
+        _refuse_shared_names(base)
+        return LogSchema(base, log_columns)
+
+    def table_schema(self, name: TableName) -> TableSchema:
+        """The table `name`, whether it has a log or not.
+
+        Raises TableNotFoundError, UnsupportedTableError.
+        """
+        state = self.state(name)
+        types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
+        return self._table_schema(name, types, state)
+
+    def user_types(self, keyspace: str, names: Iterable[str]) -> dict[str, UserType]:
+        """The keyspace's user-defined types among `names`, by name."""
+        types = _UserTypes(keyspace, self._rows("*", "types", keyspace))
+        found = ((name, types.find(name)) for name in names)
+        return {name: user_type for name, user_type in found if user_type is not None}
+
+    def state(self, name: TableName) -> TableState:
+        """The id and the CDC options of the table `name`; costs one or two small queries.
+
+        A vector or full-text index keeps CDC on, whatever the table's options say. Raises
+        TableNotFoundError, UnsupportedTableError.
+        """
+        found = self._table(f"id, extensions, {_ALTERED}", name)
+        if not found:
+            raise self._missing(name)
+        if name.is_log_name:
+            base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
+            if self._table("table_name", base):
+                raise UnsupportedTableError(
+                    f"{name} is itself a CDC log; give its base table, {base}"
+                )
+        row = found[0]
+        options = parse_cdc_options(dict(row["extensions"] or ()).get("cdc"))
+        if not options.enabled and self._has_logged_index(name):
+            options = evolve(options, enabled=True)
+        return TableState(UUID(row["id"]), options, row[_ALTERED])
+
+    def _has_logged_index(self, name: TableName) -> bool:
+        """True if the table has an index that an external service builds from the log."""
+        indexes = self._rows_of_table("options", "indexes", name)
+        classes = (dict(index["options"] or ()).get("class_name", "") for index in indexes)
+        return any(name.lower() in _LOGGED_INDEXES for name in classes)
+
+    def _table_schema(self, name: TableName, types: _UserTypes, state: TableState) -> TableSchema:
+        columns = self._columns(name, types)
+        return TableSchema(name, columns, state.cdc, state.id, state.altered)
+
+    def _missing(self, name: TableName) -> SchemaError:
+        tables = [row["table_name"] for row in self._rows("table_name", "tables", name.keyspace)]
+        views = [row["view_name"] for row in self._rows("view_name", "views", name.keyspace)]
+        if name.name in views:
+            return UnsupportedTableError(
+                f"{name} is a materialized view, which has no CDC log; give its base table"
+            )
+        if not tables and not self._rows("keyspace_name", "keyspaces", name.keyspace):
+            return TableNotFoundError(
+                f"keyspace {name.keyspace} of table {name} was not found at "
+                f"{self._queries.hosts}; check its spelling (names are case-sensitive) and the "
+                "hosts"
+            )
+        close = difflib.get_close_matches(name.name, tables, n=1)
+        hint = f"did you mean {close[0]}?" if close else "check its spelling (case-sensitive)"
+        return TableNotFoundError(f"table {name} was not found; {hint}")
+
+    def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
+        return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
+
+    def _table(self, columns: str, name: TableName) -> list[dict[str, Any]]:
+        """The table's row of the schema; empty if there is no such table.
+
+        No other row is read: a keyspace may have very many tables.
+        """
+        return self._rows_of_table(columns, "tables", name)
+
+    def _rows_of_table(self, columns: str, table: str, name: TableName) -> list[dict[str, Any]]:
+        cql = f"SELECT {columns} {_KEYSPACE.format(table)} AND table_name = ?"
+        return self._queries.rows(cql, name.keyspace, name.name)
+
+    def _rows(self, columns: str, table: str, keyspace: str) -> list[dict[str, Any]]:
+        return self._queries.rows(f"SELECT {columns} {_KEYSPACE.format(table)}", keyspace)
+
+
+class _UserTypes:
+    """The user-defined types of a keyspace, resolved when a column names them."""
+
+    def __init__(self, keyspace: str, rows: list[dict[str, Any]]) -> None:
+        self._keyspace = keyspace
+        self._rows = {row["type_name"]: row for row in rows}
+
+    def parse(self, text: str) -> CqlType:
+        try:
+            return cql_type.parse(text, self._definition)
+        except ValueError as error:
+            raise UnsupportedTableError(
+                f"{error}; this version cannot read such a column"
+            ) from None
+
+    def find(self, name: str) -> UserType | None:
+        """The type named `name`, or None."""
+        if (row := self._rows.get(name)) is None:
+            return None
+        types = map(self.parse, row["field_types"])
+        return UserType(self._keyspace, name, tuple(zip(row["field_names"], types, strict=True)))
+
+    def _definition(self, name: str) -> UserType:
+        if (found := self.find(name)) is None:
+            raise ValueError(f"unknown type {name!r} in keyspace {self._keyspace}")
+        return found
+
+
+def _column(row: dict[str, Any], types: _UserTypes) -> Column:
+    return Column(
+        row["column_name"],
+        types.parse(row["type"]),
+        ColumnKind(row["kind"]),
+        row["position"],
+        row["clustering_order"].upper() == "DESC",  # Cassandra writes it small
+    )
+
+
+def _refuse_shared_names(base: TableSchema) -> None:
+    """Refuse a table whose log would have two columns of one name.
+
+    Such a log has only one of them, and its cells mean nothing.
+    """
+    owners = dict.fromkeys(_META_COLUMNS, "the log itself")
+    for column in base.columns:
+        for log_column in _log_names(column):
+            if other := owners.get(log_column):
+                raise UnsupportedTableError(
+                    f"column {column.name} of table {base.name} and {other} both need the log "
+                    f"column {log_column}: rename {column.name}, or drop it"
+                )
+            owners[log_column] = f"column {column.name}"
+
+
+def _log_names(column: Column) -> Iterator[str]:
+    """The names of the log columns that a column of the base table has."""
+    yield column.name
+    if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
+        return
+    yield f"cdc$deleted_{column.name}"
+    if cql_type.is_multi_cell(column.type):
+        yield f"cdc$deleted_elements_{column.name}"
+
+
+def dropped(name: TableName) -> TableNotFoundError:
+    """The error for a table that existed before."""
+    return TableNotFoundError(f"table {name} was not found: it was dropped meanwhile")
+
+
+def _not_enabled(name: TableName) -> CdcNotEnabledError:
+    return CdcNotEnabledError(f"table {name} has no CDC log; turn it on: {_enabling(name)}")
+
+
+def _enabling(name: TableName) -> str:
+    return f"ALTER TABLE {name.cql} WITH cdc = {{'enabled': true}}"
+
+
+def _never_logged(name: TableName, consistency: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"keyspace {name.keyspace} of table {name} has consistency '{consistency}', and ScyllaDB "
+        "logs no writes to such a keyspace; keep the table in one with consistency 'eventual'"
+    )

@@ -1,0 +1,141 @@
+"""TLS: trusted certificates, the name expected of each node, and errors for a mismatch."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from typing import Any
+
+from cdc_reader._log import get_logger
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import ConfigurationError
+
+log = get_logger(__name__)
+
+# OpenSSL's codes of a certificate that is trusted, and names another host or address.
+_HOST_MISMATCH, _ADDRESS_MISMATCH = 62, 64
+_TOO_EARLY, _TOO_LATE = 9, 10
+"""Codes of a certificate that is trusted, at another time."""
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's words for an answer in another protocol."""
+
+
+class NodeContext(ssl.SSLContext):
+    """The TLS settings of one session, and the nodes whose certificates were rejected.
+
+    The driver resolves contact points and connects to addresses, so it would look for addresses in
+    certificates. Here, a node reached through a contact point must have a certificate for the
+    contact point's name. Any other node, found in the cluster's own tables, must have one for its
+    address.
+    """
+
+    host_names: tuple[str, ...] = ()
+    """The contact points that are names, not addresses."""
+    refusals: dict[str, str]
+    """Why nodes were rejected, by the name expected."""
+
+    def wrap_socket(  # type: ignore[override]  # the driver passes on what it was given
+        self, sock: socket.socket, server_hostname: str | None = None, **options: Any
+    ) -> ssl.SSLSocket:
+        """Wrap the socket; the peer's certificate must be for its contact point's name, if any."""
+        if server_hostname is not None:
+            server_hostname = self._name_of(server_hostname)
+        return super().wrap_socket(sock, server_hostname=server_hostname, **options)
+
+    def refuse(self, node: str, error: ssl.SSLError) -> None:
+        """Record a failed handshake, and warn once: the driver goes on with other nodes."""
+        reason = _reason(node, error)
+        if self.refusals.get(node) != reason:
+            self.refusals[node] = reason
+            log.warning("node_refused", node=node, reason=reason)
+
+    def _name_of(self, address: str) -> str:
+        """The contact point of an address, resolved anew: a node may return at another address."""
+        return next((name for name in self.host_names if address in _addresses(name)), address)
+
+
+class _NodeSocket(ssl.SSLSocket):
+    """Reports failed handshakes to its context."""
+
+    context: NodeContext
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self.context.refuse(self.server_hostname or self.getpeername()[0], error)
+            raise
+
+
+def tls_context(config: ConnectionConfig) -> NodeContext | None:
+    """The TLS settings, or None if TLS is off; ConfigurationError names an unusable file."""
+    if not config.uses_tls:
+        return None
+    context = NodeContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = _NodeSocket
+    context.refusals = {}
+    context.verify_flags |= ssl.create_default_context().verify_flags
+    context.check_hostname = config.tls_verify_hostname
+    context.host_names = tuple(host for host, _ in config.endpoints() if not _is_address(host))
+    _trust(context, config.tls_ca)
+    if config.tls_cert:
+        _identify(context, config.tls_cert, config.tls_key)
+    return context
+
+
+def _trust(context: ssl.SSLContext, authority: str | None) -> None:
+    if authority is None:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(authority)
+    except (OSError, ssl.SSLError) as error:
+        raise _unfit("tls_ca", authority, error) from None
+
+
+def _identify(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    try:
+        # An empty passphrase: without one, OpenSSL would ask the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise _unfit("tls_cert", certificate, error) from None
+
+
+def _unfit(option: str, path: str, error: Exception) -> ConfigurationError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return ConfigurationError(option, path, f"give a readable PEM file ({reason})")
+
+
+def _reason(node: str, error: ssl.SSLError) -> str:
+    """What was found, and what to do."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        if error.reason in _NO_TLS:
+            return "it does not speak TLS on this port; check the port, or turn tls off"
+        return f"TLS failed ({error.reason or error})"
+    if error.verify_code in (_HOST_MISMATCH, _ADDRESS_MISMATCH):
+        return (
+            f"its certificate is not for {node!r}; give a host name that the certificate has, "
+            "or turn tls_verify_hostname off"
+        )
+    remedy = "give the authority that signed it as tls_ca"
+    if error.verify_code in (_TOO_EARLY, _TOO_LATE):
+        remedy = "renew it, or set this machine's clock"
+    return f"its certificate is not trusted ({error.verify_message}); {remedy}"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _addresses(name: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
+    except OSError:
+        return set()

@@ -1,0 +1,47 @@
+"""Computes the token of a partition key as the server's default partitioner does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cassandra.metadata import Murmur3Token
+
+from cdc_reader.cluster.values import serialise
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.errors import ConfigurationError
+
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
+    """The token of a base table's partition; `key` has its values by column.
+
+    Raises ConfigurationError if `key` has other columns, or a value has the wrong type.
+    """
+    columns = [column for column in table.columns if column.kind is ColumnKind.PARTITION_KEY]
+    names = [column.name for column in columns]
+    if sorted(key) != sorted(names):
+        remedy = f"give the partition key of {table.name}: {', '.join(names)}"
+        raise ConfigurationError("key", ", ".join(key), remedy)
+    return murmur3(serialised_key([_cell(column, key[column.name]) for column in columns]))
+
+
+def murmur3(key: bytes) -> int:
+    """The token of a serialised key; never the smallest token, which starts the ring."""
+    token: int = Murmur3Token.hash_fn(key)
+    return _GREATEST if token == _LEAST else token
+
+
+def serialised_key(cells: list[bytes]) -> bytes:
+    """A single cell as is; several cells each as a two-byte length, the cell and a zero byte."""
+    if len(cells) == 1:
+        return cells[0]
+    return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)
+
+
+def _cell(column: Column, value: object) -> bytes:
+    try:
+        return serialise(column.type, value)
+    except ValueError:
+        remedy = f"give a value of type {column.type}"
+        raise ConfigurationError(f"key column {column.name}", value, remedy) from None

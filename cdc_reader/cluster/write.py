@@ -1,0 +1,205 @@
+"""Executes prepared statements; several of one partition as a single mutation."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, cast
+
+from attrs import field, frozen
+from cassandra import ConsistencyLevel
+from cassandra.query import (
+    UNSET_VALUE,
+    BatchStatement,
+    BatchType,
+    BoundStatement,
+    PreparedStatement,
+)
+from cassandra.query import Statement as DriverStatement
+
+from cdc_reader._settings import expect
+from cdc_reader.cluster.connection import Connection
+from cdc_reader.cluster.errors import request_error
+from cdc_reader.cluster.values import driver_value
+from cdc_reader.cluster.wire import Query
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.statement import UNSET, Statement
+from cdc_reader.decoding import decode
+
+
+@frozen
+class Write:
+    """An INSERT, UPDATE or DELETE with a ``?`` for each of its values.
+
+    It must be safe to repeat: give it a timestamp, or a condition.
+    """
+
+    cql: str
+    values: tuple[object, ...] = field(repr=lambda values: f"<{len(values)} values>")
+
+
+class Statements:
+    """Executes statements over a connection at one consistency level; thread-safe.
+
+    Transient failures are retried. Raises errors of `cdc_reader.errors` only, which say what the
+    statement was for.
+    """
+
+    def __init__(self, connection: Connection, consistency: str, doing: str) -> None:
+        self._connection = connection
+        self._consistency = consistency
+        self._level = ConsistencyLevel.name_to_value[consistency]
+        is_local = consistency.startswith("LOCAL_")
+        self._serial = ConsistencyLevel.LOCAL_SERIAL if is_local else ConsistencyLevel.SERIAL
+        self._doing = doing
+        self._prepared: dict[str, PreparedStatement] = {}
+
+    def define(self, cql: str) -> None:
+        """Execute a schema statement, which has no values."""
+        self._execute(lambda: cql)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Apply the writes: all or none, if they belong to one partition."""
+        if len(writes) == 1:
+            self._execute(lambda: self._bound(writes[0]))
+        elif writes:
+            self._execute(lambda: self._batch(writes))
+
+    def write_if(self, writes: Sequence[Write]) -> dict[str, Any]:
+        """Apply the writes, which belong to one partition, if their conditions hold.
+
+        Returns the server's answer: `[applied]`, and the previous values of the columns in the
+        conditions.
+        """
+        [said] = self._execute(lambda: self._batch(writes, self._serial)).current_rows
+        first, *_ = decode(said.body).to_pylist()  # a row for each statement, all alike
+        return cast("dict[str, Any]", first)
+
+    def rows(
+        self, cql: str, values: tuple[object, ...], columns: tuple[Column, ...]
+    ) -> list[dict[str, Any]]:
+        """All rows of a query whose result has these columns, each a dict by column."""
+        query = Query(cql, values, columns, self._consistency, self._doing)
+        return [row for batch in self._connection.batches(query) for row in batch.to_pylist()]
+
+    def close(self) -> None:
+        """Close the connection; a later use opens another."""
+        self._prepared.clear()
+        self._connection.close()
+
+    def _execute(self, statement: Callable[[], DriverStatement | str]) -> Any:
+        def attempt() -> Any:
+            try:
+                return self._connection.execute(statement())
+            except Exception as error:
+                raise request_error(error, self._doing) from error
+
+        return self._connection.retry(attempt)
+
+    def _bound(self, write: Write) -> DriverStatement:
+        bound = self._statement(write.cql).bind(write.values)
+        bound.consistency_level = self._level
+        return bound
+
+    def _batch(self, writes: Sequence[Write], serial: int | None = None) -> DriverStatement:
+        """An unlogged batch: within one partition it is atomic anyway, and costs one write."""
+        batch = BatchStatement(
+            BatchType.UNLOGGED, consistency_level=self._level, serial_consistency_level=serial
+        )
+        for write in writes:
+            batch.add(self._statement(write.cql), write.values)
+        return batch
+
+    def _statement(self, cql: str) -> PreparedStatement:
+        if cql not in self._prepared:
+            self._prepared[cql] = self._connection.prepare(cql, self._doing)
+        return self._prepared[cql]
+
+
+_PREPARED = 1_000
+"""Most prepared statements to keep; a table needs about a dozen."""
+
+_BATCH_BYTES = 50_000
+
+_BATCH_STATEMENTS = 200
+"""The limits of a batch. The server warns of batches of 128 KiB and refuses those of 1 MiB."""
+
+
+class CqlWriter:
+    """Writes to a cluster, with the retries and timeouts of its configuration; thread-safe.
+
+    Statements must be idempotent: one whose answer is lost is sent again.
+    """
+
+    def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
+        self._connection = Connection(config, expect("read", read or ReadConfig(), ReadConfig))
+        self._prepared: OrderedDict[str, PreparedStatement] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        """Execute statements of one partition, as one write if it is not too large.
+
+        Raises errors of `cdc_reader.errors` only.
+        """
+        for batch in _batches([self._bind(statement) for statement in statements]):
+            self._connection.retry(partial(self._execute, batch))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _execute(self, statement: Any) -> None:
+        try:
+            self._connection.execute(statement)
+        except Exception as error:
+            raise request_error(error, "writing") from error
+
+    def _bind(self, statement: Statement) -> BoundStatement:
+        values = [
+            UNSET_VALUE if value is UNSET else driver_value(cql_type, value)
+            for cql_type, value in zip(statement.types, statement.values, strict=True)
+        ]
+        prepared = self._prepare(statement.cql)
+        try:
+            return prepared.bind(values)
+        except Exception as error:
+            raise request_error(error, statement.cql) from error
+
+    def _prepare(self, cql: str) -> PreparedStatement:
+        with self._lock:
+            if (known := self._prepared.get(cql)) is not None:
+                self._prepared.move_to_end(cql)
+                return known
+        prepared = self._connection.prepare(cql, cql)
+        with self._lock:
+            self._prepared[cql] = prepared
+            if len(self._prepared) > _PREPARED:
+                self._prepared.popitem(last=False)
+        return prepared
+
+
+def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:
+    """Group the statements into batches of allowed size; a single statement is sent as is."""
+    together: list[BoundStatement] = []
+    size = 0
+    for statement in bound:
+        length = sum(len(value) for value in statement.values if isinstance(value, bytes))
+        if together and (size + length > _BATCH_BYTES or len(together) == _BATCH_STATEMENTS):
+            yield _joined(together)
+            together, size = [], 0
+        together.append(statement)
+        size += length
+    if together:
+        yield _joined(together)
+
+
+def _joined(statements: Sequence[BoundStatement]) -> Any:
+    """The statements as an unlogged batch: within one partition, that is one mutation."""
+    if len(statements) == 1:
+        return statements[0]
+    batch = BatchStatement(BatchType.UNLOGGED)
+    batch.add_all(statements, [None] * len(statements))
+    return batch

@@ -1,0 +1,206 @@
+"""A consumer for `asyncio`: a loop over changes, and handlers that are coroutines.
+
+Reading and saving happen in threads, as in `CdcConsumer`; your code runs in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Unpack, cast
+
+from cdc_reader._log import get_logger
+from cdc_reader._settings import expect_able
+from cdc_reader.changes.change import Change
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer.consumer import CdcConsumer
+from cdc_reader.consumer.handling import DeadLetter
+from cdc_reader.consumer.runtime import ConsumerRuntime, InFlightChange
+from cdc_reader.consumer.subscription import Options, Subscription
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CdcError
+from cdc_reader.reading.retry import Stop
+
+log = get_logger(__name__)
+
+AsyncHandler = Callable[[Change], Awaitable[object]]
+
+
+class AsyncChanges:
+    """The changes of some tables, one after the other.
+
+        async for change in AsyncChanges(connection, "shop.orders", application="printer"):
+            print(change)
+
+    A change is acknowledged when the next one is asked for; one at which the loop is left
+    comes again. Order is kept by partition key. Leaving the loop, also by cancellation, saves
+    what is acknowledged and ends the threads; a loop that is left early does so at once within
+    ``async with contextlib.aclosing(aiter(changes))``. Each loop goes on where the last one
+    ended, if `checkpoints` are given.
+
+    Options and errors are those of `CdcConsumer`; there are no workers, and no attempts. A loop
+    waits at its beginning while another consumer of the same name runs; it ends with
+    LeaseLostError if one took over while this one stood still.
+    """
+
+    def __init__(
+        self,
+        connection: ConnectionConfig | str,
+        tables: str | TableName | Iterable[str | TableName],
+        **options: Unpack[Options],
+    ) -> None:
+        self._subscription = Subscription(connection=connection, tables=tables, **options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._subscription}>"
+
+    async def __aiter__(self) -> AsyncGenerator[Change, None]:
+        inbox = _Inbox(asyncio.get_running_loop())
+        following = ConsumerRuntime(self._subscription, inbox.put, Stop())
+        try:
+            await asyncio.to_thread(following.start)
+            ended = asyncio.ensure_future(asyncio.to_thread(following.wait))
+            ended.add_done_callback(lambda _: inbox.close())
+            while (handed := await inbox.get()) is not None:
+                if not await self._permits(following, handed):
+                    break
+                yield handed.change
+                await self._acknowledge(following, handed)
+        except asyncio.CancelledError:
+            following.stop()
+            try:
+                await self._close(following)
+            except CdcError as error:
+                log.warning("failed_while_cancelled", error=str(error))
+            raise
+        except BaseException:
+            following.stop()
+            await self._close(following)
+            raise
+        await self._close(following)
+
+    async def _close(self, following: ConsumerRuntime) -> None:
+        """Runs to completion even if the task is cancelled, without waiting for a failing store.
+
+        A thread does it: a task could be cancelled before its first step, when the loop ends.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.shield(loop.run_in_executor(None, following.close))
+        except asyncio.CancelledError:
+            following.stop()
+            raise
+
+    async def _permits(self, following: ConsumerRuntime, handed: InFlightChange) -> bool:
+        """See `ConsumerRuntime.permits`; uses a thread only if that has to wait."""
+        return handed.progress.lease.is_sure or await asyncio.to_thread(following.permits, handed)
+
+    async def _acknowledge(self, following: ConsumerRuntime, handed: InFlightChange) -> None:
+        if self._subscription.config.checkpoint_interval:
+            following.acknowledge(handed)
+        else:  # it is saved at once, which takes its time
+            await asyncio.to_thread(following.acknowledge, handed)
+
+
+class AsyncCdcConsumer:
+    """A `CdcConsumer` whose handler is a coroutine function, run in the event loop.
+
+    As many handlers are under way at a time as there are workers. For a signal to stop it:
+    ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
+    """
+
+    def __init__(
+        self,
+        connection: ConnectionConfig | str,
+        tables: str | TableName | Iterable[str | TableName],
+        handler: AsyncHandler,
+        *,
+        dead_letter: DeadLetter | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        expect_able("handler", handler, "__call__", "give a coroutine function")
+        self._handler = handler
+        self._loop: asyncio.AbstractEventLoop  # that of `run`
+        self._under_way: set[asyncio.Task[object]] = set()
+        self._is_cancelled = False
+        self._consumer = CdcConsumer(
+            connection, tables, self._call, dead_letter=dead_letter, **options
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._consumer).replace(CdcConsumer.__name__, type(self).__name__, 1)
+
+    async def run(self) -> None:
+        """See `CdcConsumer.run`.
+
+        Cancelling it cancels the running handlers, whose changes come again, and saves what is
+        acknowledged.
+        """
+        self._loop, self._is_cancelled = asyncio.get_running_loop(), False
+        running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.stop()
+            self._cancel()
+            await asyncio.wait([running])
+            raise
+
+    def stop(self) -> None:
+        """See `CdcConsumer.stop`."""
+        self._consumer.stop()
+
+    def _cancel(self) -> None:
+        """Cancel the running handlers, and those that workers have yet to start.
+
+        Only the loop tracks and cancels handlers: a worker learns of a handler's state too late.
+        """
+        self._is_cancelled = True
+        for task in self._under_way:
+            task.cancel()
+
+    def _call(self, change: Change) -> None:
+        """Have the loop run the handler, and wait for it; called in a worker's thread."""
+        asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
+
+    async def _coroutine(self, change: Change) -> object:
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._under_way.add(task)
+        try:
+            return await self._handler(change)
+        finally:
+            self._under_way.discard(task)
+
+
+class _Inbox:
+    """A queue that threads fill and one coroutine reads; `get` returns None once it is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[InFlightChange] = deque()
+        self._more = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, items: list[InFlightChange]) -> None:
+        """Add items, from any thread; wakes the loop only if it may wait: waking costs more."""
+        self._items.extend(items)
+        if not self._more.is_set():
+            self._loop.call_soon_threadsafe(self._more.set)
+
+    def close(self) -> None:
+        """Stop handing out items, even those still queued."""
+        self._is_closed = True
+        self._more.set()
+
+    async def get(self) -> InFlightChange | None:
+        """The next item."""
+        while not self._is_closed:
+            if self._items:
+                return self._items.popleft()
+            self._more.clear()
+            if not self._items:
+                await self._more.wait()
+        return None

@@ -1,0 +1,359 @@
+"""Runs a consumer: a reading thread for each table, and a thread that saves checkpoints.
+
+Readers wait while too many changes are in flight, so memory is bounded however slow the handler.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+from attrs import define, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import FOREVER
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints.acknowledgement import Ticket
+from cdc_reader.config import DeliveryMode
+from cdc_reader.consumer.leases import Leases
+from cdc_reader.consumer.saving import RetryingCheckpoints
+from cdc_reader.consumer.subscription import Subscription
+from cdc_reader.consumer.table_progress import TableProgress
+from cdc_reader.consumer.turns import Turns
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError, StoppedError
+from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
+from cdc_reader.reader import CdcReader, TableChanges, TableReader
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.retry import Stop, retries_told
+
+
+@define(eq=False)
+class Reservation:
+    """Changes that arrived together: a page keeps its bytes until the last of them is gone."""
+
+    size: int
+    left: int
+
+
+class InFlightLimit:
+    """Admits readers while fewer than `changes` changes and `size` bytes are in flight.
+
+    A reader that is admitted may exceed the limits by one lot, so a lot larger than a limit still
+    passes.
+    """
+
+    def __init__(self, changes: int, size: int) -> None:
+        self._limits = changes, size
+        self._changes = self._size = 0
+        self._is_closed = False
+        self._room = threading.Condition()
+        self.is_awaited = False
+        """Whether somebody waits for room."""
+
+    def enter(self, changes: int, size: int) -> Reservation | None:
+        """Wait for room and take it; returns None, and takes none, once closed."""
+        with self._room:
+            while not (self._is_closed or self._has_room()):
+                self.is_awaited = True
+                self._room.wait()
+            self.is_awaited = False
+            if self._is_closed:
+                return None
+            self._changes += changes
+            self._size += size
+            return Reservation(size, changes)
+
+    def leave(self, lot: Reservation, changes: int) -> None:
+        """Release one change of the lot, which frees room for `changes`."""
+        with self._room:
+            self._changes -= changes
+            lot.left -= 1
+            if not lot.left:
+                self._size -= lot.size
+            if self._has_room():
+                self._room.notify_all()
+
+    def close(self) -> None:
+        """Admit no more readers, and wake those that wait."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify_all()
+
+    def _has_room(self) -> bool:
+        changes, size = self._limits
+        return self._changes < changes and self._size < size
+
+
+log = get_logger(__name__)
+
+_TICK = 1.0
+"""Seconds between checks of what to show and save."""
+
+
+@frozen(eq=False)
+class InFlightChange:
+    """A change that is handed out, to be returned once it is handled."""
+
+    change: Change
+    ticket: Ticket
+    progress: TableProgress
+    lot: Reservation
+
+
+class ConsumerRuntime:
+    """Passes the changes of a subscription to `hand_out`, from `start` until `close`.
+
+    `stopping` is set once it is to end, for whatever reason. `acknowledge`, `fail`, `end` and
+    `stop` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        hand_out: Callable[[list[InFlightChange]], None],
+        stopping: Stop,
+    ) -> None:
+        self._stopping, self._hurry = stopping, Stop()
+        self._subscription = subscription
+        self._hand_out = hand_out
+        self._recorder = subscription.metrics
+        config, read = subscription.config, subscription.read
+        self._budget = InFlightLimit(config.max_changes, config.max_bytes)
+        is_ordered = read.delivery == DeliveryMode.ORDERED
+        self._turns = Turns(subscription.tables) if is_ordered else None
+        self._store = RetryingCheckpoints(
+            subscription.checkpoints, read.retry_deadline, self._recorder, self._hurry
+        )
+        self._reader = CdcReader(
+            subscription.connection,
+            *subscription.tables,
+            config=read,
+            clock=subscription.clock,
+            shard=subscription.shard,
+        )
+        names = (
+            CheckpointName(subscription.application, table, str(subscription.shard))
+            for table in subscription.tables
+        )
+        self._leases = Leases(names, self._store, config, stopping)
+        self._saves_each = not config.checkpoint_interval
+        self._progress: list[TableProgress] = []
+        self._threads: list[threading.Thread] = []
+        self._changed, self._to_save = threading.Event(), threading.Event()
+        self._starting, self._is_closed = threading.Lock(), False
+        self._errors: list[BaseException] = []
+
+    def start(self) -> None:
+        """Start at the checkpoints, or, for tables without one, where the subscription says."""
+        with self._starting:
+            if not self._is_closed:
+                with suppress(StoppedError):
+                    self._start()
+
+    def wait(self) -> None:
+        """Return when all is read and acknowledged, on `stop`, and after a failure."""
+        while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
+            self._changed.wait()
+            self._changed.clear()
+
+    def permits(self, handed: InFlightChange) -> bool:
+        """True if the change may be handled; waits while another consumer may hold the lease.
+
+        False once the runtime is to end.
+        """
+        return self._leases.wait_for(handed.progress.lease)
+
+    def acknowledge(self, handed: InFlightChange) -> None:
+        """Record that a change is handled."""
+        self._recorder.add(CHANGES, handed.change.table)
+        freed = handed.progress.acknowledge(handed.ticket)
+        self._budget.leave(handed.lot, freed)
+        if self._saves_each:
+            self._save_one(handed.progress)
+
+    def fail(self, error: BaseException) -> None:
+        """End, and make `close` raise this error, or the first of several."""
+        self._errors.append(error)
+        self.end()
+
+    def stop(self) -> None:
+        """Hand out nothing more, and do not wait for a store that fails."""
+        self._hurry.set()
+        self.end()
+
+    def end(self) -> None:
+        """Hand out nothing more."""
+        self._stopping.set()
+        self._budget.close()
+        if self._turns is not None:
+            self._turns.close()
+        self._reader.stop()
+        self._wake()
+
+    def close(self) -> None:
+        """End, save what is acknowledged, end the threads; raises the first failure.
+
+        Handlers should have ended before: what they acknowledge later is not saved. Waits for a
+        `start` under way in another thread.
+        """
+        self.end()
+        with self._starting:
+            self._is_closed = True
+        self._save()
+        self._leases.end()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        if not self._store.is_broken:
+            self._leases.release()
+        self._reader.close()
+        log.info("stopped", **self._facts())
+        if self._errors:
+            raise self._errors[0]
+
+    def _start(self) -> None:
+        end = self._subscription.last_position()
+        if not self._leases.acquire():
+            return
+        for table in self._reader.tables:
+            progress, follower = self._begin(table)
+            deliveries = follower.follow(end)
+            self._progress.append(progress)
+            self._spawn(f"cdc-read-{table.name}", partial(self._read, progress, deliveries))
+        self._spawn("cdc-checkpoints", self._save_often)
+        self._spawn("cdc-leases", self._leases.keep)
+        if self._stopping.is_set():
+            self._reader.stop()  # for those that began to follow after `stop` was called
+        for thread in self._threads:
+            thread.start()
+        log.info("following", **self._facts())
+
+    def _begin(self, table: TableReader) -> tuple[TableProgress, Follower]:
+        """Begin a table, and save its start at once, so that an early restart begins there too."""
+        subscription = self._subscription
+        lease = self._leases[table.name]
+        if (start := lease.load()) is None:
+            start = Checkpoint(subscription.first_position())
+            lease.save(start)
+        self._reach(table.name, start.position)
+        follower = table.follower(start)
+        progress = TableProgress(
+            lease,
+            start,
+            follower,
+            settled=subscription.read.delivery != DeliveryMode.EAGER,
+            clock=subscription.clock,
+            recorder=self._recorder,
+            on_window=subscription.on_window,
+            wake=self._wake,
+        )
+        progress.show()
+        return progress, follower
+
+    def _spawn(self, name: str, work: Callable[[], None]) -> None:
+        self._threads.append(
+            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+        )
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - `close` raises it
+            self.fail(error)
+
+    def _read(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
+        with retries_told(partial(self._recorder.add, RETRIES, progress.table)):
+            self._take(progress, deliveries)
+
+    def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
+        grouping = TableChanges()
+        for delivery in deliveries:
+            self._count(delivery)
+            self._deliver(progress, grouping.feed(delivery), delivery)
+            if self._stopping.is_set():
+                return
+            if delivery.complete:
+                progress.complete(delivery)
+                self._reach(delivery.table, delivery.position)
+        if not self._stopping.is_set():
+            progress.finish()
+            self._reach(progress.table, FOREVER)
+
+    def _reach(self, table: TableName, micros: int) -> None:
+        """Record that no further change of the table is earlier, except late ones."""
+        if self._turns is not None:
+            self._turns.reach(table, micros)
+
+    def _deliver(self, progress: TableProgress, changes: list[Change], delivery: Delivery) -> None:
+        """Hand out the changes in their turn; late ones at once."""
+        size = 0 if delivery.batch is None else delivery.batch.nbytes
+        if self._turns is None or delivery.late:
+            self._let_in(progress, changes, size)
+            return
+        for run in self._turns.runs(progress.table, changes):
+            self._let_in(progress, run, size * len(run) // len(changes))
+
+    def _let_in(self, progress: TableProgress, changes: Sequence[Change], size: int) -> None:
+        """Hand out the changes once there is room for them."""
+        if not changes or (lot := self._budget.enter(len(changes), size)) is None:
+            return
+        tickets = progress.deliver(changes)
+        self._hand_out(
+            [InFlightChange(*pair, progress, lot) for pair in zip(changes, tickets, strict=True)]
+        )
+
+    def _count(self, delivery: Delivery) -> None:
+        if delivery.batch is not None:
+            self._recorder.add(ROWS, delivery.table, delivery.batch.num_rows)
+            if delivery.late:
+                self._recorder.add(LATE_ROWS, delivery.table, delivery.batch.num_rows)
+
+    def _save_often(self) -> None:
+        """Save after windows and at every interval, at most once for each."""
+        interval = self._subscription.config.checkpoint_interval.total_seconds()
+        due = time.monotonic() + interval
+        while not self._stopping.is_set():
+            reached = self._to_save.wait(_TICK)
+            self._to_save.clear()
+            for progress in self._progress:
+                progress.show()
+            if reached or time.monotonic() >= due:
+                self._save()
+                due = time.monotonic() + interval
+            self._stopping.wait(min(interval, _TICK))
+
+    def _save(self) -> None:
+        for progress in self._progress:
+            if self._store.is_broken:
+                return  # asking again would only take time
+            try:
+                self._save_one(progress)
+            except Exception as error:  # noqa: BLE001 - `close` raises it
+                self.fail(error)
+
+    def _save_one(self, progress: TableProgress) -> None:
+        try:
+            progress.save()
+        except StoppedError as error:
+            raise CheckpointError(
+                f"stopped before the checkpoint of {progress.table} was saved: changes handled "
+                f"since the last one come again; {error.__cause__ or error}"
+            ) from error
+
+    def _facts(self) -> dict[str, str]:
+        subscription = self._subscription
+        return {
+            "application": subscription.application,
+            "tables": ", ".join(map(str, subscription.tables)),
+            "shard": str(subscription.shard),
+        }
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._to_save.set()

@@ -1,0 +1,79 @@
+"""Names of tables, and CQL identifiers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Self
+
+from attrs import frozen
+
+from cdc_reader.errors import ConfigurationError
+
+LOG_SUFFIX = "_scylla_cdc_log"
+
+
+def quoted(identifier: str) -> str:
+    """Return the identifier as CQL text, always in double quotes."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+_TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
+
+
+@frozen
+class TableName:
+    """A table's keyspace and name, as stored (case-sensitive, without quotes)."""
+
+    keyspace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``keyspace.table``; either part may be in double quotes.
+
+        Raises ConfigurationError if the text is not a table name.
+        """
+        given: object = text
+        parts = _TABLE_NAME.fullmatch(text.strip()) if isinstance(given, str) else None
+        if not parts:
+            remedy = "give it as keyspace.table, parts with a dot in double quotes"
+            raise ConfigurationError("table", given, remedy)
+        return cls(*(_unquoted(part) for part in parts.groups()))
+
+    @classmethod
+    def of(cls, name: str | TableName) -> TableName:
+        """Return the name itself, or `parse` text."""
+        return name if isinstance(name, TableName) else cls.parse(name)
+
+    @property
+    def log(self) -> TableName:
+        """The name of this base table's log table."""
+        return TableName(self.keyspace, self.name + LOG_SUFFIX)
+
+    @property
+    def is_log_name(self) -> bool:
+        """Whether the name has the log suffix. Only the server knows whether it is a log."""
+        return self.name.endswith(LOG_SUFFIX)
+
+    @property
+    def cql(self) -> str:
+        """The name as CQL text, in quotes: a bare name may be a reserved word in some version."""
+        return f"{quoted(self.keyspace)}.{quoted(self.name)}"
+
+    def __str__(self) -> str:
+        """Return the name on one line; unprintable characters are escaped."""
+        name = f"{self.keyspace}.{self.name}"
+        return name if name.isprintable() else repr(name)[1:-1]
+
+
+def table_names(names: str | TableName | Iterable[str | TableName]) -> tuple[TableName, ...]:
+    """Return the distinct names of one or several tables; ConfigurationError if there is none."""
+    listed: object = [names] if isinstance(names, str | TableName) else names
+    if not isinstance(listed, Iterable) or not (found := tuple(map(TableName.of, listed))):
+        raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")
+    return tuple(dict.fromkeys(found))

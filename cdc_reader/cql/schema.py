@@ -1,0 +1,166 @@
+"""Schemas: the base table, its CDC options, its log, and the log's own columns."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from uuid import UUID
+
+from attrs import field, frozen
+
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.types import CqlType
+
+
+class ColumnKind(Enum):
+    """The kind of a column, spelled as in `system_schema.columns`."""
+
+    PARTITION_KEY = "partition_key"
+    CLUSTERING = "clustering"
+    STATIC = "static"
+    REGULAR = "regular"
+
+
+_KIND_ORDER = list(ColumnKind)
+
+
+@frozen(cache_hash=True)  # a page's columns are looked up by their hash
+class Column:
+    """A column; `position` is its place in the key, or -1 outside the key.
+
+    A `descending` clustering column sorts the greatest value first.
+    """
+
+    name: str
+    type: CqlType
+    kind: ColumnKind = ColumnKind.REGULAR
+    position: int = -1
+    descending: bool = False
+
+    @property
+    def server_order(self) -> tuple[int, int, bytes]:
+        """Sort key for the order of `SELECT *`: kind, place in the key, bytes of the name."""
+        return _KIND_ORDER.index(self.kind), self.position, self.name.encode()
+
+
+def _in_server_order(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(sorted(columns, key=lambda column: column.server_order))
+
+
+class ImageMode(Enum):
+    """The ``preimage`` option: no image, the touched columns, or the full row."""
+
+    OFF = "false"
+    TOUCHED = "true"
+    FULL = "full"
+
+
+@frozen
+class CdcOptions:
+    """The ``cdc`` option map of a base table; `ttl` in seconds, 0 for no expiry."""
+
+    enabled: bool = False
+    preimage: ImageMode = ImageMode.OFF
+    postimage: bool = False
+    delta_keys_only: bool = False
+    ttl: int = 86_400
+
+
+@frozen
+class TableState:
+    """What may change while a table keeps its name: its id and its CDC options.
+
+    A table that is dropped and created again gets a new `id`. `altered` is when the table was
+    last altered, in µs, or None if the server does not report it.
+    """
+
+    id: UUID
+    cdc: CdcOptions
+    altered: int | None = None
+
+
+@frozen
+class TableSchema:
+    """A base table: columns in server order, its CDC options, its id.
+
+    `altered` is as in `TableState`. It does not count for equality, so equal schemas may have
+    different values.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...] = field(converter=_in_server_order)
+    cdc: CdcOptions = CdcOptions()
+    id: UUID | None = None
+    altered: int | None = field(default=None, eq=False)
+
+
+@frozen
+class LogSchema:
+    """A log table: its columns in server order, and its base table.
+
+    Only the base schema tells what a log column is for: ``cdc$deleted_elements_v`` may belong to
+    a base column ``v`` or to one called ``elements_v``.
+    """
+
+    base: TableSchema
+    columns: tuple[Column, ...] = field(converter=_in_server_order)
+
+    @property
+    def name(self) -> TableName:
+        return self.base.name.log
+
+
+class Operation(IntEnum):
+    """The operation of a log row.
+
+    A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
+    of newer servers are passed on, never dropped.
+    """
+
+    SERVER_PARTITION_DELETE = -4
+    SERVER_ROW_DELETE = -3
+    PREIMAGE = 0
+    UPDATE = 1
+    INSERT = 2
+    ROW_DELETE = 3
+    PARTITION_DELETE = 4
+    RANGE_START_INCLUSIVE = 5
+    RANGE_START_EXCLUSIVE = 6
+    RANGE_END_INCLUSIVE = 7
+    RANGE_END_EXCLUSIVE = 8
+    POSTIMAGE = 9
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version knows what the operation means."""
+        return not self.name.startswith("UNKNOWN_")
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the row shows a state (before or after), not a change."""
+        return self in (Operation.PREIMAGE, Operation.POSTIMAGE)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Operation | None:
+        if not isinstance(value, int):
+            return None
+        member = int.__new__(cls, value)
+        member._name_ = f"UNKNOWN_{value}"
+        member._value_ = value
+        return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
+
+
+STREAM_ID = "cdc$stream_id"
+
+TIME = "cdc$time"
+
+BATCH_SEQ_NO = "cdc$batch_seq_no"
+
+OPERATION = "cdc$operation"
+
+TTL = "cdc$ttl"
+
+END_OF_BATCH = "cdc$end_of_batch"
+
+DELETED_PREFIX = "cdc$deleted_"
+
+REMOVED_PREFIX = "cdc$deleted_elements_"

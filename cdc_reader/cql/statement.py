@@ -1,0 +1,32 @@
+"""A CQL statement and the values to bind to it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.cql.types import CqlType
+
+
+class Unset(Enum):
+    """The value to bind for a column that a statement leaves unchanged; None is null."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+
+
+@frozen
+class Statement:
+    """CQL with a ``?`` for each value, the values, and their types.
+
+    Values are Python objects as in `cdc_reader.cql.values`. A table needs only a few different
+    texts, so preparing them pays.
+    """
+
+    cql: str
+    types: tuple[CqlType, ...]
+    values: tuple[Any, ...]

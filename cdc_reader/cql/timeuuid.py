@@ -1,0 +1,54 @@
+"""`cdc$time`: version-1 UUIDs as ScyllaDB makes and orders them.
+
+The 60-bit time counts 100 ns ticks since 1582-10-15; the server uses whole microseconds only.
+The low eight bytes are random. Before 2026.1 this includes the bits of the RFC 4122 variant, so
+this module never uses `uuid.UUID.version`.
+
+Order: first the time as a number, then the low bytes compared as signed bytes. The smallest low
+half is therefore 80…80, and ``>= bound(a) AND < bound(b)`` is the half-open window [a, b).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+TICKS_PER_MICRO = 10
+UNIX_EPOCH_TICKS = 0x01B21DD213814000
+SMALLEST_LOW = bytes([0x80] * 8)
+LARGEST_LOW = bytes([0x7F] * 8)
+MIN_MICROS = -(UNIX_EPOCH_TICKS // TICKS_PER_MICRO)
+MAX_MICROS = ((1 << 60) - 1 - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
+
+
+def make(micros: int, low: bytes) -> uuid.UUID:
+    """Return the time UUID of `micros` since 1970 with `low` as its last eight bytes."""
+    if not MIN_MICROS <= micros <= MAX_MICROS or len(low) != 8:
+        raise ValueError(f"time uuid of {micros} µs and {len(low)} low bytes: out of range")
+    ticks = micros * TICKS_PER_MICRO + UNIX_EPOCH_TICKS
+    time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
+    high = time_low << 32 | time_mid << 16 | 0x1000 | time_high
+    return uuid.UUID(bytes=high.to_bytes(8, "big") + low)
+
+
+def bound(micros: int) -> uuid.UUID:
+    """Return the smallest time UUID of this microsecond; clamps times that are out of range."""
+    return make(min(max(micros, MIN_MICROS), MAX_MICROS), SMALLEST_LOW)
+
+
+def ticks(raw: bytes) -> int:
+    """Return the 60-bit time of a time UUID's 16 bytes, without the version bits."""
+    return (
+        (int.from_bytes(raw[6:8], "big") & 0x0FFF) << 48
+        | int.from_bytes(raw[4:6], "big") << 32
+        | int.from_bytes(raw[:4], "big")
+    )
+
+
+def micros(raw: bytes) -> int:
+    """Return the µs since 1970 of a time UUID's 16 bytes; for `cdc$time`, the write timestamp."""
+    return (ticks(raw) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
+
+
+def order_key(raw: bytes) -> tuple[int, bytes]:
+    """Return a key that sorts time UUIDs as the server does."""
+    return ticks(raw), bytes(byte ^ 0x80 for byte in raw[8:])

@@ -1,0 +1,234 @@
+"""CQL types as values, and their text form as `system_schema` spells it.
+
+Types are immutable and hashable, and print as the server prints them (``frozen<map<int, text>>``).
+The schema, the decoding kernel, the Spark source and the embedded server share them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from attrs import evolve, frozen
+
+NATIVE_TYPES = frozenset(
+    "ascii bigint blob boolean counter date decimal double duration float inet int smallint "
+    "text time timestamp timeuuid tinyint uuid varint".split()
+)
+
+
+@frozen
+class Native:
+    """A scalar type, by its canonical name (``varchar`` is spelled ``text``)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@frozen
+class ListType:
+    """``list<element>``; frozen lists are one cell, others one cell per element."""
+
+    element: CqlType
+    frozen: bool = False
+
+    def __str__(self) -> str:
+        return _frozen_text(f"list<{self.element}>", self.frozen)
+
+
+@frozen
+class SetType:
+    """``set<element>``."""
+
+    element: CqlType
+    frozen: bool = False
+
+    def __str__(self) -> str:
+        return _frozen_text(f"set<{self.element}>", self.frozen)
+
+
+@frozen
+class MapType:
+    """``map<key, value>``."""
+
+    key: CqlType
+    value: CqlType
+    frozen: bool = False
+
+    def __str__(self) -> str:
+        return _frozen_text(f"map<{self.key}, {self.value}>", self.frozen)
+
+
+@frozen
+class TupleType:
+    """``tuple<...>``: always frozen, and printed as frozen."""
+
+    elements: tuple[CqlType, ...]
+
+    def __str__(self) -> str:
+        return f"frozen<tuple<{', '.join(map(str, self.elements))}>>"
+
+
+@frozen
+class UserType:
+    """A user-defined type, with its fields in the order of declaration."""
+
+    keyspace: str
+    name: str
+    fields: tuple[tuple[str, CqlType], ...]
+    frozen: bool = False
+
+    def __str__(self) -> str:
+        return _frozen_text(quote(self.name), self.frozen)
+
+
+@frozen
+class VectorType:
+    """``vector<element, dimension>``: always one cell."""
+
+    element: CqlType
+    dimension: int
+
+    def __str__(self) -> str:
+        return f"vector<{self.element}, {self.dimension}>"
+
+
+CqlType = Native | ListType | SetType | MapType | TupleType | UserType | VectorType
+Collection = ListType | SetType | MapType
+
+
+def is_multi_cell(cql_type: CqlType) -> bool:
+    """Whether a column of this type has one cell per element (a non-frozen collection or UDT)."""
+    return isinstance(cql_type, ListType | SetType | MapType | UserType) and not cql_type.frozen
+
+
+def freeze(cql_type: CqlType) -> CqlType:
+    """Return the frozen form of the type, or the type itself if it has none."""
+    if isinstance(cql_type, ListType | SetType):
+        return evolve(cql_type, element=freeze(cql_type.element), frozen=True)
+    if isinstance(cql_type, MapType):
+        return evolve(cql_type, key=freeze(cql_type.key), value=freeze(cql_type.value), frozen=True)
+    if isinstance(cql_type, UserType):
+        return evolve(cql_type, frozen=True)
+    return cql_type
+
+
+def children(cql_type: CqlType) -> tuple[CqlType, ...]:
+    """Return the direct component types of a type."""
+    match cql_type:
+        case ListType(element) | SetType(element) | VectorType(element):
+            return (element,)
+        case MapType(key, value):
+            return key, value
+        case TupleType(elements):
+            return elements
+        case UserType(fields=fields):
+            return tuple(field for _, field in fields)
+        case _:
+            return ()
+
+
+def parts(cql_type: CqlType) -> Iterator[CqlType]:
+    """Yield a type and all types inside it."""
+    yield cql_type
+    for child in children(cql_type):
+        yield from parts(child)
+
+
+def quote(identifier: str) -> str:
+    """Return the identifier as CQL text: bare if it is a lower-case word, else in double quotes."""
+    if re.fullmatch(r"[a-z][a-z0-9_]*", identifier):
+        return identifier
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def parse(text: str, user_type: Callable[[str], UserType] | None = None) -> CqlType:
+    """Parse the text of a CQL type.
+
+    `user_type` resolves the name of a user-defined type to its (non-frozen) definition.
+    Raises ValueError for text that is not a CQL type.
+    """
+    tokens = _tokens(text)
+    parsed = _parse(tokens, user_type, text)
+    if (rest := next(tokens, None)) is not None:
+        raise ValueError(f"CQL type {text!r}: unexpected {rest!r}")
+    return parsed
+
+
+def _frozen_text(text: str, is_frozen: bool) -> str:
+    return f"frozen<{text}>" if is_frozen else text
+
+
+def _tokens(text: str) -> Iterator[str]:
+    pattern = r'\s*("(?:[^"]|"")*"|[\w.$]+|[<>,])'
+    end = 0
+    for match in re.finditer(pattern, text):
+        if match.start() != end:
+            break
+        end = match.end()
+        yield match.group(1)
+    if text[end:].strip():
+        raise ValueError(f"CQL type {text!r}: unexpected {text[end:].strip()!r}")
+
+
+def _parse(
+    tokens: Iterator[str], user_type: Callable[[str], UserType] | None, text: str
+) -> CqlType:
+    name = next(tokens, "")
+    if name.startswith('"'):
+        return _user_type(name[1:-1].replace('""', '"'), user_type, text)
+    lower = name.lower()
+    if lower in _PARAMETRIC:
+        return _PARAMETRIC[lower](_arguments(tokens, user_type, text), text)
+    if lower in NATIVE_TYPES or lower == "varchar":
+        return Native("text" if lower == "varchar" else lower)
+    return _user_type(lower, user_type, text)
+
+
+def _arguments(
+    tokens: Iterator[str], user_type: Callable[[str], UserType] | None, text: str
+) -> list[CqlType | int]:
+    if next(tokens, None) != "<":
+        raise ValueError(f"CQL type {text!r}: expected '<'")
+    arguments: list[CqlType | int] = []
+    while True:
+        token = next(tokens, "")
+        if token.isdigit():
+            arguments.append(int(token))
+        else:
+            arguments.append(_parse(chain([token], tokens), user_type, text))
+        match next(tokens, None):
+            case ",":
+                continue
+            case ">":
+                return arguments
+            case other:
+                raise ValueError(f"CQL type {text!r}: expected ',' or '>', found {other!r}")
+
+
+def _user_type(name: str, user_type: Callable[[str], UserType] | None, text: str) -> CqlType:
+    if not name or user_type is None:
+        raise ValueError(f"CQL type {text!r}: unknown type {name!r}")
+    return user_type(name)
+
+
+def _build(make: Callable[..., CqlType], count: int | None) -> Callable[..., CqlType]:
+    def build(arguments: list[CqlType | int], text: str) -> CqlType:
+        if count is not None and len(arguments) != count:
+            raise ValueError(f"CQL type {text!r}: expected {count} parameters")
+        return make(*arguments)
+
+    return build
+
+
+_PARAMETRIC: dict[str, Callable[..., CqlType]] = {
+    "list": _build(ListType, 1),
+    "set": _build(SetType, 1),
+    "map": _build(MapType, 2),
+    "tuple": _build(lambda *elements: TupleType(elements), None),
+    "vector": _build(VectorType, 2),
+    "frozen": _build(freeze, 1),
+}

@@ -1,0 +1,180 @@
+"""Converts Arrow columns to Python values, a whole column at a time.
+
+=======================  =========================================================
+CQL                      Python
+=======================  =========================================================
+ascii, text              str
+blob                     bytes
+boolean                  bool
+tinyint … bigint, varint int; also counter
+float, double            float
+decimal                  decimal.Decimal, with the scale it was written with
+timestamp                datetime.datetime, UTC
+date                     datetime.date
+time                     int, ns since midnight
+duration                 `Duration`
+uuid, timeuuid           uuid.UUID
+inet                     ipaddress.IPv4Address or IPv6Address
+list, vector, tuple      tuple
+set                      frozenset
+map                      `FrozenDict`, in the order of the server
+user-defined type        `FrozenDict` by field name; a null field is None
+=======================  =========================================================
+
+Every value is immutable and hashable, because in CQL even collections can be keys. A timestamp
+or date outside the years 1 to 9999 is a number: µs, or days, since 1970. Floating-point keys of
+sets and maps compare as in Python: 0.0 and -0.0 are the same key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any, NoReturn, TypeVar
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+
+Convert = Callable[[pa.Array], list[Any]]
+K = TypeVar("K")
+V = TypeVar("V")
+_MAX_TEXT_DIGITS = 4_000  # by default, Python refuses to parse longer integers
+
+
+class FrozenDict(dict[K, V]):
+    """An immutable dict, so that it can be a key or an element of a set."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict is mutable and has no hash
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[type[FrozenDict[K, V]], tuple[dict[K, V]]]:
+        return FrozenDict, (dict(self),)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("this mapping cannot be changed: make a dict of it first")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+@frozen
+class Duration:
+    """A CQL duration. Its parts do not convert into each other, and all have the same sign."""
+
+    months: int
+    days: int
+    nanoseconds: int
+
+    def __str__(self) -> str:
+        return f"{self.months}mo{self.days}d{self.nanoseconds}ns"
+
+
+def converter(cql_type: CqlType) -> Convert:
+    """Return a function from an Arrow column of `cql_type` to Python values; null is None."""
+    match cql_type:
+        case Native(name):
+            return _NATIVE.get(name, _plain)
+        case ListType(element) | VectorType(element):
+            return _sequences(converter(element), tuple)
+        case SetType(element):
+            return _sequences(converter(element), frozenset)
+        case MapType(key, value):
+            return _maps(converter(key), converter(value))
+        case TupleType(elements):
+            return _structs([converter(part) for part in elements], tuple)
+        case UserType(fields=fields):
+            names = [name for name, _ in fields]
+            parts = [converter(part) for _, part in fields]
+            return _structs(parts, lambda row: FrozenDict(zip(names, row, strict=True)))
+
+
+def _plain(array: pa.Array) -> list[Any]:
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _each(make: Callable[[Any], Any]) -> Convert:
+    return lambda array: [None if value is None else make(value) for value in array.to_pylist()]
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text) < _MAX_TEXT_DIGITS else int(Decimal(text))
+
+
+def _calendar(number: pa.DataType) -> Convert:
+    """Return a converter for points in time; those outside Python's calendar become numbers."""
+
+    def convert(array: pa.Array) -> list[Any]:
+        try:
+            return _plain(array)
+        except (OverflowError, ValueError):
+            return [_or_number(array[i], number) for i in range(len(array))]
+
+    return convert
+
+
+def _or_number(scalar: pa.Scalar, number: pa.DataType) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.cast(number).as_py()
+
+
+def _sequences(element: Convert, make: Callable[[list[Any]], Any]) -> Convert:
+    def convert(array: pa.ListArray) -> list[Any]:
+        flat, offsets = element(array.values), array.offsets.to_pylist()
+        return _masked(array, [make(flat[start:end]) for start, end in pairwise(offsets)])
+
+    return convert
+
+
+def _maps(key: Convert, value: Convert) -> Convert:
+    def convert(array: pa.MapArray) -> list[Any]:
+        pairs = list(zip(key(array.keys), value(array.items), strict=True))
+        offsets = array.offsets.to_pylist()
+        return _masked(array, [FrozenDict(pairs[start:end]) for start, end in pairwise(offsets)])
+
+    return convert
+
+
+def _structs(parts: Sequence[Convert], make: Callable[[tuple[Any, ...]], Any]) -> Convert:
+    def convert(array: pa.StructArray) -> list[Any]:
+        columns = [part(field) for part, field in zip(parts, array.flatten(), strict=True)]
+        return _masked(array, map(make, zip(*columns, strict=True)))
+
+    return convert
+
+
+def _masked(array: pa.Array, values: Iterable[Any]) -> list[Any]:
+    if not array.null_count:
+        return list(values)
+    valid = array.is_valid().to_pylist()
+    return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
+
+
+_NATIVE: dict[str, Convert] = {
+    "date": _calendar(pa.int32()),
+    "decimal": _each(Decimal),
+    "duration": _structs([_plain] * 3, lambda parts: Duration(*parts)),
+    "inet": _each(ipaddress.ip_address),
+    "timestamp": _calendar(pa.int64()),
+    "timeuuid": _each(uuid.UUID),
+    "uuid": _each(uuid.UUID),
+    "varint": _each(_integer),
+}

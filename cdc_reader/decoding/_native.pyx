@@ -1,0 +1,51 @@
+# cython: language_level=3, binding=False, cdivision=True, embedsignature=False
+"""`decode` compiled: rows are cut into cells once, then each column is built at a time.
+
+The strategy is that of the plain twin, on C arrays and without the interpreter lock: a run of
+cells (where each value starts in the body, and its length) becomes one Arrow array, a nested one
+becomes runs of its parts. Arrays leave through Arrow's C data interface, which needs nothing of
+Arrow to compile and is stable across its versions; one call hands over a page.
+
+Two rules keep it safe. No byte is read through a pointer before its cell's bounds were compared
+with those of the body or of the cell around it. And an array owns its memory from the moment it is
+begun: whatever fails later, releasing the root frees all there is.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uintptr_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from functools import lru_cache
+
+import attrs
+import pyarrow as pa
+
+from cdc_reader.cql.types import ListType, MapType, Native, SetType, UserType, VectorType
+from cdc_reader.errors import ColumnDecodeError, DecodeError
+from cdc_reader.decoding.arrow_type import arrow_schema, fields_of
+from cdc_reader.decoding.cells import fixed_width
+from cdc_reader.decoding.metadata import agreed_columns, parse_metadata
+from cdc_reader.decoding.scalars import decimal_text, varint_text
+from cdc_reader.cql.timeuuid import UNIX_EPOCH_TICKS
+
+include "native/refusals.pxi"
+include "native/cells.pxi"
+include "native/growing.pxi"
+include "native/array.pxi"
+include "native/shape.pxi"
+include "native/fixed.pxi"
+include "native/text.pxi"
+include "native/forms.pxi"
+include "native/numerals.pxi"
+include "native/nested.pxi"
+include "native/page.pxi"
+include "native/objects.pxi"
+include "native/times.pxi"
+
+
+def decode(bytes body, columns=None):
+    """The rows of a RESULT body of kind ROWS; see `cdc_reader.decoding.python.decode`."""
+    metadata = parse_metadata(body)
+    cdef Plan plan = _plan(tuple(agreed_columns(metadata, columns)))
+    return plan.batch(body, metadata.rows_offset)

@@ -1,0 +1,94 @@
+"""The Arrow type that each CQL type decodes to: lossless, and accepted by Spark.
+
+=====================  ===========================================================
+CQL                    Arrow
+=====================  ===========================================================
+ascii, text            string
+blob                   binary
+boolean                bool
+tinyint … bigint       int8 … int64; counter is int64
+float, double          float32, float64
+decimal, varint        string: the exact digits, for CQL bounds neither of them
+timestamp              timestamp[us, UTC] (CQL counts ms)
+date                   date32
+time                   int64, ns since midnight
+duration               struct<months: int32, days: int32, nanoseconds: int64>
+uuid, timeuuid         string, in canonical form
+inet                   string
+list, set, vector      list, in wire order
+map                    map
+tuple                  struct<_1, _2, …>
+user-defined type      struct by field names
+=====================  ===========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+
+DURATION = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
+
+NATIVE: dict[str, pa.DataType] = {
+    "ascii": pa.string(),
+    "bigint": pa.int64(),
+    "blob": pa.binary(),
+    "boolean": pa.bool_(),
+    "counter": pa.int64(),
+    "date": pa.date32(),
+    "decimal": pa.string(),
+    "double": pa.float64(),
+    "duration": DURATION,
+    "float": pa.float32(),
+    "inet": pa.string(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "text": pa.string(),
+    "time": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timeuuid": pa.string(),
+    "tinyint": pa.int8(),
+    "uuid": pa.string(),
+    "varint": pa.string(),
+}
+
+
+def arrow_type(cql_type: CqlType) -> pa.DataType:
+    """Return the Arrow type of a column of `cql_type`, per the table above."""
+    match cql_type:
+        case Native(name):
+            return NATIVE[name]
+        case ListType(element) | SetType(element) | VectorType(element):
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case MapType(key, value):
+            return pa.map_(
+                pa.field("key", arrow_type(key), nullable=False),
+                pa.field("value", arrow_type(value)),
+            )
+        case TupleType() | UserType():
+            return pa.struct([(name, arrow_type(part)) for name, part in fields_of(cql_type)])
+
+
+def fields_of(cql_type: TupleType | UserType) -> tuple[tuple[str, CqlType], ...]:
+    """Return the fields of a struct: a UDT's own, or a tuple's numbered from ``_1``."""
+    if isinstance(cql_type, UserType):
+        return cql_type.fields
+    return tuple((f"_{number}", part) for number, part in enumerate(cql_type.elements, 1))
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Return the schema of a RecordBatch of `columns`; every field is nullable."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])

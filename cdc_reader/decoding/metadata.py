@@ -1,0 +1,195 @@
+"""The metadata of a RESULT of kind ROWS: flags, paging state, columns and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from attrs import evolve, frozen
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.decoding.buffer import Buffer
+from cdc_reader.decoding.marshal import check_depth, parse_marshal
+from cdc_reader.errors import DecodeError
+
+KIND_ROWS = 2
+MAX_BODY = 1 << 28
+"""The native protocol's limit on a frame's body, in bytes; Arrow's 32-bit offsets rely on it."""
+
+_GLOBAL_TABLE, _MORE_PAGES, _NO_METADATA, _METADATA_ID = 1, 2, 4, 8
+
+_NATIVE_BY_CODE = {
+    0x01: "ascii", 0x02: "bigint", 0x03: "blob", 0x04: "boolean", 0x05: "counter",
+    0x06: "decimal", 0x07: "double", 0x08: "float", 0x09: "int", 0x0A: "text",
+    0x0B: "timestamp", 0x0C: "uuid", 0x0D: "text", 0x0E: "varint", 0x0F: "timeuuid",
+    0x10: "inet", 0x11: "date", 0x12: "time", 0x13: "smallint", 0x14: "tinyint",
+    0x15: "duration",
+}  # fmt: skip
+
+
+@frozen
+class ResultMetadata:
+    """The part of a RESULT before its rows.
+
+    `columns` is None if the server was asked to omit them. `rows_offset` is the position of the
+    row count, and `metadata_id` the server's id of changed columns.
+    """
+
+    column_count: int
+    columns: tuple[Column, ...] | None
+    paging_state: bytes | None
+    rows_offset: int
+    metadata_id: bytes | None = None
+
+
+def parse_metadata(body: bytes) -> ResultMetadata:
+    """Parse the metadata of a RESULT body, from its kind on; DecodeError if it is not ROWS."""
+    if len(body) > MAX_BODY:
+        raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")
+    buffer = Buffer(body)
+    if (kind := buffer.integer()) != KIND_ROWS:
+        raise DecodeError(f"expected a result of kind {KIND_ROWS} (rows), found {kind}")
+    return read_metadata(buffer)
+
+
+def read_metadata(buffer: Buffer) -> ResultMetadata:
+    """Parse metadata at the buffer's position; prepared statements have it too."""
+    flags, count = buffer.integer(), buffer.count("columns")
+    paging_state = buffer.value() if flags & _MORE_PAGES else None
+    metadata_id = bytes(buffer.take(buffer.unsigned_short())) if flags & _METADATA_ID else None
+    columns = None if flags & _NO_METADATA else _columns(buffer, flags, count)
+    return ResultMetadata(count, columns, paging_state, buffer.position, metadata_id)
+
+
+def agreed_columns(metadata: ResultMetadata, known: Sequence[Column] | None) -> Sequence[Column]:
+    """Return the columns to decode by; DecodeError if the server's differ from the `known` ones."""
+    columns = metadata.columns if known is None else known
+    if columns is None:
+        raise DecodeError("the result has no metadata: expected the columns from elsewhere")
+    if metadata.column_count != len(columns):
+        raise _altered(f"{metadata.column_count} columns", str(len(columns)))
+    if metadata.columns is not None and known is not None:
+        check_same(metadata.columns, tuple(known))
+    return columns
+
+
+@lru_cache(maxsize=128)  # only successes are cached, not errors
+def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
+    """Raise DecodeError unless names and types agree; `frozen` is ignored."""
+    if len(found) != len(expected):
+        raise _altered(f"{len(found)} columns", str(len(expected)))
+    for theirs, ours in zip(found, expected, strict=True):
+        if theirs.name != ours.name or _bare(theirs.type) != _bare(ours.type):
+            raise _altered(f"column {theirs.name} {theirs.type}", f"{ours.name} {ours.type}")
+
+
+def _altered(found: str, expected: str) -> DecodeError:
+    return DecodeError(
+        f"the result has {found}, expected {expected}: the table was altered; open a new reader"
+    )
+
+
+def _bare(cql_type: CqlType) -> CqlType:
+    """Return the type without any `frozen`, which the protocol does not transmit."""
+    match cql_type:
+        case ListType(element) | SetType(element):
+            return evolve(cql_type, element=_bare(element), frozen=False)
+        case MapType(key, value):
+            return MapType(_bare(key), _bare(value))
+        case TupleType(elements):
+            return TupleType(tuple(map(_bare, elements)))
+        case UserType():
+            fields = tuple((name, _bare(part)) for name, part in cql_type.fields)
+            return evolve(cql_type, fields=fields, frozen=False)
+        case VectorType(element):
+            return evolve(cql_type, element=_bare(element))
+        case Native():
+            return cql_type
+
+
+_parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
+"""Cache of parsed columns, because all pages of a query have the same description.
+
+Maps the description's first bytes, which include the table's name, to the whole and its columns.
+"""
+_BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
+"""Limits of the cache: bytes in a key, bytes of the longest description, number of entries."""
+
+
+def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
+    """Parse the columns. Descriptions are self-delimiting: equal bytes mean equal columns."""
+    start = buffer.position
+    kind = flags & _GLOBAL_TABLE, count, buffer.data[start : start + _BEGINNING]
+    described, columns = _parsed.get(kind, (b"", ()))
+    if described and buffer.data.startswith(described, start):
+        buffer.position += len(described)
+        return columns
+    columns = _parse_columns(buffer, flags, count)
+    described = buffer.data[start : buffer.position]
+    if len(described) <= _LONGEST:
+        if len(_parsed) >= _MOST:
+            _parsed.clear()
+        _parsed[kind] = described, columns
+    return columns
+
+
+def _parse_columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:
+    if flags & _GLOBAL_TABLE:
+        _table(buffer)
+    return tuple(_column(buffer, flags) for _ in range(count))
+
+
+def _column(buffer: Buffer, flags: int) -> Column:
+    if not flags & _GLOBAL_TABLE:
+        _table(buffer)
+    return Column(buffer.string(), _type(buffer))
+
+
+def _table(buffer: Buffer) -> None:
+    buffer.string()
+    buffer.string()
+
+
+def _type(buffer: Buffer, depth: int = 0) -> CqlType:
+    check_depth(depth)
+    code = buffer.unsigned_short()
+    if code in _NATIVE_BY_CODE:
+        return Native(_NATIVE_BY_CODE[code])
+    if code in _PARAMETRIC_BY_CODE:
+        return _PARAMETRIC_BY_CODE[code](buffer, depth)
+    raise DecodeError(f"unknown type code 0x{code:04x} in the result's metadata")
+
+
+def _user_type(buffer: Buffer, depth: int) -> UserType:
+    keyspace, name, count = buffer.string(), buffer.string(), buffer.unsigned_short()
+    fields = tuple((buffer.string(), _type(buffer, depth + 1)) for _ in range(count))
+    return UserType(keyspace, name, fields)
+
+
+def _tuple(buffer: Buffer, depth: int) -> TupleType:
+    count = buffer.unsigned_short()
+    return TupleType(tuple(_type(buffer, depth + 1) for _ in range(count)))
+
+
+def _map(buffer: Buffer, depth: int) -> MapType:
+    return MapType(_type(buffer, depth + 1), _type(buffer, depth + 1))
+
+
+_PARAMETRIC_BY_CODE: dict[int, Callable[[Buffer, int], CqlType]] = {
+    0x00: lambda buffer, depth: parse_marshal(buffer.string(), depth),
+    0x20: lambda buffer, depth: ListType(_type(buffer, depth + 1)),
+    0x21: _map,
+    0x22: lambda buffer, depth: SetType(_type(buffer, depth + 1)),
+    0x30: _user_type,
+    0x31: _tuple,
+}

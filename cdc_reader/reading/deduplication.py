@@ -1,0 +1,144 @@
+"""Keys of log rows, and leaving out rows that were delivered before."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby, pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader.reading.progress import Mark, RowKey
+from cdc_reader.streams.stream import StreamId
+
+STREAM, TIME, SEQUENCE = ROW_KEY = "cdc$stream_id", "cdc$time", "cdc$batch_seq_no"
+
+
+def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
+    """Yield each run of rows of one stream: the stream, first row, and row after the last."""
+    if not batch.num_rows:
+        return
+    streams = batch.column(STREAM)
+    changes = pc.not_equal(streams.slice(1), streams.slice(0, len(streams) - 1))
+    firsts = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist()), len(streams)]
+    for first, end in pairwise(firsts):
+        yield StreamId(streams[first].as_py()), first, end
+
+
+def key_at(batch: pa.RecordBatch, row: int) -> RowKey:
+    """The key of one row."""
+    time = uuid.UUID(batch.column(TIME)[row].as_py()).bytes
+    return RowKey(time, batch.column(SEQUENCE)[row].as_py())
+
+
+def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
+    """The stream and key of every row."""
+    columns = (batch.column(name).to_pylist() for name in (STREAM, TIME, SEQUENCE))
+    for stream, time, sequence in zip(*columns, strict=True):
+        yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
+
+
+def streams_in(batch: pa.RecordBatch) -> list[bytes]:
+    """Return the distinct streams of the batch."""
+    found: list[bytes] = batch.column(STREAM).unique().to_pylist()
+    return found
+
+
+def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.RecordBatch:
+    """Return the rows of wanted streams; the batch itself if it has no others."""
+    found = streams_in(batch)
+    own = list(filter(is_wanted, found))
+    if len(own) == len(found):
+        return batch
+    column = batch.column(STREAM)
+    return batch.filter(pc.is_in(column, value_set=pa.array(own, column.type)))
+
+
+def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:
+    """Return the batch without the rows that `marks` name; the batch itself if none is named."""
+    if not marks:
+        return batch
+    kept: list[int] = []
+    for stream, first, end in runs(batch):
+        mark = marks.get(stream)
+        rows = range(first, end)
+        kept += rows if mark is None else [at for at in rows if key_at(batch, at) not in mark]
+    return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept, pa.int64()))
+
+
+def leave_out_keys(batch: pa.RecordBatch, left_out: frozenset[RowKey]) -> pa.RecordBatch:
+    """Return the batch without rows that have one of these keys, in any stream."""
+    if not left_out:
+        return batch
+    kept = [at for at, (_, key) in enumerate(keys(batch)) if key not in left_out]
+    return batch.take(pa.array(kept, pa.int64()))
+
+
+class Deduplicator:
+    """Tells new rows from delivered ones when the same span is read repeatedly.
+
+    Keys are kept as Arrow arrays, so a row seen again costs no Python object, and are dropped
+    once their span is no longer read. The key alone identifies a row: a write that is logged in
+    two streams (see `cdc_reader.reading.strays`) is delivered from the first one read.
+    """
+
+    def __init__(self) -> None:
+        self._reads: deque[tuple[int, list[pa.Array]]] = deque()
+        self._newest: dict[StreamId, RowKey] = {}
+
+    def begin(self, latest: int) -> None:
+        """Begin a read of rows written before `latest`, in µs."""
+        self._reads.append((latest, []))
+
+    def has_new(self, batch: pa.RecordBatch) -> bool:
+        """Whether the batch has rows not seen before. Does not mark them as seen; `new` does."""
+        return len(self._unseen(_names(batch))) > 0
+
+    def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield the rows not seen before, in runs, each with whether it is behind; mark them seen.
+
+        A row is behind if a row of its stream with a higher key was delivered before.
+        """
+        names = _names(batch)
+        unseen = self._unseen(names)
+        if not len(unseen):
+            return
+        self._reads[-1][1].append(names.take(unseen))
+        rows = batch if len(unseen) == batch.num_rows else batch.take(unseen)
+        yield from self._in_runs(rows)
+
+    def forget(self, position: int) -> None:
+        """Drop the keys of reads that end at or before `position` (µs)."""
+        while self._reads and self._reads[0][0] <= position:
+            self._reads.popleft()
+        self._newest = {s: key for s, key in self._newest.items() if key.micros >= position}
+
+    def _unseen(self, names: pa.Array) -> pa.Array:
+        """Return the indices of names not seen before."""
+        return pc.indices_nonzero(pc.invert(pc.is_in(names, value_set=self._seen())))
+
+    def _seen(self) -> pa.Array:
+        arrays = [array for _, read in self._reads for array in read]
+        return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
+
+    def _in_runs(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        at = 0
+        for behind, run in groupby(list(map(self._is_behind, *zip(*keys(rows), strict=True)))):
+            length = len(list(run))
+            yield rows.slice(at, length), behind
+            at += length
+
+    def _is_behind(self, stream: StreamId, key: RowKey) -> bool:
+        newest = self._newest.get(stream)
+        if newest is not None and key < newest:
+            return True
+        self._newest[stream] = key
+        return False
+
+
+def _names(batch: pa.RecordBatch) -> pa.Array:
+    """Join each row's time and sequence number into one string."""
+    time, sequence = (batch.column(name).cast(pa.string()) for name in (TIME, SEQUENCE))
+    return pc.binary_join_element_wise(time, sequence, pa.scalar(""))

@@ -1,0 +1,72 @@
+"""Reads several tasks concurrently, and yields their rows in task order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+
+
+def read_tasks(
+    source: LogSource, tasks: Iterable[Task | RangeTask], in_flight: int, *, remaining: bool = False
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of `tasks`, task after task, each with its task's index.
+
+    Up to `in_flight` tasks have a page requested or ready at a time, so at most `in_flight`
+    pages are in memory, whatever the size of the tasks.
+    """
+    started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
+    for number, task in enumerate(tasks):
+        if len(started) >= in_flight:
+            yield from _drain(*started.popleft())
+        started.append((number, source.read(task, remaining=remaining)))
+    while started:
+        yield from _drain(*started.popleft())
+
+
+def _drain(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for batch in batches:
+        yield number, batch
+
+
+class LogReader:
+    """Reads windows of a log, with the columns of one schema."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        generations: GenerationSource,
+        config: ReadConfig,
+        shard: Shard | None = None,
+    ) -> None:
+        self._source = source
+        self._config = config
+        self._planner = Planner(generations, config.chunk_size, shard)
+
+    def first_timestamp(self) -> int | None:
+        """Return the start of the oldest generation, in µs; None if none is announced yet."""
+        return min(self._planner.refresh().starts, default=None)
+
+    def plan(self, window: Window) -> list[Task]:
+        """Return the tasks of `window`, by the generations visible now."""
+        self._planner.refresh()
+        return self._planner.plan(window)
+
+    def read(self, tasks: Iterable[Task | RangeTask]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `tasks`, task after task, reading several concurrently."""
+        for _, batch in read_tasks(self._source, tasks, self._config.in_flight):
+            yield batch
+
+    def batches(self, start: int | None, end: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of [start, end) that exist now, settled or not."""
+        window = Window(BEGINNING if start is None else start, FOREVER if end is None else end)
+        yield from self.read(self.plan(window))

@@ -1,0 +1,369 @@
+"""Follows one table's log, window by window, across new generations and schema changes.
+
+The state is a position P: every row written before P has been delivered. A pass reads the
+clock, then schema and generations, and then the log up to the clock's time minus the confidence
+window. Rows and generations have thus had the confidence window to become visible. No barrier
+between generations is needed: a row's timestamp decides which generation's streams it is in. A
+window reads each generation within the time it operates, older ones first.
+
+A generation that appears when P is past its start is read from its start up to P. None of its
+rows has been delivered, and the streams of the previous generation hold no rows of its time. A
+late announcement therefore neither loses nor repeats rows.
+
+If late rows are not ignored, a window is also read in streams of neighbouring generations, up
+to the late horizon away from the time they operate, in search of strays (see
+`cdc_reader.reading.strays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+import pyarrow as pa
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, FOREVER, Clock, micros
+from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.errors import ConfigurationError, StoppedError
+from cdc_reader.reading.current_log import CurrentLog
+from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.horizon import SettledHorizon
+from cdc_reader.reading.late_rows import LateRows, Sweep
+from cdc_reader.reading.ordering import ByWriteTime
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.ports import LogTable
+from cdc_reader.reading.progress import Checkpoint, RowKey
+from cdc_reader.reading.retry import Stop, each_stopped_by
+from cdc_reader.reading.strays import Strays
+from cdc_reader.reading.window_reader import WindowReader
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.window import Window, WindowSize
+
+log = get_logger(__name__)
+
+_LOOK_AGAIN = 1_000_000
+"""µs between checks of schema and generations when rows are polled more often.
+
+The position moves by the last check's horizon; a new column is noticed with its first row."""
+_AHEAD = 60_000_000
+"""µs past our clock that an eager read extends.
+
+The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
+
+
+class Follower:
+    """Follows the log of one table from `start`. Not thread safe, except for `stop`.
+
+    A start at BEGINNING reads everything the log still holds.
+    """
+
+    def __init__(
+        self,
+        table: LogTable,
+        clock: Clock,
+        config: ReadConfig,
+        start: Checkpoint,
+        shard: Shard | None = None,
+        stop: Stop | None = None,
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._log = CurrentLog(table, config.in_flight, start.table_id)
+        is_late_wanted = config.late_rows != LateRowsMode.IGNORE
+        reach = micros(config.late_horizon) if is_late_wanted else 0
+        self._planner = Planner(table.generations, config.chunk_size, shard, reach)
+        self._strays = Strays(self._log, self._planner)
+        self._found_strays = 0
+        self._reader = WindowReader(self._log, self._planner, clock, config, self._is_fresh)
+        self._outlook = SettledHorizon(table.generations, self._planner, config, start)
+        self._size = WindowSize(micros(config.window), micros(config.max_window))
+        self._is_eager = config.delivery == DeliveryMode.EAGER
+        self._is_ordered = config.delivery == DeliveryMode.ORDERED
+        self._confidence = micros(config.confidence_window)
+        self.ttls = start.ttls
+        """The log's TTL over time; may be empty until the schema is read for the first time."""
+        self.first: int | None = start.position if start.position > BEGINNING else None
+        """The position where reading began, in µs; None until the log's oldest row is known."""
+        self._position = start.position
+        self._marks = dict(start.marks)
+        self._unsettled = Deduplicator()
+        self._start = start
+        self._floor = start.position if start.generation is None else BEGINNING
+        self._late: LateRows | None = None
+        self._stopped = stop or Stop()
+
+    @property
+    def table_id(self) -> UUID | None:
+        """The id of the table that is read; None until it is known."""
+        return self._log.table_id
+
+    def follow(self, end: int = FOREVER) -> Iterator[Delivery]:
+        """Deliver every row written before `end` (µs), or until `stop`. Blocks between passes.
+
+        Raises errors of `cdc_reader.errors`; transient ones only after the retry deadline.
+        """
+        with suppress(StoppedError):
+            yield from each_stopped_by(self._stopped, self._follow(end))
+
+    def stop(self) -> None:
+        """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""
+        self._stopped.set()
+
+    def _follow(self, end: int) -> Iterator[Delivery]:
+        looked = horizon = BEGINNING
+        while not self._stopped.is_set():
+            began = self._clock.now()
+            if not self._is_eager or not 0 <= began - looked < _LOOK_AGAIN:
+                looked, horizon = began, self._look(began)
+            if horizon > BEGINNING:
+                yield from self._pass(horizon, end)
+            if self._position >= end:
+                return
+            self._pause(began)
+
+    def _look(self, now: int) -> int:
+        """Refresh schema, TTLs and generations; return how far the log is settled at `now`."""
+        self._log.refresh()
+        base = self._log.schema.base
+        self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
+        horizon = self._outlook.look(now, self._position, self.ttls)
+        if horizon > BEGINNING:
+            self._position = max(self._position, self._outlook.oldest)
+            self.first = self._position if self.first is None else self.first
+            self._watch_for_late_rows(now, base.cdc.ttl)
+        return horizon
+
+    def _pass(self, horizon: int, end: int) -> Iterator[Delivery]:
+        yield from self._catch_up()
+        settled = min(horizon, end)
+        if not self._is_eager or settled - self._position > self._size.base:
+            yield from self._settle(settled)
+        if self._is_eager:
+            yield from self._poll(settled, end)
+        if self._late is not None:
+            yield from self._sweep(self._late)
+
+    def _catch_up(self) -> Iterator[Delivery]:
+        """Read generations that appeared after the position had passed their start.
+
+        Completes all of them in one delivery: a checkpoint holds only the newest generation, so
+        it must not be saved while an older one is still unread.
+        """
+        missed = self._outlook.missed(self._position + self._planner.reach)
+        if not missed:
+            return
+        fresh = frozenset(span.start for span in missed)
+        for span in missed:
+            if span.start < self._position:
+                log.warning("generation_announced_late", start=span.start)
+                window = Window(span.start, min(span.end, self._position))
+                seen = self._strays.seen(window, fresh)
+                yield from self._read(window, late=True, seen=seen)
+        since = min(missed[0].start, self._position) - self._planner.reach
+        window = Window(max(since, self._floor), self._position)
+        yield from self._read_strays(window, fresh)
+        if not self._stopped.is_set():
+            yield self._complete(window, late=True)
+
+    def _settle(self, horizon: int) -> Iterator[Delivery]:
+        """Read window after window up to `horizon`, without pauses."""
+        while self._position < horizon and not self._stopped.is_set():
+            window = self._next_window(horizon)
+            began = self._clock.now()
+            held = self._held(window) if self._is_ordered else None
+            if held is not None and held.size > self._config.sort_bytes:
+                if window.length > 1:
+                    self._size = self._size.below(window.length)
+                    continue
+                held = None  # rows of one microsecond need no sorting
+            yield from self._read(window) if held is None else self._sorted(window, held)
+            yield from self._read_strays(window)
+            if self._stopped.is_set():
+                return
+            crowded = held is None or held.size > self._config.sort_bytes // 4
+            self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
+            log.debug("window_read", window=str(window), rows=self._reader.rows)
+            yield self._move_to(window.end, began)
+
+    def _held(self, window: Window) -> ByWriteTime:
+        """Collect the window's rows; stop early if they take more than `sort_bytes`."""
+        while True:
+            schema, held = self._log.schema, ByWriteTime()
+            for rows, _ in self._rows(window):
+                if self._log.schema is not schema:
+                    break  # batches of two schemas cannot be sorted together: read again
+                held.add(rows)
+                if held.size > self._config.sort_bytes:
+                    return held
+            else:
+                return held
+
+    def _sorted(self, window: Window, held: ByWriteTime) -> Iterator[Delivery]:
+        for batch in held.batches(self._config.fetch_size):
+            if self._stopped.is_set():
+                return
+            yield Delivery(self._log.schema, window, batch)
+
+    def _next_window(self, horizon: int) -> Window:
+        """Choose the next window, up to `horizon`.
+
+        The time before the first generation is one window, as it holds no rows. If strays are
+        read, no window crosses into another generation: strays are delivered after the window's
+        other rows, and each stream's rows must still be in order.
+        """
+        first, *later = self._planner.timeline.starts
+        if self._position < first:
+            return Window(self._position, min(first, horizon))
+        if self._planner.reach:
+            horizon = min([horizon, *(start for start in later if start > self._position)])
+        return self._size.next_window(self._position, horizon)
+
+    def _poll(self, settled: int, end: int) -> Iterator[Delivery]:
+        """Deliver all undelivered rows from the position on, settled or not.
+
+        The position moves once a poll interval has settled, or the end is reached.
+        """
+        began = self._clock.now()
+        yield from self._read(Window(self._position, min(began + _AHEAD, end)))
+        is_worth = settled - self._position >= micros(self._config.poll_interval)
+        if is_worth or settled == end:
+            yield from self._read_strays(Window(self._position, settled))
+            if not self._stopped.is_set():
+                yield self._move_to(settled, began)
+
+    def _read(
+        self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
+    ) -> Iterator[Delivery]:
+        """Deliver the window's rows, except those delivered before or with a key in `seen`."""
+        for rows, is_behind in self._rows(window, late=late, seen=seen):
+            yield Delivery(self._log.schema, window, rows, late=late or is_behind)
+
+    def _rows(
+        self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
+    ) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        self._unsettled.begin(window.end)
+        for batch in self._reader.read(window, remaining=self._late is not None):
+            for new in self._new(leave_out_keys(batch, seen), behind=late):
+                if self._stopped.is_set():
+                    return
+                yield new
+
+    def _read_strays(
+        self, window: Window, fresh: frozenset[int] | None = None
+    ) -> Iterator[Delivery]:
+        """Deliver the window's strays: of all generations, or only of `fresh`, unread ones."""
+
+        def read() -> list[pa.RecordBatch]:
+            found = self._strays.read(window, fresh, remaining=self._late is not None)
+            return list(self._strays.single(found, fresh or frozenset()))
+
+        if self._stopped.is_set():
+            return
+        found = self._all_of(read)
+        self._reader.queries += self._strays.queries
+        for batch in found:
+            for rows, _ in self._new(batch, behind=fresh is not None):
+                if self._stopped.is_set():
+                    return
+                self._found_strays += rows.num_rows
+                if self._config.late_rows == LateRowsMode.DELIVER:
+                    yield Delivery(self._log.schema, window, rows, late=True)
+
+    def _all_of(self, read: Callable[[], Sequence[pa.RecordBatch]]) -> Sequence[pa.RecordBatch]:
+        """Return all batches of `read`, with the newest schema's columns."""
+        while True:
+            schema, found = self._log.schema, read()
+            if not found or not (self._log.refresh() or schema is not self._log.schema):
+                return found
+
+    def _is_fresh(self, batch: pa.RecordBatch) -> bool:
+        """Whether the batch has rows to deliver that may not have settled."""
+        return self._is_eager and self._unsettled.has_new(leave_out(batch, self._marks))
+
+    def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
+
+        Each comes with whether it is behind delivered rows of its stream.
+        """
+        rows = leave_out(batch, self._marks)
+        if self._late is not None:
+            rows = self._late.delivered(rows, self.ttls, self._clock.now(), behind=behind)
+        if self._is_eager:
+            yield from self._unsettled.new(rows)
+        elif rows.num_rows:
+            yield rows, False
+
+    def _move_to(self, position: int, began: int) -> Delivery:
+        """Complete the window up to `position`, read from `began` on, and move there."""
+        window, self._position = Window(self._position, position), position
+        if self._late is not None:
+            self._late.window_read(position, began)
+        self._marks = {s: mark for s, mark in self._marks.items() if mark.reaches(position)}
+        self._unsettled.forget(position)
+        return self._complete(window)
+
+    def _complete(self, window: Window, *, late: bool = False) -> Delivery:
+        return Delivery(
+            self._log.schema,
+            window,
+            late=late,
+            generation=self._outlook.newest,
+            swept=None if self._late is None else self._late.swept,
+            queries=self._reader.queries,
+        )
+
+    def _watch_for_late_rows(self, now: int, ttl: int) -> None:
+        """Set up the search for late rows, unless they are ignored.
+
+        Rows before the start are searched only if an earlier run of this reader read them.
+        """
+        if self._config.late_rows == LateRowsMode.IGNORE:
+            return
+        if not ttl:
+            raise ConfigurationError(
+                "late_rows",
+                self._config.late_rows,
+                f"the log of {self._log.schema.base.name} keeps rows for good, and only a TTL "
+                "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
+            )
+        if self._late is None:
+            position, swept, marks = self._position, self._start.swept, self._start.marks
+            start = position if swept is None else BEGINNING
+            if swept is None:
+                swept = BEGINNING if marks else now
+            self._late = LateRows(start, position, swept, self._confidence, marks)
+
+    def _sweep(self, late: LateRows) -> Iterator[Delivery]:
+        """Search for late rows if the interval has passed. They are few, so all are held first."""
+        now, interval = self._clock.now(), micros(self._config.late_interval)
+        if now < late.swept + interval or self._stopped.is_set():
+            return
+        sweep = late.sweep(self._position, micros(self._config.late_horizon), now)
+        found = self._all_of(lambda: list(self._late_rows(sweep)))
+        rows = sum(batch.num_rows for batch in found) + self._found_strays
+        log.info("late_rows_sought", rows=rows, strays=self._found_strays)
+        self._found_strays = 0
+        if self._config.late_rows == LateRowsMode.DELIVER:
+            yield from (Delivery(self._log.schema, sweep.window, rows, late=True) for rows in found)
+        yield self._complete(sweep.window, late=True)
+
+    def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
+        yield from self._late_of(sweep, self._reader.look_back(sweep.window))
+        strays = self._strays.read(sweep.window, remaining=True)
+        yield from self._strays.single(list(self._late_of(sweep, strays)))
+
+    def _late_of(self, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = sweep.late(batch, self.ttls, self._clock.now())
+            if rows.num_rows:
+                yield rows
+
+    def _pause(self, began: int) -> None:
+        """Sleep for what is left of the poll interval since the pass `began`."""
+        interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
+        took = max(0, self._clock.now() - began)  # the clock may have been set back
+        if took < micros(interval):
+            self._clock.sleep(micros(interval) - took, self._stopped)

@@ -1,0 +1,102 @@
+"""The settled horizon: up to which write time, and of which generations, a log can be read."""
+
+from __future__ import annotations
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, format_timestamp, micros
+from cdc_reader.config import DataLossMode, ReadConfig
+from cdc_reader.errors import DataLossError
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
+
+log = get_logger(__name__)
+
+
+class SettledHorizon:
+    """Checks the generations before each pass, and keeps which are accounted for.
+
+    A generation is accounted for once its rows before the position have been delivered.
+    """
+
+    def __init__(
+        self, source: GenerationSource, planner: Planner, config: ReadConfig, start: Checkpoint
+    ) -> None:
+        self.oldest = BEGINNING
+        """The earliest position worth reading from, in µs."""
+        self._source = source
+        self._planner = planner
+        self._config = config
+        self._newest_at_start = start.generation
+        self._accounted: set[int] | None = None
+        self._waiting: set[int] = set()
+        self._is_lost = False
+
+    @property
+    def newest(self) -> int | None:
+        """The start of the newest generation that is accounted for."""
+        return max(self._accounted or (), default=None)
+
+    def look(self, now: int, position: int, ttls: TtlHistory) -> int:
+        """Return how far the log is settled, in µs; BEGINNING while no generation is announced.
+
+        Read the clock (`now`) before calling. Every generation that begins before the horizon
+        has then had the confidence window to become visible. Raises DataLossError if, by the
+        log's `ttls`, rows from `position` on have expired and `data_loss` is ``fail``.
+        """
+        starts = self._planner.refresh().starts
+        if not starts:
+            return BEGINNING
+        self._account(starts, position, ttls.lost(position, now))
+        if position == BEGINNING:
+            self.oldest = max(starts[0], ttls.oldest_kept(now))
+        else:
+            self.oldest = position
+        return min(now - micros(self._config.confidence_window), self._unannounced(now, starts))
+
+    def missed(self, position: int) -> list[Window]:
+        """Return the spans of generations that appeared when `position` was past their start.
+
+        Marks them, and all others known, as accounted for.
+        """
+        spans = list(self._planner.timeline.operating())
+        accounted = self._accounted or set()
+        self._accounted = accounted | {span.start for span in spans}
+        return [span for span in spans if span.start not in accounted and span.start < position]
+
+    def _account(self, starts: tuple[int, ...], position: int, lost: Window) -> None:
+        """Check for expired rows; on the first call, set the generations accounted for.
+
+        These are the ones the checkpoint knew, or without a checkpoint all that exist.
+        """
+        newest = self._newest_at_start
+        is_first = self._accounted is None
+        if self._accounted is None:
+            self._accounted = {s for s in starts if newest is None or s <= newest}
+        if position == BEGINNING or (is_first and newest is None):
+            return
+        if not lost.is_empty and not self._is_lost:
+            self._say_lost(lost)
+        self._is_lost = not lost.is_empty
+
+    def _say_lost(self, lost: Window) -> None:
+        if self._config.data_loss == DataLossMode.FAIL:
+            raise DataLossError(
+                f"rows written in {lost} were gone before they were read; expected them to be "
+                "read within the log's TTL: start anew, or set data_loss to 'warn' to go on"
+            )
+        log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
+
+    def _unannounced(self, now: int, starts: tuple[int, ...]) -> int:
+        """Return the start of the oldest generation that is written but not announced, or `now`.
+
+        Those that stay unannounced for longer than `publication_wait` are not waited for.
+        """
+        patience = micros(self._config.publication_wait)
+        pending = sorted(set(self._source.unpublished()) - set(starts))
+        for start in set(pending) - self._waiting:
+            log.info("generation_half_published", start=start)
+        self._waiting = set(pending)
+        return min((s for s in pending if now < s + patience), default=now)

@@ -1,0 +1,241 @@
+"""Late rows: rows that arrive behind the position because their write timestamp is old.
+
+No confidence window is long enough for them. But a log row lives for the log's TTL from its
+arrival, so its remaining TTL tells when it arrived: ``now - (ttl - remaining)`` by the reader's
+clock. The error is at most `_BLUR` either way, plus the response time, by which the result is
+too late. `_BLUR` is added, so that no arrival is computed too early. A row that arrived after its
+window was read is late, and a sweep finds it.
+
+A row's TTL is the one in force when it arrived. After a change of the TTL, either is possible:
+the right one puts the arrival within the time that TTL was in force. If both do, the later
+arrival is used: the row may then be delivered twice, but is not lost.
+
+Where the two times are too close to compare, keys decide. The keys kept are those of delivered
+rows that arrived more than a confidence window after their write time, and within `DOUBT` before
+the read. They are few, because most rows arrive at once. Neither the keys nor the times of reads
+survive a restart: rows that arrived late since shortly before the last sweep may then be
+delivered again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterator, Mapping
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.progress import Mark, RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
+
+_SECOND = 1_000_000
+_BLUR = 2 * _SECOND
+"""µs: the server reports a TTL in whole seconds, and clocks of nodes may differ by one more."""
+DOUBT = 2 * _BLUR + 10 * _SECOND
+"""µs by which a computed arrival may be too late, with responses of up to ten seconds."""
+_SKEW = 2
+"""Seconds by which a remaining TTL may exceed the TTL, because nodes' clocks differ."""
+
+RowName = tuple[StreamId, RowKey]
+_NO_MARK = Mark()
+_NO_MARKS: Mapping[StreamId, Mark] = {}
+
+
+class LateRows:
+    """Tracks when each part of the log before the position was read, to tell late rows.
+
+    All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`.
+    Between `start` and `position`, every row that had arrived by `swept`, the start of the last
+    sweep before a restart, was delivered. The same holds for rows at or before a mark's `upto`:
+    one may have arrived after its stream was read past it. `confidence` is the confidence window.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        position: int,
+        swept: int,
+        confidence: int,
+        marks: Mapping[StreamId, Mark] = _NO_MARKS,
+    ) -> None:
+        self.swept = swept
+        self._left_out = marks, swept
+        self._start = start
+        self._confidence = confidence
+        self._ends = [position]
+        self._reads = [swept]
+        self._doubtful: set[RowName] = set()
+
+    @classmethod
+    def resumed(cls, reads: Reads, confidence: int) -> Self:
+        """Restore from an earlier `state`."""
+        rows = cls(reads.start, reads.ends[0], reads.reads[0], confidence)
+        rows._ends, rows._reads = list(reads.ends), list(reads.reads)
+        rows._doubtful = set(reads.known)
+        return rows
+
+    @property
+    def state(self) -> Reads:
+        """A snapshot of what is known, without the marks."""
+        return Reads(self._start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
+
+    def window_read(self, end: int, began: int) -> None:
+        """Record that the log from the previous end to `end` was read, starting at `began`."""
+        self._ends.append(end)
+        self._reads.append(began)
+
+    def delivered(
+        self, batch: pa.RecordBatch, ttls: TtlHistory, now: int, *, behind: bool = False
+    ) -> pa.RecordBatch:
+        """Record the doubtful rows of a batch just read, and return it without `REMAINING`.
+
+        Rows from `behind` the position may have arrived at any time since their window was read.
+        """
+        since = BEGINNING if behind else self._reads[-1] - DOUBT
+        delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
+        self._doubtful.update(name for _, name, _ in delayed)
+        return batch.drop_columns([REMAINING])
+
+    def sweep(self, position: int, horizon: int, began: int) -> Sweep:
+        """Start a sweep of the `horizon` µs before `position`, in a read that begins at `began`."""
+        window = Window(max(self._start, position - horizon), position)
+        sweep = Sweep(
+            window,
+            began,
+            self._confidence,
+            tuple(self._ends),
+            tuple(self._reads),
+            self._doubtful,
+            *self._left_out,
+        )
+        self._ends, self._reads = [window.start, position], [began, began]
+        self._left_out = _NO_MARKS, began
+        self._doubtful, self.swept = sweep.doubtful, began
+        return sweep
+
+
+@frozen
+class Reads:
+    """The state of a `LateRows`, as a value that can be stored.
+
+    The log was read in parts that end at `ends`, in reads that began at `reads`; the first read
+    is the last sweep. Rows written before `start` are ignored. `known` names delivered rows whose
+    computed arrival may fall after the read of their part.
+    """
+
+    start: int
+    ends: tuple[int, ...]
+    reads: tuple[int, ...]
+    known: frozenset[RowName] = frozenset()
+
+
+@frozen
+class Sweep:
+    """One pass over `window` in search of late rows, begun at `began`. Fills `doubtful`."""
+
+    window: Window
+    began: int
+    _confidence: int
+    _ends: tuple[int, ...]
+    _reads: tuple[int, ...]
+    _known: set[RowName]
+    _marks: Mapping[StreamId, Mark]
+    _marked: int
+    doubtful: set[RowName] = field(factory=set)
+
+    def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.RecordBatch:
+        """Return the rows of `batch` that were not delivered before, without `REMAINING`."""
+        since = min(*self._reads, self._marked) - DOUBT
+        delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
+        late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
+        return batch.drop_columns([REMAINING]).take(pa.array(late, pa.int64()))
+
+    def _is_late(self, name: RowName, arrival: int) -> bool:
+        if arrival >= self.began - DOUBT:
+            self.doubtful.add(name)
+        is_delayed = arrival > name[1].micros + self._confidence
+        return is_delayed and name not in self._known and arrival > self._read_at(*name)
+
+    def _read_at(self, stream: StreamId, key: RowKey) -> int:
+        """Return the time (µs) of the read that covers the row: earlier arrivals were delivered."""
+        mark = self._marks.get(stream, _NO_MARK)
+        if key in mark:
+            return FOREVER if key in mark.rows else self._marked
+        part = min(bisect_right(self._ends, key.micros), len(self._reads) - 1)
+        return self._reads[part]
+
+
+def arrived(
+    batch: pa.RecordBatch, ttls: TtlHistory, now: int, planned: int, known: Container[RowName]
+) -> pa.RecordBatch:
+    """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING`.
+
+    Rows that may have arrived later are kept only if `known`: the planner saw them. A window
+    therefore has the same rows however often it is read.
+    """
+    later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
+    rows = batch.drop_columns([REMAINING])
+    names = keys(rows.take(pa.array(later, pa.int64())))
+    left_out = {at for at, name in zip(later, names, strict=True) if name not in known}
+    if not left_out:
+        return rows
+    kept = [at for at in range(rows.num_rows) if at not in left_out]
+    return rows.take(pa.array(kept, pa.int64()))
+
+
+def _delayed(
+    batch: pa.RecordBatch, ttls: TtlHistory, now: int, since: int, delay: int
+) -> Iterator[tuple[int, RowName, int]]:
+    """Yield index, name and arrival of rows that arrived after `since`, late by over `delay`.
+
+    A row that arrived within the confidence window was there whenever its window was read. But
+    the arrivals computed in two reads of one row may differ by up to `DOUBT`.
+    """
+    arrivals = _arrivals(batch, ttls, now)
+    recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))
+    names = keys(batch.take(recent))
+    for at, arrival, name in zip(
+        recent.to_pylist(), arrivals.take(recent).to_pylist(), names, strict=True
+    ):
+        if arrival > name[1].micros + delay:
+            yield at, name, arrival
+
+
+def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.Array:
+    """Compute each row's arrival, in µs by our clock: never too early, under `DOUBT` too late.
+
+    A row that fits no known TTL arrived before the first known TTL was in force.
+    """
+    remaining = batch.column(REMAINING).cast(pa.int64())
+    first = min(now, ttls.changes[0][0] + DOUBT) if ttls.changes else now
+    arrivals = pa.repeat(pa.scalar(first, pa.int64()), batch.num_rows)
+    is_explained = pa.repeat(pa.scalar(False), batch.num_rows)
+    for span, seconds in ttls.spans():
+        arrived, is_possible = _under(seconds, remaining, now)
+        is_in_time = pc.or_(pc.invert(is_explained), pc.greater_equal(arrived, span.start))
+        is_possible = pc.and_(is_possible, pc.and_(is_in_time, _before(arrived, span.end)))
+        arrived = pc.min_element_wise(arrived, pa.scalar(span.end + DOUBT, pa.int64()))
+        arrivals = pc.if_else(is_possible, arrived, arrivals)
+        is_explained = pc.or_(is_explained, is_possible)
+    return arrivals
+
+
+def _under(ttl: int, remaining: pa.Array, now: int) -> tuple[pa.Array, pa.Array]:
+    """Return when each row arrived if it did so under this TTL (s), and whether that can be."""
+    if not ttl:
+        return pa.repeat(pa.scalar(now, pa.int64()), len(remaining)), pc.is_null(remaining)
+    lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining), -ttl)
+    arrived = pc.subtract(pa.scalar(now + _BLUR, pa.int64()), pc.multiply(lived, _SECOND))
+    return arrived, pc.greater_equal(lived, -_SKEW)
+
+
+def _before(arrived: pa.Array, end: int) -> pa.Array:
+    """Whether rows may have arrived under a TTL that ended at `end`; nodes learn of it later."""
+    return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))

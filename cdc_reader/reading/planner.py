@@ -1,0 +1,229 @@
+"""From a window to its tasks: which streams of which generation, cut into which chunks.
+
+A query costs much the same whether it names one stream or sixty-four, so chunks are as large as
+they may be. A chunk that spans more than one page is split, since it would be read page after
+page while other queries of the window are done. Adjacent idle chunks are merged again. The order
+of the streams never changes, only where it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from cdc_reader._log import get_logger
+from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.streams.generation import Generation, Timeline
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+
+log = get_logger(__name__)
+
+
+class Planner:
+    """Plans windows; caches the streams of generations, which never change once visible.
+
+    Plan a window [P, Q) only after a `refresh` made at Q or later: only then does the timeline
+    contain every generation that begins before Q. `reach`, in µs, is how far before and after
+    its own time a generation's streams are searched for strays.
+    """
+
+    def __init__(
+        self,
+        source: GenerationSource,
+        chunk_size: int,
+        shard: Shard | None = None,
+        reach: int = 0,
+    ) -> None:
+        self.reach = reach
+        self._source = source
+        self._chunk_size = chunk_size
+        self._shard = shard or Shard()
+        self._unsharded: Planner | None = None
+        self._timeline = Timeline(())
+        self._streams: dict[int, Chunking[StreamId]] = {}
+        self._touched: list[int] = []
+        self._ranges: dict[int, Chunking[int]] = {}
+        self._members: dict[int, frozenset[bytes]] = {}
+        self._planned: list[Chunking[StreamId]] | list[Chunking[int]] = []
+
+    @property
+    def timeline(self) -> Timeline:
+        """The generations seen by the last `refresh`."""
+        return self._timeline
+
+    def refresh(self) -> Timeline:
+        """Read the generations from the cluster again."""
+        seen = Timeline(tuple(self._source.timestamps()))
+        for start in sorted(set(seen.starts) - set(self._timeline.starts)):
+            log.info("generation_found", start=start)
+        self.use(seen)
+        return seen
+
+    def use(self, timeline: Timeline) -> None:
+        """Use this timeline for the next plans."""
+        self._timeline = timeline
+
+    def whole(self) -> Planner:
+        """Return a planner for the streams of all shards, with the last timeline."""
+        if self._shard.is_whole:
+            return self
+        if self._unsharded is None:
+            self._unsharded = Planner(self._source, self._chunk_size, reach=self.reach)
+        self._unsharded.use(self._timeline)
+        return self._unsharded
+
+    def plan(self, window: Window) -> list[Task]:
+        """Return the tasks of `window` by the last timeline: older generations first, ring order.
+
+        Drops cached generations that are more than `reach` away from the window.
+        """
+        parts = self._parts(window)
+        self._planned = cuts = [self._streams[start] for start, _ in parts]
+        return [
+            Task(part, chunk) for (_, part), cut in zip(parts, cuts, strict=True) for chunk in cut
+        ]
+
+    def plan_ranges(self, window: Window) -> list[RangeTask]:
+        """Like `plan`, by spans of the ring: at first all of it, then smaller spans around rows."""
+        parts = self._parts(window)
+        for start, _ in parts:
+            if start not in self._ranges:
+                self._ranges[start] = self._spans(start)
+        self._ranges = {start: self._ranges[start] for start, _ in parts}
+        self._planned = cuts = [self._ranges[start] for start, _ in parts]
+        return [
+            RangeTask(part, *span)
+            for (_, part), cut in zip(parts, cuts, strict=True)
+            for span in pairwise((self._shard.start, *(ends[-1] for ends in cut)))
+        ]
+
+    def strays(self, window: Window, starts: Container[int] | None = None) -> list[Task]:
+        """Return tasks for the streams of generations that are not in force, which `plan` skips.
+
+        Each task is within `reach` of its generation's own time. Covers all generations, or those
+        with these `starts`. A stream's tasks are in order of time.
+        """
+        return [
+            Task(part, chunk)
+            for span in self._near(window)
+            if starts is None or span.start in starts
+            for part in span.margins(self.reach, window)
+            for chunk in self._cut(span)
+        ]
+
+    def streams_of(self, task: RangeTask) -> frozenset[bytes]:
+        """Return the streams whose rows a task of the last plan keeps, of those in its range.
+
+        Other streams belong to a generation not announced yet, and are read once it is.
+        """
+        start = max(s for s in self._streams if s <= task.window.start)
+        if start not in self._members:
+            members = frozenset(stream for chunk in self._streams[start] for stream in chunk)
+            self._members = {start: members}
+        return self._members[start]
+
+    def adapt(self, pages: Sequence[float]) -> None:
+        """Adapt the chunks of the next windows to the pages of each task of the last plan."""
+        at = 0
+        for cut in self._planned:
+            held = pages[at : at + len(cut)]
+            at += len(cut)
+            cut.adapt(held)
+
+    def count_streams(self) -> int:
+        """Return the number of streams of the last planned window."""
+        return sum(len(chunk) for start in self._touched for chunk in self._streams[start])
+
+    def _parts(self, window: Window) -> list[tuple[int, Window]]:
+        """Return each generation's start and its part of `window`, oldest first."""
+        touched = self._timeline.touched(window)
+        self._touched = [span.start for span in touched]
+        kept = {*self._touched, *(span.start for span in self._near(window))}
+        self._streams = {start: cut for start, cut in self._streams.items() if start in kept}
+        for span in touched:
+            self._cut(span)
+        return [(span.start, span.intersect(window)) for span in touched]
+
+    def _near(self, window: Window) -> list[Window]:
+        """The spans of the generations that operate within `reach` of the window."""
+        return self._timeline.touched(window.widened(self.reach))
+
+    def _cut(self, span: Window) -> Chunking[StreamId]:
+        if span.start not in self._streams:
+            groups = self._source.groups(span.start)
+            if not groups:
+                log.warning("generation_without_streams", start=span.start)
+            streams = tuple(self._own(Generation(span, groups)))
+            self._streams[span.start] = Chunking(streams, self._chunk_size)
+        return self._streams[span.start]
+
+    def _own(self, generation: Generation) -> Iterator[StreamId]:
+        streams = generation.streams()
+        return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
+
+    def _spans(self, start: int) -> Chunking[int]:
+        """Return the possible ends of ring spans, one per token; as one span to begin with."""
+        shard = self._shard
+        tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
+        ends = (*sorted(token for token in tokens if token < shard.end), shard.end)
+        return Chunking(ends if tokens else (), len(ends))
+
+
+T = TypeVar("T")
+
+_FULL, _QUIET = 2.0, 0.25
+"""In pages: a chunk of at least `_FULL` is split; two of at most `_QUIET` together are merged."""
+
+
+class Chunking(Generic[T]):
+    """Ordered items (streams or tokens), cut into chunks of at most `limit`."""
+
+    def __init__(self, items: Sequence[T], limit: int) -> None:
+        if limit < 1:
+            raise ValueError(f"chunk limit {limit}: expected at least 1")
+        self._limit = limit
+        self._chunks = [tuple(items[at : at + limit]) for at in range(0, len(items), limit)]
+
+    def __iter__(self) -> Iterator[tuple[T, ...]]:
+        return iter(self._chunks)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def adapt(self, pages: Iterable[float]) -> None:
+        """Split and merge chunks, given how many pages each took in the last window."""
+        self._chunks = [
+            part
+            for chunk, held in self._joined(zip(self._chunks, pages, strict=True))
+            for part in _split(chunk, held)
+        ]
+
+    def _joined(
+        self, chunks: Iterable[tuple[tuple[T, ...], float]]
+    ) -> Iterator[tuple[tuple[T, ...], float]]:
+        last: tuple[T, ...] = ()
+        last_held = 0.0
+        for chunk, held in chunks:
+            together = len(last) + len(chunk)
+            if together <= self._limit and last_held + held <= _QUIET:
+                last, last_held = last + chunk, last_held + held
+                continue
+            if last:
+                yield last, last_held
+            last, last_held = chunk, held
+        if last:
+            yield last, last_held
+
+
+def _split(chunk: tuple[T, ...], held: float) -> Iterator[tuple[T, ...]]:
+    """Yield the chunk, or its halves if it is full and has more than one item."""
+    if held < _FULL or len(chunk) == 1:
+        yield chunk
+        return
+    middle = len(chunk) // 2
+    yield chunk[:middle]
+    yield chunk[middle:]

@@ -1,0 +1,66 @@
+"""Interfaces through which the engine sees the cluster; `cluster` and the tests implement them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.task import RangeTask, Task
+
+REMAINING = "ttl(cdc$operation)"
+"""Last column of a read with `remaining`: the seconds a row still has to live, as int32."""
+
+
+class LogSource(Protocol):
+    """Reads rows of one log table, with the columns of one `LogSchema`."""
+
+    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+        """Read the task's rows, one batch per page, each stream in order. No batch is empty.
+
+        The call itself requests the first page, before the first `next`, so several reads
+        started together overlap. With `remaining`, each batch has one more column, `REMAINING`:
+        the seconds the row still has to live, or null if it does not expire.
+        """
+        ...
+
+
+class GenerationSource(Protocol):
+    """Knows the generations of one table."""
+
+    def timestamps(self) -> Sequence[int]:
+        """Return the starts, in µs, of all visible generations, in any order."""
+        ...
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """Return the stream groups of the generation that starts at `start`; may be empty."""
+        ...
+
+    def unpublished(self) -> Sequence[int]:
+        """Return the starts, in µs, of generations with streams but no published timestamp.
+
+        They may be in force already. In any order.
+        """
+        ...
+
+
+class LogTable(Protocol):
+    """One table as the cluster shows it: its schema, its generations, its log."""
+
+    @property
+    def generations(self) -> GenerationSource: ...
+
+    def schema_version(self) -> object:
+        """Return a value that changes with every schema change; costs one small query."""
+        ...
+
+    def schema(self) -> LogSchema:
+        """Read the current schema. Raises TableNotFoundError, CdcNotEnabledError and so on."""
+        ...
+
+    def source(self, schema: LogSchema) -> LogSource:
+        """Return a source of rows with the columns of `schema`."""
+        ...

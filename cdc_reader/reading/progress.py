@@ -1,0 +1,112 @@
+"""How far a table's log has been acknowledged: the value a checkpoint stores.
+
+Every row written before the position has been delivered and acknowledged. Within the window
+being read, marks name the rows of each stream that are acknowledged already, so that resuming
+repeats none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from attrs import field, frozen
+
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+
+
+@frozen(order=False)
+class RowKey:
+    """A row's place in its stream: the 16 bytes of `cdc$time`, and `cdc$batch_seq_no`.
+
+    Keys compare as the server orders the rows of a stream.
+    """
+
+    time: bytes = field(repr=lambda raw: raw.hex())
+    seq: int
+
+    @property
+    def micros(self) -> int:
+        """The write time, in µs since 1970."""
+        return timeuuid.micros(self.time)
+
+    @property
+    def order(self) -> tuple[tuple[int, bytes], int]:
+        return timeuuid.order_key(self.time), self.seq
+
+    def __lt__(self, other: RowKey) -> bool:
+        return self.order < other.order
+
+    def __le__(self, other: RowKey) -> bool:
+        return self.order <= other.order
+
+
+LAST_KEY = RowKey(bytes.fromhex("ffffffffffff1fff7f7f7f7f7f7f7f7f"), (1 << 31) - 1)
+"""Greater than the key of any row."""
+
+
+@frozen
+class Mark:
+    """The acknowledged rows of one stream, from the position on.
+
+    They are all rows up to and including `upto`, and the individual `rows`. Only a reader that
+    waits for rows to settle may set `upto`: after an eager read, rows with lower keys may still
+    arrive.
+    """
+
+    upto: RowKey | None = None
+    rows: frozenset[RowKey] = frozenset()
+
+    def __contains__(self, key: RowKey) -> bool:
+        return key in self.rows or (self.upto is not None and key <= self.upto)
+
+    def reaches(self, position: int) -> bool:
+        """Whether it names rows written at `position` (µs) or later; if not, drop the mark."""
+        keys = self.rows if self.upto is None else (*self.rows, self.upto)
+        return any(key.micros >= position for key in keys)
+
+
+@frozen
+class Checkpoint:
+    """How far a table's log has been acknowledged; all times in µs since 1970.
+
+    Every row written before `position` is acknowledged; of later rows, those that `marks` name.
+    `generation` is the start of the newest generation known at the time. A generation that
+    appears afterwards and began before the position is read from its beginning. Rows that arrived
+    before `swept`, by the reader's clock, have been searched for even before the position; None if
+    late rows are ignored.
+
+    `table_id` is the id of the base table, or None if unknown; it changes when the table is
+    dropped and created again. `ttls` tells which rows from the position on may have expired, and
+    when rows arrived since `swept`.
+    """
+
+    position: int
+    generation: int | None = None
+    marks: Mapping[StreamId, Mark] = field(factory=dict)
+    swept: int | None = None
+    table_id: UUID | None = None
+    ttls: TtlHistory = TtlHistory()
+
+
+def check_same_table(table: TableName, expected: UUID | None, found: UUID | None) -> None:
+    """Raise CheckpointError if both ids are known and differ: the table was recreated."""
+    if expected is not None and found is not None and expected != found:
+        raise CheckpointError(
+            f"table {table} was dropped and created again: the position belongs to the table with "
+            f"id {expected}, and the one that is there has id {found}; start anew without the "
+            "checkpoint, or under another application name"
+        )
+
+
+@frozen
+class CheckpointName:
+    """Identifies a checkpoint by application, table and shard (``1/4``)."""
+
+    application: str
+    table: TableName
+    shard: str = "1/1"

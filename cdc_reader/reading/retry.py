@@ -1,0 +1,283 @@
+"""Retries and stops: the retry policy that everything shares, and how it is interrupted.
+
+A stop belongs to a context: a thread or an asyncio task. Code that may wait long looks it up
+there, so a stop reaches a driver, a store or a handler without being passed as an argument.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar
+
+import tenacity
+from attrs import evolve, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
+
+T = TypeVar("T")
+
+Subscribe = Callable[[Callable[..., None]], object]
+"""Registers a function to be called, with any arguments, when the answer arrives."""
+
+GRACE = 0.4
+"""Seconds that a save, or a handler's own request, still has after a stop.
+
+Two of these in a row still end within a second."""
+
+
+class Stop(threading.Event):
+    """An event that also wakes threads waiting for other events. Thread safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wakes: set[threading.Event] = set()
+        self._registering = threading.Lock()
+
+    def set(self) -> None:
+        """Set this event and every event it wakes."""
+        super().set()
+        with self._registering:
+            for event in self._wakes:
+                event.set()
+
+    @contextmanager
+    def waking(self, event: threading.Event) -> Iterator[None]:
+        """Within this context, also set `event` when this one is set, or at once if it is."""
+        with self._registering:
+            self._wakes.add(event)
+            if self.is_set():
+                event.set()
+        try:
+            yield
+        finally:
+            with self._registering:
+                self._wakes.discard(event)
+
+
+def _nothing() -> None:
+    pass
+
+
+@frozen
+class Interruption:
+    """Ends waits and retries in a context, and observes retries.
+
+    Once `stop` is set, a wait has `grace` seconds left, and a failed attempt is not repeated.
+    `on_retry` is called before each retry.
+    """
+
+    stop: Stop
+    grace: float = 0.0
+    on_retry: Callable[[], object] = _nothing
+
+
+_NEVER = Interruption(Stop())
+
+_current: ContextVar[Interruption] = ContextVar("interruption", default=_NEVER)
+
+
+def interruption() -> Interruption:
+    """Return the interruption of this context; without one, its stop is never set."""
+    return _current.get()
+
+
+@contextmanager
+def stopped_by(stop: Stop, grace: float = 0.0) -> Iterator[None]:
+    """Let `stop` end waits and retries within this context."""
+    token = _current.set(evolve(_current.get(), stop=stop, grace=grace))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def retries_told(on_retry: Callable[[], object]) -> Iterator[None]:
+    """Call `on_retry` before each retry within this context."""
+    token = _current.set(evolve(_current.get(), on_retry=on_retry))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def each_stopped_by(stop: Stop, items: Iterator[T]) -> Iterator[T]:
+    """Yield the items, computing each in a context that `stop` interrupts.
+
+    Once `stop` is set, raises StoppedError instead of yielding the next item.
+
+    The context is left before each `yield`, because a generator shares its caller's context.
+    """
+    while True:
+        _check(stop)
+        with stopped_by(stop):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
+def each_until(stop: Stop, items: Iterable[T]) -> Iterator[T]:
+    """Yield the items; once `stop` is set, raise StoppedError instead of the next one."""
+    for item in items:
+        _check(stop)
+        yield item
+    _check(stop)
+
+
+def _check(stop: Stop) -> None:
+    if stop.is_set():
+        raise StoppedError("stopped before all was read")
+
+
+def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
+    """Wait at most `timeout` seconds for an answer; return whether it arrived.
+
+    Raises StoppedError if the context's stop is set and the grace period passes first.
+    """
+    current = _current.get()
+    answered, woken = threading.Event(), threading.Event()
+
+    def answer(*_: object) -> None:
+        answered.set()
+        woken.set()
+
+    subscribe(answer)
+    with current.stop.waking(woken):
+        woken.wait(timeout)
+    if answered.is_set() or (current.stop.is_set() and answered.wait(current.grace)):
+        return True
+    if current.stop.is_set():
+        raise StoppedError("stopped while waiting for an answer of the cluster")
+    return False
+
+
+def in_background(action: Callable[[], T], name: str) -> Future[T]:
+    """Run `action` in a daemon thread, so that the process can exit without waiting for it."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(action())
+        except BaseException as error:  # noqa: BLE001 - raised where the outcome is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
+
+
+def interruptibly(action: Callable[[], T], name: str) -> T:
+    """Return the result of `action`, run in a thread called `name` if a stop may interrupt it.
+
+    Raises StoppedError after a stop and its grace period; `action` then runs on, abandoned.
+    """
+    if _current.get().stop is _NEVER.stop:
+        return action()
+    outcome = in_background(action, name)
+    wait_for(outcome.add_done_callback)
+    return outcome.result()
+
+
+log = get_logger(__name__)
+
+StopWhen = Callable[[tenacity.RetryCallState], bool]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+"""Seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
+
+
+def retrying(
+    until: StopWhen, first_pause: float, longest_pause: float, **settings: Any
+) -> tenacity.Retrying:
+    """Return the retry policy: random pauses, in seconds, up to a limit that doubles.
+
+    It ends when `until` holds. The context's stop ends a pause at once, and the attempt after
+    it is the last. `settings` are passed to tenacity.
+    """
+    stop = interruption().stop
+    return tenacity.Retrying(
+        stop=lambda state: until(state) or stop.is_set(),
+        **{
+            "wait": tenacity.wait_random_exponential(first_pause, longest_pause),
+            "sleep": tenacity.sleep_using_event(stop),
+            **settings,
+        },
+    )
+
+
+def retry(
+    action: Callable[[], T], deadline: timedelta, sleep: Callable[[float], None] | None = None
+) -> T:
+    """Call `action` until it raises no TransientError, and return its result.
+
+    `deadline` limits the time from the start of the first call to the start of the last. Raises
+    RetriesExhaustedError, or StoppedError if the context's stop is set, with the last
+    TransientError as the cause. Other errors are raised at once. `sleep` replaces the pauses.
+    """
+    began = time.monotonic()
+    try:
+        return action()  # the usual case: tenacity's bookkeeping takes 15 µs a call
+    except TransientError as error:
+        again = failed_once(action, error)
+    left = deadline - timedelta(seconds=time.monotonic() - began)
+    attempts = retrying(
+        _before(left),
+        _FIRST_PAUSE,
+        _LONGEST_PAUSE,
+        retry=tenacity.retry_if_exception_type(TransientError),
+        before_sleep=_tell,
+        retry_error_callback=_give_up,
+        **({"sleep": sleep} if sleep else {}),
+    )
+    return attempts(again)
+
+
+def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
+    """Return `action` with its first call replaced: it raises `error`, which it raised already."""
+    known = [error]
+
+    def attempt() -> T:
+        if known:
+            raise known.pop()
+        return action()
+
+    return attempt
+
+
+def _before(deadline: timedelta) -> StopWhen:
+    """Return a condition: true if the next attempt would start after the deadline.
+
+    The time passed is that of the clock, or the sum of pauses if larger: a `sleep` that moves a
+    test's clock takes no real time.
+    """
+    limit = deadline.total_seconds()
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        passed = max(state.seconds_since_start or 0.0, state.idle_for)
+        return passed + state.upcoming_sleep >= limit
+
+    return stop
+
+
+def _tell(state: tenacity.RetryCallState) -> None:
+    log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
+    interruption().on_retry()
+
+
+def _give_up(state: tenacity.RetryCallState) -> NoReturn:
+    error, attempts = _error(state), f"after {state.attempt_number} attempts"
+    if interruption().stop.is_set():
+        raise StoppedError(f"stopped {attempts}: {error}") from error
+    raise RetriesExhaustedError(f"gave up {attempts}: {error}") from error
+
+
+def _error(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None

@@ -1,0 +1,109 @@
+"""Strays: rows in a stream of a generation that was not in force at their write time.
+
+A coordinator that has not learned of a new generation keeps writing to the previous one's
+streams; with a ring delay of 0, every coordinator learns of it late. Some versions also log one
+write in streams of two generations. The two rows, called *twins*, have the same key, and only
+one is delivered: preferably the one in the stream in force. `cdc$time` has 64 random bits per
+record, so only twins share a key.
+
+Strays are few, so they are held in memory until their twins have been searched for. A twin may
+be in a stream of another shard. Every shard therefore searches all streams, so all shards pick
+the same row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_reader.reading.deduplication import TIME, keys
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import Task
+from cdc_reader.streams.window import Window
+
+_NONE: frozenset[int] = frozenset()
+_Rank = tuple[int, StreamId]
+
+
+class TaskReader(Protocol):
+    """Reads tasks, as `CurrentLog` does."""
+
+    def read(
+        self, tasks: Sequence[Task], *, remaining: bool = False
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
+        ...
+
+
+class Strays:
+    """Finds strays, by the planner's last timeline and within its `reach`.
+
+    `queries` counts the queries of the last `read`, without follow-up pages.
+
+    `fresh` holds the starts of generations that have not been read before. Between twins, the
+    one of an older generation wins: it was delivered while its generation seemed to be in force.
+    """
+
+    def __init__(self, log: TaskReader, planner: Planner) -> None:
+        self.queries = 0
+        self._log = log
+        self._planner = planner
+
+    def read(
+        self, window: Window, fresh: frozenset[int] | None = None, *, remaining: bool = False
+    ) -> list[pa.RecordBatch]:
+        """Return the window's strays, twins included; only of `fresh` generations, if given."""
+        tasks = self._planner.strays(window, fresh)
+        self.queries = len(tasks)
+        return [batch for _, batch in self._log.read(tasks, remaining=remaining)]
+
+    def single(
+        self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = _NONE
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the strays in `found`, without those whose twin is delivered instead."""
+        if not found:
+            return
+        firsts = self._firsts(found, fresh)
+        for batch in found:
+            rank_of = ((stream, firsts.get(key)) for stream, key in keys(batch))
+            kept = [at for at, (stream, first) in enumerate(rank_of) if _counts(stream, first)]
+            if kept:
+                yield batch.take(pa.array(kept, pa.int64()))
+
+    def seen(self, window: Window, fresh: frozenset[int]) -> frozenset[RowKey]:
+        """Return the keys of the window's strays in generations that are not `fresh`."""
+        planner = self._planner.whole()
+        tasks = planner.strays(window, frozenset(planner.timeline.starts) - fresh)
+        return frozenset(key for _, batch in self._log.read(tasks) for _, key in keys(batch))
+
+    def _firsts(
+        self, found: Sequence[pa.RecordBatch], fresh: frozenset[int]
+    ) -> dict[RowKey, _Rank]:
+        """Return, for each key in `found`, the rank of the row to deliver."""
+        times = pa.chunked_array([batch.column(TIME) for batch in found])
+        written = [key.micros for batch in found for _, key in keys(batch)]
+        window = Window(min(written), max(written) + 1)
+        firsts: dict[RowKey, _Rank] = {}
+        for rank, tasks in enumerate(self._by_rank(window, fresh)):
+            for _, batch in self._log.read(tasks):
+                same = batch.filter(pc.is_in(batch.column(TIME), value_set=times))
+                for stream, key in keys(same):
+                    firsts[key] = min(firsts.get(key, (rank, stream)), (rank, stream))
+        return firsts
+
+    def _by_rank(self, window: Window, fresh: frozenset[int]) -> Iterator[Sequence[Task]]:
+        """Yield the tasks to search for twins, best rank first."""
+        planner = self._planner.whole()
+        yield planner.plan(window)
+        yield planner.strays(window, frozenset(planner.timeline.starts) - fresh)
+        yield planner.strays(window, fresh)
+
+
+def _counts(stream: StreamId, first: _Rank | None) -> bool:
+    """Whether to deliver the stray of `stream`. `first` is None if the row has expired since."""
+    return first is None or (first[0] > 0 and first[1] == stream)

@@ -1,0 +1,112 @@
+"""The TTL of a log over time, as far as a reader has seen it; tells which rows may be expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from attrs import evolve, field, frozen
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.streams.window import Window
+
+_GRACE = 60_000_000
+"""µs by which a row may outlive its TTL counted from its write time.
+
+The TTL counts from the row's arrival, which is later."""
+_SECOND = 1_000_000
+
+Change = tuple[int, int]
+"""A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
+
+
+def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
+    """Return the pairs; raise ValueError unless they are integers, earliest first."""
+    changes = tuple((since, seconds) for since, seconds in given)
+    numbers = [number for change in changes for number in change]
+    if not all(type(number) is int for number in numbers):
+        raise ValueError("a TTL's history holds whole numbers")
+    if any(seconds < 0 for _, seconds in changes) or list(changes) != sorted(changes):
+        raise ValueError("a TTL's history holds its changes in order")
+    return changes
+
+
+@frozen
+class TtlHistory:
+    """The changes of a log's TTL, earliest first.
+
+    A row expires by the TTL in force when it was written. Rows older than the first known change
+    use that change's TTL. With no changes, no row expires.
+    """
+
+    changes: tuple[Change, ...] = field(default=(), converter=_changes)
+
+    @property
+    def seconds(self) -> int:
+        """The TTL in force; 0 for none."""
+        return self.changes[-1][1] if self.changes else 0
+
+    def seen(self, seconds: int, now: int, altered: int | None = None) -> TtlHistory:
+        """Return the history with `seconds` in force at `now` (µs).
+
+        A new TTL counts from `altered`, the time of the table's last change, or from `now` if
+        the server does not report it.
+        """
+        if self.changes and self.seconds == seconds:
+            return self
+        since = now if altered is None else altered
+        if self.changes:
+            since = max(since, self.changes[-1][0] + 1)
+        return evolve(self, changes=(*self.changes, (since, seconds)))
+
+    def after(self, position: int) -> TtlHistory:
+        """Return the part that applies to rows written at `position` (µs) or later."""
+        begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
+        return evolve(self, changes=self.changes[begun[-1] if begun else 0 :])
+
+    def lost(self, position: int, now: int) -> Window:
+        """Return the span from the first to the last expired write time, from `position` on.
+
+        Times in µs; expiry is judged at `now`. Empty if no row has expired.
+        """
+        gone = [
+            Window(max(span.start, position), min(span.end, now - seconds * _SECOND - _GRACE))
+            for span, seconds in self.spans()
+            if seconds
+        ]
+        gone = [window for window in gone if not window.is_empty]
+        return Window(gone[0].start, gone[-1].end) if gone else Window(position, position)
+
+    def at(self, micros: int) -> int:
+        """Return the TTL, in seconds, of a row written at `micros`; 0 for none."""
+        return next((seconds for span, seconds in self.spans() if micros in span), 0)
+
+    def kept_since(self, now: int) -> int:
+        """Return the earliest write time, in µs, whose rows live at `now`; BEGINNING for all."""
+        for span, seconds in self.spans():
+            start = max(span.start, now - seconds * _SECOND) if seconds else span.start
+            if start < span.end:
+                return start
+        return BEGINNING
+
+    def oldest_kept(self, now: int) -> int:
+        """Return the earliest write time, in µs, whose rows may live at `now` if they came late."""
+        return self.kept_since(now - _GRACE)
+
+    def expires(self, position: int) -> int:
+        """Return when the first row written at `position` or later expires (µs), or FOREVER."""
+        return min(
+            (
+                max(span.start, position) + seconds * _SECOND
+                for span, seconds in self.spans()
+                if seconds and span.end > position
+            ),
+            default=FOREVER,
+        )
+
+    def spans(self) -> Iterator[tuple[Window, int]]:
+        """Yield spans of write time with their TTL, in seconds; they cover all time, or nothing."""
+        edges = [BEGINNING, *(since for since, _ in self.changes[1:]), FOREVER]
+        for (start, end), (_, seconds) in zip(pairwise(edges), self.changes, strict=False):
+            if start < end:  # of two changes at the same time, the last one counts
+                yield Window(start, end), seconds

@@ -1,0 +1,154 @@
+"""`Replicator`: applies changes to another table, to keep it a copy of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from cdc_reader._settings import expect, expect_able, shown
+from cdc_reader._time import Clock, SystemClock
+from cdc_reader.changes.change import Change, ChangeOperation
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import ColumnKind, Operation, TableSchema
+from cdc_reader.cql.statement import Statement
+from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.replication.writes import TableWrites
+
+_SECOND = 1_000_000
+_WRITES = frozenset([Operation.INSERT, Operation.UPDATE])
+_OF_A_ROW = frozenset(
+    [ChangeOperation.INSERT, ChangeOperation.ROW_DELETE, ChangeOperation.SERVER_ROW_DELETE]
+)
+_DELETES = frozenset(
+    [
+        ChangeOperation.ROW_DELETE,
+        ChangeOperation.PARTITION_DELETE,
+        ChangeOperation.SERVER_ROW_DELETE,
+        ChangeOperation.SERVER_PARTITION_DELETE,
+    ]
+)
+
+
+class Writer(Protocol):
+    """Executes statements; `cdc_reader.cluster.CqlWriter` does so on a cluster."""
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        """Execute all statements, which belong to one partition; on return they are applied.
+
+        Raises errors of `cdc_reader.errors`. Executing them again changes nothing.
+        """
+        ...
+
+
+class Expiry(Enum):
+    """When a TTL starts to count in the copy."""
+
+    WRITTEN = "written"
+    """From the write's timestamp: a cell expires when its original does, or within a second if its
+    time has passed. For timestamps that are points in time.
+    """
+    APPLIED = "applied"
+    """From when the change is applied. For timestamps that are not points in time."""
+
+
+class Replicator:
+    """Applies changes of any number of tables to tables with the same columns.
+
+    Every cell gets its original timestamp, so the order of changes does not matter, and applying a
+    change again changes nothing. `targets` maps source tables to target tables; the default is the
+    table of the same name. Turn CDC off for a target: with CDC, it refuses timestamps from before
+    its current generation of streams.
+
+    `apply` is a handler for a consumer; several threads may call it.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        targets: Mapping[TableName, TableName] | Mapping[str, str] | None = None,
+        *,
+        expiry: Expiry = Expiry.WRITTEN,
+        clock: Clock | None = None,
+    ) -> None:
+        expect_able("writer", writer, "write", "give a writer, such as CqlWriter('host:9042')")
+        if targets is not None and not isinstance(targets, Mapping):
+            remedy = "give a mapping, such as {'shop.orders': 'copy.orders'}"
+            raise ConfigurationError("targets", shown(targets), remedy)
+        named = (targets or {}).items()
+        self._writer = writer
+        self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
+        self._writes: dict[TableName, TableWrites] = {}
+        self._expiry = expect("expiry", expiry, Expiry)
+        self._clock = clock or SystemClock()
+
+    def apply(self, change: Change) -> None:
+        """Apply a change as one write; see `statements` for the errors."""
+        if found := self.statements(change):
+            self._writer.write(found)
+
+    def statements(self, change: Change) -> list[Statement]:
+        """The statements to execute, in any order; none if there are only images.
+
+        Raises UnsupportedTableError if the log does not say what was written, or in a form that
+        this version does not know.
+        """
+        try:
+            return list(self._statements(change))
+        except ValueError as error:
+            raise UnsupportedTableError(
+                f"{change.table}: a change cannot be applied: {error}"
+            ) from error
+
+    def _statements(self, change: Change) -> Iterator[Statement]:
+        _check(change)
+        _check_key(change)
+        writes = self._writes_to(change.schema.base)
+        for part in change.parts:
+            if part.operation in _WRITES:
+                yield from writes.of_part(change, part, self._ttl(change, part.ttl))
+        if change.operation in _DELETES:
+            yield writes.row_delete(change)
+        elif change.operation is ChangeOperation.RANGE_DELETE:
+            yield from writes.range_delete(change)
+
+    def _writes_to(self, schema: TableSchema) -> TableWrites:
+        """The statements for a schema, made once; a table's new schema replaces the last one."""
+        known = self._writes.get(schema.name)
+        if known is None or known.schema is not schema:
+            known = TableWrites(schema, self._targets.get(schema.name, schema.name))
+            self._writes[schema.name] = known
+        return known
+
+    def _ttl(self, change: Change, ttl: int | None) -> int | None:
+        """The remaining seconds; at least one, because a TTL of 0 means none."""
+        if ttl is None or self._expiry is Expiry.APPLIED:
+            return ttl
+        left = change.timestamp + ttl * _SECOND - self._clock.now()
+        return min(max(-(-left // _SECOND), 1), ttl)
+
+
+def _check(change: Change) -> None:
+    if not change.deltas_shown:
+        raise UnsupportedTableError(
+            f"{change.table}: its log tells keys only, not what was written to them; "
+            "set the option delta of its cdc to full"
+        )
+    if not change.operation.is_known:
+        raise UnsupportedTableError(
+            f"{change.table}: operation {change.operation} is not known to this version, so it "
+            "cannot be applied; use a newer one"
+        )
+
+
+def _check_key(change: Change) -> None:
+    """Reject rows that would be misread after a rename.
+
+    A clustering column renamed later is null in older rows, so a row delete would look like a
+    partition delete.
+    """
+    clustering = [c.name for c in change.schema.base.columns if c.kind is ColumnKind.CLUSTERING]
+    known = [name for name in clustering if name in change.key]
+    is_of_a_row = change.operation in _OF_A_ROW or (change.is_static and not change.deltas)
+    if len(known) < len(clustering) and (known or is_of_a_row):
+        raise ValueError(f"the log does not show its clustering key, only {dict(change.key)}")

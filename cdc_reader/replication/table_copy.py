@@ -1,0 +1,149 @@
+"""What a table needs in order to become the copy of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve
+
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+    children,
+)
+from cdc_reader.errors import UnsupportedTableError
+
+_KEY = (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+
+UserTypes = Mapping[str, UserType]
+"""User-defined types of a keyspace, by name."""
+
+
+def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> None:
+    """Raise UnsupportedTableError, with a suitable table, unless `target` can be the copy.
+
+    The target may have more columns than the source, in any order, but not in its key. `types` are
+    the types needed by the source that the target's keyspace has.
+    """
+    if target.cdc.enabled:
+        raise UnsupportedTableError(
+            f"table {target.name} has CDC turned on, so it refuses writes with timestamps of "
+            f"before its streams: ALTER TABLE {target.name.cql} WITH cdc = {{'enabled': false}}"
+        )
+    if misfits := list(_misfits(source, target)):
+        raise UnsupportedTableError(
+            f"table {target.name} cannot be a copy of {source.name}: {', '.join(misfits)}; "
+            f"make it so, or anew: {creation(source, target.name, types)}"
+        )
+
+
+def needed_types(schema: TableSchema) -> list[UserType]:
+    """The user-defined types of the columns, each after the types it contains."""
+    return list(dict.fromkeys(found for c in schema.columns for found in _user_types(c.type)))
+
+
+def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
+    """CQL, on one line, for a table `name` with the same columns, and for missing types.
+
+    Raises UnsupportedTableError if a type in `types`, those of its keyspace, differs from the one
+    needed.
+    """
+    needed = needed_types(schema)
+    for user_type in needed:
+        if (there := types.get(user_type.name)) is not None and _shape(there) != _shape(user_type):
+            raise UnsupportedTableError(
+                f"type {TableName(name.keyspace, user_type.name)} is {_fields(there)}, and "
+                f"{schema.name} needs {_fields(user_type)}: alter the type, or make the copy in "
+                "another keyspace"
+            )
+    missing = [user_type for user_type in needed if user_type.name not in types]
+    statements = [_type_creation(user_type, name.keyspace) for user_type in missing]
+    return "; ".join([*statements, _table_creation(schema, name)])
+
+
+def _misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
+    there = {column.name: column for column in target.columns}
+    for column in source.columns:
+        found = there.pop(column.name, None)
+        if found is None:
+            yield f"it lacks column {quoted(column.name)} {column.type}"
+        elif _place(found) != _place(column):
+            yield f"column {quoted(column.name)} is {_role(found)}, not {_role(column)}"
+        elif _shape(found.type) != _shape(column.type):
+            yield f"column {quoted(column.name)} is of type {found.type}, not {column.type}"
+    yield from (f"its key has {quoted(c.name)} too" for c in there.values() if c.kind in _KEY)
+
+
+def _place(column: Column) -> tuple[ColumnKind, int]:
+    return column.kind, column.position
+
+
+def _role(column: Column) -> str:
+    role = column.kind.value.replace("_", " ")
+    return f"{role} column {column.position + 1}" if column.kind in _KEY else role
+
+
+def _shape(cql_type: CqlType) -> CqlType:
+    """The type without the keyspaces and names of its user-defined types."""
+    match cql_type:
+        case ListType(element) | SetType(element) | VectorType(element):
+            return evolve(cql_type, element=_shape(element))
+        case MapType(key, value):
+            return evolve(cql_type, key=_shape(key), value=_shape(value))
+        case TupleType(elements):
+            return TupleType(tuple(map(_shape, elements)))
+        case UserType(fields=fields):
+            shapes = tuple((name, _shape(part)) for name, part in fields)
+            return evolve(cql_type, keyspace="", name="", fields=shapes)
+        case _:
+            return cql_type
+
+
+def _user_types(cql_type: CqlType) -> Iterator[UserType]:
+    """The user-defined types that a type contains, each after the types it contains itself."""
+    for part in children(cql_type):
+        yield from _user_types(part)
+    if isinstance(cql_type, UserType):
+        yield evolve(cql_type, frozen=False)
+
+
+def _type_creation(user_type: UserType, keyspace: str) -> str:
+    return f"CREATE TYPE {TableName(keyspace, user_type.name).cql} {_fields(user_type)}"
+
+
+def _fields(user_type: UserType) -> str:
+    return f"({', '.join(f'{quoted(name)} {part}' for name, part in user_type.fields)})"
+
+
+def _table_creation(schema: TableSchema, name: TableName) -> str:
+    columns = ", ".join(map(_definition, schema.columns))
+    return f"CREATE TABLE {name.cql} ({columns}, PRIMARY KEY ({_key(schema)})){_order(schema)}"
+
+
+def _definition(column: Column) -> str:
+    static = " static" if column.kind is ColumnKind.STATIC else ""
+    return f"{quoted(column.name)} {column.type}{static}"
+
+
+def _key(schema: TableSchema) -> str:
+    partition, clustering = (
+        [quoted(column.name) for column in schema.columns if column.kind is kind] for kind in _KEY
+    )
+    return ", ".join([f"({', '.join(partition)})", *clustering])
+
+
+def _order(schema: TableSchema) -> str:
+    """The clustering order, where it is not the default."""
+    clustering = [column for column in schema.columns if column.kind is ColumnKind.CLUSTERING]
+    if not any(column.descending for column in clustering):
+        return ""
+    order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in clustering)
+    return f" WITH CLUSTERING ORDER BY ({', '.join(order)})"

@@ -1,0 +1,281 @@
+"""The statements that apply a change to a table of the same columns, cell by cell.
+
+An exact copy needs: the write's own timestamp and TTLs; a row marker only where there was an
+INSERT; null where a column was set to null, and nothing where it was left alone; list elements by
+their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
+assignment makes it; the copy uses an assignment too.
+
+A range delete gives its ends as clustering prefixes, in clustering order, in which columns may
+ascend or descend. CQL has no single condition for every such range. But the rows between two
+prefixes form a few slices, each with some columns fixed and the next one between two values. All
+slices are deleted at one timestamp, which has the same effect as deleting the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.changes.change import Bound, Change, Part, RowRange
+from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.cql.names import TableName, quoted
+from cdc_reader.cql.schema import Column, ColumnKind, Operation, TableSchema
+from cdc_reader.cql.statement import UNSET, Statement
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
+
+Values = tuple[Any, ...]
+
+
+@frozen
+class Edge:
+    """One end of a slice: a value of its column, inclusive or exclusive."""
+
+    value: Any
+    inclusive: bool
+
+
+@frozen
+class Slice:
+    """The rows whose first clustering columns are `fixed`, with the next one between two edges.
+
+    The edges are in clustering order; without edges the next column may have any value.
+    """
+
+    fixed: Values
+    start: Edge | None = None
+    end: Edge | None = None
+
+
+def slices(bounds: RowRange) -> Iterator[Slice]:
+    """The slices that make up the range; ValueError unless both its ends are known."""
+    if bounds.start is None or bounds.end is None:
+        raise ValueError(f"range {bounds}: expected both ends")
+    start, end = _bound_values(bounds.start), _bound_values(bounds.end)
+    fixed = start[: _shared(start, end)]
+    after, before = start[len(fixed) :], end[len(fixed) :]
+    if not (after or bounds.start.inclusive) or not (before or bounds.end.inclusive):
+        return  # an end that excludes all that the other one includes
+    yield from _after(fixed, after, inclusive=bounds.start.inclusive)
+    yield Slice(fixed, _edge(after, bounds.start), _edge(before, bounds.end))
+    yield from _before(fixed, before, inclusive=bounds.end.inclusive)
+
+
+def _bound_values(bound: Bound) -> Values:
+    return tuple(bound.prefix.values())
+
+
+def _shared(start: Values, end: Values) -> int:
+    """The length of the common prefix."""
+    pairs = enumerate(zip(start, end, strict=False))
+    return next((at for at, (a, b) in pairs if not _is_same(a, b)), min(len(start), len(end)))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Equality as in the server: 0.0 and -0.0 differ, and NaN equals itself."""
+    return repr(a) == repr(b) if isinstance(a, float) else bool(a == b)
+
+
+def _edge(tail: Values, bound: Bound) -> Edge | None:
+    """The edge for a tail; rows with the first value of a longer tail have their own slices."""
+    return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
+
+
+def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
+    """The rows that begin with the tail's first value, from the tail on."""
+    for length in range(len(tail) - 1, 0, -1):
+        is_last = length == len(tail) - 1
+        yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
+
+
+def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
+    """The rows that begin with the tail's first value, up to the tail."""
+    for length in range(1, len(tail)):
+        is_last = length == len(tail) - 1
+        yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))
+
+
+_BIGINT, _INT = Native("bigint"), Native("int")
+
+_USING = "USING TIMESTAMP ? AND TTL ?"
+
+_USING_TYPES = (_BIGINT, _INT)
+
+_LIST_ID = Native("uuid")
+
+
+@frozen
+class _Row:
+    """A row of the target: its key condition, and the timestamp and TTL to write."""
+
+    columns: tuple[Column, ...]
+    key: tuple[Any, ...]
+    timestamp: int
+    ttl: int | None
+
+    @property
+    def where(self) -> str:
+        return " AND ".join(f"{quoted(column.name)} = ?" for column in self.columns)
+
+    @property
+    def key_types(self) -> tuple[CqlType, ...]:
+        return tuple(column.type for column in self.columns)
+
+    @property
+    def using(self) -> tuple[int, int]:
+        """The timestamp and TTL; a TTL of 0 means none, whatever the table's default."""
+        return self.timestamp, self.ttl or 0
+
+
+class TableWrites:
+    """Makes the statements for one table, from a small number of texts."""
+
+    def __init__(self, schema: TableSchema, target: TableName) -> None:
+        self.schema = schema
+        self._target = target.cql
+        self._columns = {column.name: column for column in schema.columns}
+        self._key = _of_kind(schema, ColumnKind.PARTITION_KEY)
+        self._clustering = _of_kind(schema, ColumnKind.CLUSTERING)
+        self._statics = _of_kind(schema, ColumnKind.STATIC)
+        self._regulars = _of_kind(schema, ColumnKind.REGULAR)
+
+    def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
+        """The writes of a part of an INSERT or UPDATE to its row, with a TTL of `ttl` seconds."""
+        row = self._row(change, ttl)
+        columns = self._statics if change.is_static else self._regulars
+        whole = dict(self._whole(part.deltas))
+        if part.operation is Operation.INSERT:
+            yield self._insert(row, columns, whole)
+        elif whole:
+            yield self._update(row, columns, whole)
+        for name, delta in part.deltas.items():
+            if isinstance(delta, CollectionDelta):
+                yield from self._elements(row, self._columns[name], delta)
+
+    def row_delete(self, change: Change) -> Statement:
+        """The deletion of a row, or of a partition, by its key."""
+        row = self._row(change, None)
+        cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.where}"  # noqa: S608 - quoted
+        return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
+
+    def range_delete(self, change: Change) -> Iterator[Statement]:
+        """The deletion of a range of rows; ValueError if the change lacks one of its ends."""
+        if change.range is None:
+            raise ValueError(f"{change}: expected the deletion of a range")
+        for rows in slices(change.range):
+            yield self._slice_delete(change, rows)
+
+    def _row(self, change: Change, ttl: int | None) -> _Row:
+        columns = (*self._key, *self._clustering)
+        known = tuple(column for column in columns if column.name in change.key)
+        return _Row(known, tuple(change.key.values()), change.timestamp, ttl)
+
+    def _insert(
+        self, row: _Row, columns: tuple[Column, ...], whole: Mapping[str, Any]
+    ) -> Statement:
+        named = (*row.columns, *columns)
+        names = ", ".join(quoted(column.name) for column in named)
+        marks = ", ".join("?" for _ in named)
+        return Statement(
+            f"INSERT INTO {self._target} ({names}) VALUES ({marks}) {_USING}",  # noqa: S608 - quoted
+            (*(column.type for column in named), *_USING_TYPES),
+            (*row.key, *_values(columns, whole), *row.using),
+        )
+
+    def _update(
+        self, row: _Row, columns: tuple[Column, ...], whole: Mapping[str, Any]
+    ) -> Statement:
+        assigned = ", ".join(f"{quoted(column.name)} = ?" for column in columns)
+        types = tuple(column.type for column in columns)
+        return self._set(row, assigned, types, _values(columns, whole))
+
+    def _set(
+        self, row: _Row, assigned: str, types: tuple[CqlType, ...], values: tuple[Any, ...]
+    ) -> Statement:
+        return Statement(
+            f"UPDATE {self._target} {_USING} SET {assigned} WHERE {row.where}",  # noqa: S608 - quoted
+            (*_USING_TYPES, *types, *row.key_types),
+            (*row.using, *values, *row.key),
+        )
+
+    def _whole(self, deltas: Mapping[str, Delta]) -> Iterator[tuple[str, Any]]:
+        """The values of columns set or overwritten; the elements of a list follow separately."""
+        for name, delta in deltas.items():
+            match delta:
+                case Set(value):
+                    yield name, value
+                case Deleted():
+                    yield name, None
+                case CollectionDelta(overwritten=True, added=added):
+                    is_list = isinstance(self._columns[name].type, ListType)
+                    yield name, None if is_list else added or None
+
+    def _elements(self, row: _Row, column: Column, delta: CollectionDelta) -> Iterator[Statement]:
+        """The elements added to a collection, and those removed."""
+        name, added = quoted(column.name), delta.added
+        if delta.overwritten and not isinstance(column.type, ListType):
+            added = {}  # the assignment has them
+        match column.type:
+            case ListType(element):
+                assigned = f"{name}[SCYLLA_TIMEUUID_LIST_INDEX(?)] = ?"
+                for cell in _cells(added, delta.removed):
+                    yield self._set(row, assigned, (_LIST_ID, freeze(element)), cell)
+            case UserType():
+                for field, value in _cells(added, delta.removed):
+                    assigned = f"{name}.{quoted(field)} = ?"
+                    yield self._set(row, assigned, (_type_of(column, field),), (value,))
+            case _:
+                if added:
+                    yield self._set(row, f"{name} = {name} + ?", (column.type,), (added,))
+                if delta.removed:
+                    keys = _keys(column.type)
+                    yield self._set(row, f"{name} = {name} - ?", (keys,), (delta.removed,))
+
+    def _slice_delete(self, change: Change, rows: Slice) -> Statement:
+        fixed = self._clustering[: len(rows.fixed)]
+        conditions = [f"{quoted(column.name)} = ?" for column in (*self._key, *fixed)]
+        types = [column.type for column in (*self._key, *fixed)]
+        values = [*change.partition_key.values(), *rows.fixed]
+        for condition, cql_type, value in self._edges(rows):
+            conditions.append(condition)
+            types.append(cql_type)
+            values.append(value)
+        where = " AND ".join(conditions)
+        cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {where}"  # noqa: S608 - quoted
+        return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
+
+    def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
+        """The conditions on the column after the fixed ones, by its clustering order."""
+        for edge, is_start in ((rows.start, True), (rows.end, False)):
+            if edge is not None:
+                column = self._clustering[len(rows.fixed)]
+                sign = ">" if is_start is not column.descending else "<"
+                condition = f"{quoted(column.name)} {sign}{'=' * edge.inclusive} ?"
+                yield condition, column.type, edge.value
+
+
+def _of_kind(schema: TableSchema, kind: ColumnKind) -> tuple[Column, ...]:
+    return tuple(column for column in schema.columns if column.kind is kind)
+
+
+def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(whole.get(column.name, UNSET) for column in columns)
+
+
+def _cells(added: Any, removed: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Elements by key; removed elements are null."""
+    yield from added.items()
+    yield from ((key, None) for key in removed)
+
+
+def _keys(cql_type: CqlType) -> CqlType:
+    """The type of the elements removed from a set or map."""
+    return SetType(cql_type.key) if isinstance(cql_type, MapType) else cql_type
+
+
+def _type_of(column: Column, field: str) -> CqlType:
+    fields = dict(column.type.fields) if isinstance(column.type, UserType) else {}
+    if field not in fields:
+        raise ValueError(f"column {column.name}: its type has no field {field}")
+    return freeze(fields[field])

@@ -1,0 +1,107 @@
+"""Generations: which streams are in force when, and which stream a write goes to.
+
+On vnodes a generation has a group of streams for each token range, with one stream for each shard
+of the node that owns the range. On tablets a group has one stream. The server's rule that maps a
+partition key's token to a stream is the same for both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from attrs import field, frozen
+
+from cdc_reader._time import FOREVER
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
+
+
+@frozen
+class StreamGroup:
+    """A token range, given by its inclusive end, and its streams in wire order."""
+
+    range_end: int
+    streams: tuple[StreamId, ...]
+
+
+def _in_ring_order(groups: Sequence[StreamGroup]) -> tuple[StreamGroup, ...]:
+    return tuple(sorted(groups, key=lambda group: group.range_end))
+
+
+@frozen
+class Generation:
+    """The streams in force during `operates`, grouped by token range, in ring order."""
+
+    operates: Window
+    groups: tuple[StreamGroup, ...] = field(
+        converter=_in_ring_order, repr=lambda groups: f"<{len(groups)} groups>"
+    )
+
+    def streams(self) -> Iterator[StreamId]:
+        """All streams in ring order."""
+        for group in self.groups:
+            yield from group.streams
+
+
+def _ascending(starts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(starts)))
+
+
+@frozen
+class Timeline:
+    """The generations known so far, by their starts in µs, ascending.
+
+    A write with timestamp W goes to the generation with the largest start ≤ W, however late it
+    arrives. A generation's streams therefore hold only rows of [start, next start), and a window
+    reads from each generation the intersection of the two spans.
+    """
+
+    starts: tuple[int, ...] = field(converter=_ascending)
+
+    def operating(self) -> Iterator[Window]:
+        """Yield the window in which each generation operates, oldest first; the last is open."""
+        for start, end in pairwise((*self.starts, FOREVER)):
+            yield Window(start, end)
+
+    def touched(self, window: Window) -> list[Window]:
+        """Return the operating windows that `window` overlaps, oldest first."""
+        return [span for span in self.operating() if not span.intersect(window).is_empty]
+
+
+IGNORE_MSB = 12
+"""Number of a token's highest bits that are ignored when choosing the shard; server default."""
+
+_BITS = 64
+
+_MASK = (1 << _BITS) - 1
+
+_HALF_RING = 1 << (_BITS - 1)
+
+
+def group_of(generation: Generation, token: int) -> StreamGroup:
+    """Return the group whose token range contains `token`.
+
+    It is the first that ends at or after `token`, or else the first of all, as the ring wraps
+    around. Raises ValueError if the generation has no streams.
+    """
+    if not generation.groups:
+        raise ValueError("a generation without streams takes no writes")
+    found = bisect_left(generation.groups, token, key=lambda group: group.range_end)
+    return generation.groups[found % len(generation.groups)]
+
+
+def stream_of(generation: Generation, token: int, ignore_msb: int = IGNORE_MSB) -> StreamId:
+    """Return the stream for writes to partitions of this token."""
+    streams = group_of(generation, token).streams
+    return streams[shard_of(token, len(streams), ignore_msb)]
+
+
+def shard_of(token: int, shards: int, ignore_msb: int = IGNORE_MSB) -> int:
+    """Return the index of the shard that owns `token`.
+
+    The server counts the token from the start of the ring, drops the `ignore_msb` highest bits
+    and scales the result to the number of shards.
+    """
+    return ((token + _HALF_RING << ignore_msb & _MASK) * shards) >> _BITS

@@ -1,0 +1,62 @@
+"""Shards: split one table's streams among several processes, by token."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+from attrs import frozen
+
+from cdc_reader._settings import is_whole
+from cdc_reader.errors import ConfigurationError
+
+MIN_TOKEN, MAX_TOKEN = -(1 << 63), (1 << 63) - 1
+
+
+@frozen
+class Shard:
+    """The `number`-th (from 1) of `count` equal parts of the ring: the tokens in (start, end].
+
+    Every stream of every generation is in exactly one shard. The ring starts at the lowest
+    token, which no stream has. With a new generation, a few base rows move to streams of another
+    shard; the order of their changes is then not kept across processes.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        if not all(map(is_whole, (self.number, self.count))) or not 1 <= self.number <= self.count:
+            raise ConfigurationError("shard", str(self), "give it as '1/4' to '4/4'")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse text such as ``2/4``. Raises ConfigurationError if it is not a shard."""
+        if not (parts := re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)):
+            raise ConfigurationError("shard", text, "give it as '1/4' to '4/4'")
+        return cls(int(parts[1]), int(parts[2]))
+
+    @classmethod
+    def of(cls, shard: str | Shard | None) -> Shard:
+        """Return the shard itself, parse text, or turn None into the whole ring."""
+        if shard is None or isinstance(shard, Shard):
+            return shard or cls()
+        return cls.parse(str(shard))
+
+    @property
+    def start(self) -> int:
+        return MIN_TOKEN + (self.number - 1) * (1 << 64) // self.count
+
+    @property
+    def end(self) -> int:
+        return min(MAX_TOKEN, MIN_TOKEN + self.number * (1 << 64) // self.count)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == 1
+
+    def __contains__(self, token: int) -> bool:
+        return self.is_whole or self.start < token <= self.end
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"

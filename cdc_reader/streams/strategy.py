@@ -1,0 +1,76 @@
+"""Chooses how to read the next window: by streams or by ranges of the ring.
+
+Chunks of streams are nearly always faster. Ranges are faster when there are many streams and
+nearly all of them are empty, because a range query skips streams without rows. `auto` decides by
+measurement: where streams are many and sparse it tries ranges now and then, and keeps to them
+while they are faster.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Strategy(StrEnum):
+    """A way to read a window; ``auto`` takes the faster one."""
+
+    STREAMS = "streams"
+    RANGES = "ranges"
+    AUTO = "auto"
+
+
+_FEW_QUERIES = 8
+"""With at most this many queries a window, ranges are not tried."""
+_SPARSE = 0.05
+"""Ranges are tried only if the share of streams with rows is below this."""
+_EVERY = 20
+"""Windows between two attempts at the other strategy."""
+_WEIGHT = 0.3
+"""Weight of the latest window in the moving average."""
+
+
+class StrategyChoice:
+    """Chooses the strategy for each window, from the costs passed to `measured` if it `is_open`.
+
+    If windows differ in what they read, pass comparable costs, such as the time per stream.
+    """
+
+    def __init__(self, wanted: Strategy) -> None:
+        self._wanted = wanted
+        self._cost: dict[Strategy, float] = {}
+        self._best = Strategy.RANGES if wanted is Strategy.RANGES else Strategy.STREAMS
+        self._since_attempt = 0
+        self._worth = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if the choice depends on measurements. When False, callers need not measure."""
+        return self._wanted is Strategy.AUTO
+
+    def next(self) -> Strategy:
+        """Return the strategy for the next window: `STREAMS` or `RANGES`."""
+        if not self._worth or self._since_attempt < _EVERY:
+            return self._best
+        return _other(self._best)
+
+    def measured(self, used: Strategy, cost: float, queries: int, share: float) -> None:
+        """Record that reading a window took `cost` and `queries`; `share` of its streams had rows.
+
+        `queries` counts only for a window read by streams.
+        """
+        if not self.is_open:
+            return
+        if used is Strategy.STREAMS:
+            self._worth = queries > _FEW_QUERIES and share < _SPARSE
+        elif share > _SPARSE:
+            self._worth, self._best = False, Strategy.STREAMS
+        self._since_attempt = 0 if used is not self._best else self._since_attempt + 1
+        before = self._cost.get(used, cost)
+        self._cost[used] = before + _WEIGHT * (cost - before)
+        other = _other(self._best)
+        if self._worth and len(self._cost) > 1 and self._cost[other] < self._cost[self._best]:
+            self._best = other
+
+
+def _other(strategy: Strategy) -> Strategy:
+    return Strategy.STREAMS if strategy is Strategy.RANGES else Strategy.RANGES

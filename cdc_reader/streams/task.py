@@ -1,0 +1,44 @@
+"""Tasks: what one query reads.
+
+Invariant: the tasks of a window contain each pair of a stream and a µs in which its generation
+operates exactly once. Nothing is left out, and nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from attrs import field, frozen
+
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
+
+
+@frozen
+class Task:
+    """A chunk of adjacent streams of one generation, over one window."""
+
+    window: Window
+    streams: tuple[StreamId, ...] = field(repr=lambda streams: f"<{len(streams)} streams>")
+
+
+@frozen
+class RangeTask:
+    """A span of the ring over one window: the streams whose token is in (start, end].
+
+    Reads streams of any generation. If the order of changes matters, the window must therefore
+    not cross from one generation into the next. The ring starts at the lowest token, which no
+    stream has.
+    """
+
+    window: Window
+    start: int
+    end: int
+
+
+def split(tasks: Sequence[Task], count: int) -> list[list[Task]]:
+    """Split `tasks` into at most `count` runs of about equal length, in order; none is empty."""
+    count = min(count, len(tasks))
+    edges = [len(tasks) * index // count for index in range(count + 1)] if count > 0 else [0]
+    return [list(tasks[start:end]) for start, end in pairwise(edges)]

@@ -1,0 +1,88 @@
+"""Windows of write time, and how their size adapts to the rows found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve, frozen
+
+from cdc_reader._time import format_timestamp
+
+
+@frozen
+class Window:
+    """The half-open span [start, end) of write times, in µs since 1970; empty if start ≥ end."""
+
+    start: int
+    end: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start >= self.end
+
+    @property
+    def length(self) -> int:
+        """µs from start to end; 0 if empty."""
+        return max(0, self.end - self.start)
+
+    def __contains__(self, micros: int) -> bool:
+        return self.start <= micros < self.end
+
+    def intersect(self, other: Window) -> Window:
+        """Return the part common to both windows."""
+        return Window(max(self.start, other.start), min(self.end, other.end))
+
+    def widened(self, reach: int) -> Window:
+        """Return the window extended by `reach` µs on both sides."""
+        return Window(self.start - reach, self.end + reach)
+
+    def margins(self, reach: int, within: Window) -> Iterator[Window]:
+        """Yield the parts of `within` up to `reach` µs before this window, and after it."""
+        for margin in (Window(self.start - reach, self.start), Window(self.end, self.end + reach)):
+            part = margin.intersect(within)
+            if not part.is_empty:
+                yield part
+
+    def __str__(self) -> str:
+        return f"[{format_timestamp(self.start)}, {format_timestamp(self.end)})"
+
+
+@frozen
+class WindowSize:
+    """The length of the next window: doubles while windows are empty, and resets on data.
+
+    Days without writes thus cost a handful of queries. Windows with data keep the configured
+    length, because a window is the unit of a checkpoint. `base` and `limit` are in µs. A reader
+    that holds a window's rows in memory halves windows that hold too many; `doublings` is then
+    negative.
+    """
+
+    base: int
+    limit: int
+    doublings: int = 0
+
+    @property
+    def current(self) -> int:
+        if self.doublings < 0:
+            return max(1, self.base >> -self.doublings)
+        return max(self.base, min(self.base << self.doublings, self.limit))
+
+    def next_window(self, position: int, horizon: int) -> Window:
+        """Return the window that starts at `position` and ends at `horizon` at the latest."""
+        return Window(position, min(position + self.current, horizon))
+
+    def after(self, *, empty: bool, crowded: bool = False) -> WindowSize:
+        """Return the size to use after a window that was `empty` or not.
+
+        A size below the base grows back to it, except after a `crowded` window.
+        """
+        if not empty:
+            return evolve(self, doublings=min(0, self.doublings + (not crowded)))
+        return self if self.current >= self.limit else evolve(self, doublings=self.doublings + 1)
+
+    def below(self, length: int) -> WindowSize:
+        """Return the largest size shorter than `length` (µs), which must be more than 1."""
+        size = self
+        while size.current >= length:
+            size = evolve(size, doublings=size.doublings - 1)
+        return size

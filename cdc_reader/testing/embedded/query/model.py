@@ -1,0 +1,143 @@
+"""What planning and executing pass around: options, bound values, the names in scope."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from attrs import define, evolve, field, frozen
+
+from cdc_reader.cql.types import CqlType
+from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.grammar.terms import Marker
+from cdc_reader.testing.embedded.query.result import ColumnSpec
+from cdc_reader.testing.embedded.schema.catalog import Catalog
+from cdc_reader.testing.embedded.schema.names import resolve_type
+from cdc_reader.testing.embedded.schema.table import Column, Table
+
+MOST_KEYS = 100
+"""How many keys IN lists may make by default: of partitions, and in each of them of rows."""
+_UNDEFINED = "Undefined name {0} in where clause ('unresolved({0})')"
+
+
+class Unset(enum.Enum):
+    """The bind value "not set": the column stays untouched."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+
+Value = bytes | None | Unset
+
+
+@frozen
+class QueryOptions:
+    """Options of a QUERY, EXECUTE or BATCH frame.
+
+    `timestamp` is the client's default write timestamp in µs, `keyspace` the connection's
+    current one, `page_size` in rows (None: unpaged).
+    """
+
+    consistency: int = 1
+    serial_consistency: int = 8
+    page_size: int | None = None
+    paging_state: bytes | None = None
+    timestamp: int | None = None
+    keyspace: str | None = None
+
+
+class Ordinals:
+    """Counts list elements within a statement or batch, so that their timeuuids keep order.
+
+    Appended elements count up from 0, prepended ones down from 2^17.
+    """
+
+    LIMIT = 1 << 17
+
+    def __init__(self) -> None:
+        self._appended = 0
+        self._prepended = self.LIMIT
+
+    def append(self) -> int:
+        """The ordinal of the next element at a list's end."""
+        self._appended += 1
+        return self._appended - 1
+
+    def prepend(self, count: int) -> range:
+        """The ordinals of `count` elements to stand, in this order, before all others."""
+        self._prepended -= count
+        return range(self._prepended, self._prepended + count)
+
+
+@frozen
+class Execution:
+    """What a statement knows when it runs.
+
+    `values` are the validated bound values by marker index; `now_us` is the server's time in µs;
+    `server_timestamp` takes a write timestamp from the server, for statements that bring none.
+    `most_partitions` is how many partitions IN lists may name.
+    """
+
+    values: tuple[Value, ...]
+    now_us: int
+    server_timestamp: Callable[[], int]
+    options: QueryOptions
+    ordinals: Ordinals = field(factory=Ordinals)
+    most_partitions: int = MOST_KEYS
+
+    @property
+    def now(self) -> int:
+        """The server's time in seconds, for expiry."""
+        return self.now_us // 1_000_000
+
+
+Evaluate = Callable[[Execution], Value]
+"""A term made ready: gives its value, in serialised form, for an execution."""
+
+
+@define
+class Scope:
+    """The names of one statement over one table.
+
+    `bind` collects the bind variables of the whole text: the statements of a batch share it.
+    `writes` says that a key column must not be null.
+    """
+
+    table: Table
+    catalog: Catalog
+    bind: dict[int, ColumnSpec] = field(factory=dict)
+    writes: bool = False
+
+    def column(self, name: str, message: str = _UNDEFINED) -> Column:
+        """The column, or InvalidRequest with `message`, which newer versions simplify."""
+        if (found := self.table.by_name.get(name)) is not None:
+            return found
+        if self.catalog.profile.new_words and message.startswith("Undefined"):
+            message = "Unrecognized name {}"
+        raise InvalidRequest(message.format(name))
+
+    def spec(self, name: str, of_type: CqlType) -> ColumnSpec:
+        """A variable or result column of this table."""
+        return ColumnSpec(self.table.keyspace, self.table.name, name, of_type)
+
+    def column_spec(self, column: Column) -> ColumnSpec:
+        return self.spec(column.name, column.type)
+
+    def type(self, text: str) -> CqlType:
+        """The type a text names, user-defined ones looked up in the table's keyspace."""
+        return resolve_type(self.catalog, self.table.keyspace, text)
+
+    def marker(self, marker: Marker, spec: ColumnSpec) -> Evaluate:
+        """Declare a bind variable; gives the function that reads its value."""
+        self.bind[marker.index] = evolve(spec, name=marker.name) if marker.name else spec
+        index = marker.index
+
+        def bound(execution: Execution) -> Value:
+            return execution.values[index]
+
+        return bound
+
+    def bind_columns(self) -> tuple[ColumnSpec, ...]:
+        """The bind variables in order of the text."""
+        return tuple(self.bind[index] for index in sorted(self.bind))

@@ -1,0 +1,86 @@
+"""The ports of this room: tables to read, sinks to write to, plans to execute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.query.model import Execution
+from cdc_reader.testing.embedded.query.result import ColumnSpec, Page, Result
+from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.storage.partition import Partition
+
+
+class TableSource(Protocol):
+    """The data of a table, partition by partition; `storage.Database` is one.
+
+    A virtual table's source makes its partitions when asked.
+    """
+
+    def partition(self, table: Table, key: tuple[bytes, ...]) -> Partition | None:
+        """The partition with this key, if there is one."""
+        ...
+
+    def partitions(
+        self, table: Table, first_token: int | None = None, last_token: int | None = None
+    ) -> Iterator[tuple[int, Partition]]:
+        """(token, partition) in order of (token, key), tokens in [first_token, last_token]."""
+        ...
+
+
+class Replays(Protocol):
+    """Ready pages; `page_replay.PageReplays` are such."""
+
+    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> Page | None:
+        """The page to answer a SELECT from this table with; None to read the table."""
+        ...
+
+
+class MutationSink(Protocol):
+    """Takes what statements write; the CDC write path is one."""
+
+    def write(self, mutations: list[Partition], now_us: int) -> None:
+        """Apply the mutations, one per (table, partition key); CqlError for a refused timestamp."""
+        ...
+
+
+class Plan(Protocol):
+    """A statement checked against the schema of its moment."""
+
+    @property
+    def bind_columns(self) -> tuple[ColumnSpec, ...]: ...
+
+    @property
+    def partition_key_indexes(self) -> tuple[int, ...]: ...
+
+    @property
+    def result_columns(self) -> tuple[ColumnSpec, ...]: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    @property
+    def is_lwt(self) -> bool: ...
+
+    def execute(self, execution: Execution) -> Result:
+        """Run it once."""
+        ...
+
+
+@frozen
+class SchemaAction:
+    """A plan without variables or rows: DDL, USE, TRUNCATE."""
+
+    action: Callable[[], Result]
+    bind_columns: tuple[ColumnSpec, ...] = ()
+    partition_key_indexes: tuple[int, ...] = ()
+    result_columns: tuple[ColumnSpec, ...] = ()
+    warnings: tuple[str, ...] = ()
+    is_lwt: bool = False
+
+    def execute(self, execution: Execution) -> Result:
+        """Do it."""
+        del execution
+        return self.action()

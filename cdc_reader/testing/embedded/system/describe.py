@@ -1,0 +1,205 @@
+"""DESCRIBE: elements of the schema as the statements that would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from cdc_reader.cql.types import UserType
+from cdc_reader.cql.types import quote as quote_case
+from cdc_reader.testing.embedded.cdc.log_schema import log_name
+from cdc_reader.testing.embedded.errors import (
+    InvalidRequest,
+    SyntaxError,  # noqa: A004 - the protocol's own word
+)
+from cdc_reader.testing.embedded.grammar.ast import Describe
+from cdc_reader.testing.embedded.grammar.words import RESERVED
+from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
+from cdc_reader.testing.embedded.schema.table import MURMUR3, Kind, Table
+from cdc_reader.testing.embedded.system.schema_tables import properties, replication
+
+Row = tuple[str, ...]
+_ELEMENT = ("keyspace_name", "type", "name")
+_LOG_NOTE = """/* Do NOT execute this statement! It's only for informational purposes.
+   A CDC log table is created automatically when creating the base with CDC
+   enabled option or creating the vector index on the base table's vector column.
+
+{}
+*/"""
+
+
+@frozen
+class Description:
+    """The columns and rows that DESCRIBE answers, all of them texts."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
+    """Answer DESCRIBE on a connection whose keyspace is `current`."""
+    if not catalog.profile.describes:  # so drivers know such a server, and do it themselves
+        raise SyntaxError("line 1:0 no viable alternative at input 'DESCRIBE'")
+    if statement.name is None and statement.what != "KEYSPACE":
+        return _all(statement.what, catalog)
+    return _described(_named(statement, current, catalog))
+
+
+def _all(what: str, catalog: Catalog) -> Description:
+    """Everything of a kind outside the server's own keyspaces, which only FULL SCHEMA shows."""
+    names = sorted(catalog.keyspaces)
+    keyspaces = [catalog.keyspaces[n] for n in names if not catalog.keyspaces[n].system]
+    match what:
+        case "CLUSTER":
+            snitch = "org.apache.cassandra.locator.SimpleSnitch"
+            row = (catalog.cluster_name, MURMUR3, snitch)
+            return Description(("cluster", "partitioner", "snitch"), (row,))
+        case "KEYSPACES":
+            return _listed((k.name, "keyspace", quote(k.name)) for k in keyspaces)
+        case "TABLES":
+            return _listed((k.name, "table", quote(n)) for k in keyspaces for n in sorted(k.tables))
+        case "TYPES":
+            return _listed((k.name, "type", quote(n)) for k in keyspaces for n in sorted(k.types))
+        case "FUNCTIONS" | "AGGREGATES":
+            return _listed(())
+        case _:
+            if what.startswith("FULL"):
+                keyspaces = [catalog.keyspaces[name] for name in names]
+            return _described(row for k in keyspaces for row in _keyspace(k, False, catalog))
+
+
+def _named(statement: Describe, current: str | None, catalog: Catalog) -> Iterable[Row]:
+    what, name = statement.what, statement.name
+    if name is None or what == "KEYSPACE":
+        wanted = current if name is None else name.name
+        return _keyspace(_existing(wanted, catalog), statement.only, catalog)
+    if what == "ANY" and name.keyspace is None and name.name in catalog.keyspaces:
+        return _keyspace(catalog.keyspaces[name.name], False, catalog)
+    keyspace = _existing(name.keyspace or current, catalog)
+    if what in ("TABLE", "COLUMNFAMILY", "ANY") and name.name in keyspace.tables:
+        return _table(keyspace, keyspace.tables[name.name], catalog)
+    if what in ("TYPE", "ANY") and name.name in keyspace.types:
+        return [_type(keyspace.types[name.name])]
+    kinds = {"TABLE": "Table ", "COLUMNFAMILY": "Table ", "TYPE": "User type "}
+    label = kinds.get(what, "")
+    raise InvalidRequest(f"{label}'{name.name}' not found in keyspace '{keyspace.name}'")
+
+
+def _existing(name: str | None, catalog: Catalog) -> Keyspace:
+    if name is None:
+        raise InvalidRequest("No keyspace specified and no current keyspace")
+    if name not in catalog.keyspaces:
+        raise InvalidRequest(f"'{name}' not found in keyspaces")
+    return catalog.keyspaces[name]
+
+
+def _listed(rows: Iterable[Row]) -> Description:
+    return Description(_ELEMENT, tuple(rows))
+
+
+def _described(rows: Iterable[Row]) -> Description:
+    return Description((*_ELEMENT, "create_statement"), tuple(rows))
+
+
+def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]:
+    text = (
+        f"CREATE KEYSPACE {quote(keyspace.name)} WITH replication = "
+        f"{_map(replication(keyspace))} AND durable_writes = {str(keyspace.durable_writes).lower()}"
+    )
+    if catalog.profile.tablets:
+        enabled = str(keyspace.tablets is not None).lower()
+        text += f" AND tablets = {{'enabled': {enabled}}}"
+    yield keyspace.name, "keyspace", quote(keyspace.name), f"{text};"
+    if only:
+        return
+    yield from (_type(each) for each in keyspace.types.values())
+    for table in keyspace.tables.values():
+        if not (table.is_cdc_log and catalog.profile.new_words):
+            yield from _table(keyspace, table, catalog)
+
+
+def _type(user_type: UserType) -> Row:
+    fields = ",\n".join(f"    {quote(name)} {field}" for name, field in user_type.fields)
+    name = f"{quote(user_type.keyspace)}.{quote(user_type.name)}"
+    return (
+        user_type.keyspace,
+        "type",
+        quote(user_type.name),
+        f"CREATE TYPE {name} (\n{fields}\n);",
+    )
+
+
+def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
+    """A table; newer versions add what makes its log so, and do not show a log to be executed."""
+    text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
+    if table.clustering:
+        order = (f"{quote(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering)
+        text += f"CLUSTERING ORDER BY ({', '.join(order)})\n    AND "
+    text += f"{_options(table, catalog)};\n"
+    if table.is_cdc_log and catalog.profile.new_words:
+        text = _LOG_NOTE.format(text)
+    yield keyspace.name, "table", quote(table.name), text
+    log = keyspace.tables.get(log_name(table.name))
+    if table.cdc.enabled and log is not None and catalog.profile.new_words:
+        altered = f"ALTER TABLE {_name(log)} WITH {_options(log, catalog)};\n"
+        yield keyspace.name, "table", quote(log.name), altered
+
+
+def _name(table: Table) -> str:
+    return f"{quote(table.keyspace)}.{quote(table.name)}"
+
+
+def _columns(table: Table) -> str:
+    lines = [
+        f"    {quote(c.name)} {c.type}{' static' if c.kind is Kind.STATIC else ''}"
+        for c in table.select_order
+    ]
+    partition = ", ".join(quote(column.name) for column in table.partition_key)
+    if len(table.partition_key) > 1:
+        partition = f"({partition})"
+    key = ", ".join([partition, *(quote(column.name) for column in table.clustering)])
+    return ",\n".join([*lines, f"    PRIMARY KEY ({key})"])
+
+
+def _options(table: Table, catalog: Catalog) -> str:
+    newer = catalog.profile.new_words
+    separator = ", " if newer else ","
+    found = properties(table, catalog.profile)
+    if newer:
+        for name in ("dclocal_read_repair_chance", "read_repair_chance"):
+            del found[name]
+    shown = {name: _value(found[name], separator) for name in sorted(found)}
+    if newer and table.cdc_options is not None:
+        shown["cdc"] = _map(table.cdc_options.as_map())
+    if newer:
+        default = {"mode": "timeout", "propagation_delay_in_seconds": "3600"}
+        shown["tombstone_gc"] = _map(table.options.get("tombstone_gc", default))
+    return "\n    AND ".join(f"{name} = {value}" for name, value in shown.items())
+
+
+def _value(value: Any, separator: str) -> str:
+    match value:
+        case str():
+            return _text(value)
+        case Mapping():
+            return _map(value, separator)
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def _map(values: Mapping[str, str], separator: str = ", ") -> str:
+    entries = (f"{_text(key)}: {_text(value)}" for key, value in sorted(values.items()))
+    return f"{{{separator.join(entries)}}}"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def quote(name: str) -> str:
+    """A name as CQL text, in quotes where it must be."""
+    return f'"{name}"' if name in RESERVED else quote_case(name)

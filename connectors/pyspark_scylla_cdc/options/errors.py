@@ -1,0 +1,74 @@
+"""Shows errors of this project in Spark as the message alone, without Python's frames."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from cdc_reader.errors import CdcError, ColumnDecodeError
+
+
+@contextmanager
+def hide_traceback() -> Iterator[None]:
+    """Hide the frames of an error of this project; any other error is a bug, and keeps them.
+
+    Spark's workers write the frames into the message unless an environment variable is set. A
+    worker ends with the error it reports, so the variable affects this error only.
+    """
+    try:
+        yield
+    except CdcError as error:
+        if _in_worker():
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise error.with_traceback(None) from None
+
+
+@contextmanager
+def with_remedy() -> Iterator[None]:
+    """Add to the error of a value that cannot be shown the option that leaves its column out."""
+    try:
+        yield
+    except ColumnDecodeError as error:
+        raise ColumnDecodeError(f"{error}; option columns can leave the column out") from None
+
+
+def _in_worker() -> bool:
+    """True if this process is a Spark worker, started as one of Spark's modules."""
+    main = sys.modules["__main__"].__spec__
+    return main is not None and main.name.startswith("pyspark.")
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream that cannot be read; it raises the reason when it is used.
+
+    Spark loses an error raised by `streamReader` itself: it then tries to stop the reader that it
+    did not get, and shows the error of that attempt.
+    """
+
+    def __init__(self, error: CdcError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
+        self._refuse()
+
+    def latestOffset(self, start: Any, limit: Any) -> NoReturn:  # noqa: ARG002, N802 - Spark's names
+        self._refuse()
+
+    def partitions(
+        self,
+        start: dict[str, Any],  # noqa: ARG002 - Spark's name
+        end: dict[str, Any],  # noqa: ARG002 - Spark's name
+    ) -> NoReturn:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - Spark's name
+        self._refuse()
+
+    @hide_traceback()
+    def _refuse(self) -> NoReturn:
+        raise self._error

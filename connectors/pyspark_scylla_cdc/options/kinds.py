@@ -1,0 +1,191 @@
+"""Options: name, meaning, and conversion from text to a value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader._time import (
+    BEGINNING,
+    FOREVER,
+    SystemClock,
+    as_micros,
+    parse_duration,
+    parse_moment,
+)
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.streaming.offset import Offset
+
+_MOST_PARTITIONS = 100_000
+EARLIEST = "earliest"
+LATEST = "latest"
+MAX_DIGITS = 38
+
+
+@frozen
+class Kind:
+    """A type of value: its name in the docs, and its parser, (text, option) -> value."""
+
+    name: str
+    parse: Callable[[str, str], Any]
+
+
+@frozen
+class Option:
+    """One option. Without a default it is unset until given; a `secret` value is never shown.
+
+    `aliases` are the names that other connectors use; an alias may be in milliseconds.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    default: str | None = None
+    required: bool = False
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+
+    def value(self, given: str | None) -> Any:
+        """Parse the given text, or the default; raises ConfigurationError."""
+        text = self.default if given is None else given if self.secret else given.strip()
+        if text is None and not self.required:
+            return None
+        if not text:
+            remedy = f"give {self.name}, {self.doc[0].lower()}{self.doc[1:]}"
+            raise ConfigurationError(self.name, given, remedy)
+        if "\0" in text:
+            shown = "(not shown)" if self.secret else text
+            raise ConfigurationError(self.name, shown, "leave out the character NUL")
+        return self.kind.parse(text, self.name)
+
+
+def choice(values: type[StrEnum]) -> Kind:
+    """One of a few words, in any case."""
+
+    def parse(text: str, option: str) -> StrEnum:
+        if text.lower() not in list(values):
+            raise ConfigurationError(option, text, f"give {_any_of(list(values))}")
+        return values(text.lower())
+
+    return Kind(_any_of([f"`{value}`" for value in values]), parse)
+
+
+def _any_of(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _text(text: str, _option: str) -> str:
+    return text
+
+
+def _table(text: str, option: str) -> TableName:
+    try:
+        return TableName.parse(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(option, text, error.remedy) from None
+
+
+def _count(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0):
+        raise ConfigurationError(option, text, "give a whole number above zero, of 64 bits")
+    return int(text)
+
+
+def _partitions(text: str, option: str) -> int:
+    if (count := _count(text, option)) > _MOST_PARTITIONS:
+        raise ConfigurationError(option, text, f"give {_MOST_PARTITIONS} or fewer")
+    return count
+
+
+def _flag(text: str, option: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(option, text, "give true or false")
+    return text.lower() == "true"
+
+
+def _start(text: str, option: str) -> int:
+    words = {EARLIEST: BEGINNING, LATEST: FOREVER}
+    return words.get(text.lower()) or _moment(text, option, *words)
+
+
+def _moment(text: str, option: str, *words: str) -> int:
+    """A time in µs since 1970; relative times are resolved here, when a query starts."""
+    return parse_moment(text, option, SystemClock().now(), *words)
+
+
+def _offset(text: str, option: str) -> int | Offset:
+    if text.lower() in (EARLIEST, LATEST):
+        return _start(text, option)
+    example = json.dumps(Offset(1_795_239_000_000_000).to_json())
+    remedy = f"give '{EARLIEST}', '{LATEST}', or an offset as a checkpoint has it, like {example}"
+    try:
+        offset = Offset.from_json(json.loads(text))
+    except (ValueError, RecursionError, ConfigurationError):
+        raise ConfigurationError(option, text, remedy) from None
+    as_micros(offset.position, option, now=0)  # refuses a number of seconds or milliseconds
+    return offset
+
+
+def _positive_duration(text: str, option: str) -> timedelta:
+    duration = parse_duration(text, option)
+    if not duration:
+        raise ConfigurationError(option, text, "give a duration above zero")
+    return duration
+
+
+def _names(text: str, option: str) -> tuple[str, ...]:
+    remedy = "give names separated by commas, or a JSON array of names"
+    if not text.startswith("["):
+        names: Any = [name.strip() for name in text.split(",")]
+    else:
+        names = _json(text, option, remedy)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(option, text, remedy)
+    return tuple(names)
+
+
+def _json_object(text: str, option: str) -> str:
+    remedy = 'give a JSON object of partition key columns, like {"customer": 7}'
+    if not isinstance(_json(text, option, remedy), dict):
+        raise ConfigurationError(option, text, remedy)
+    return text
+
+
+def _json(text: str, option: str, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigurationError(option, text, remedy) from None
+
+
+def _decimal_type(text: str, option: str) -> pa.DataType:
+    if text.lower() == "string":
+        return pa.string()
+    found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
+    if not found or not 0 < int(found[1]) <= MAX_DIGITS or int(found[2]) > int(found[1]):
+        remedy = f"give 'string', or 'decimal(p, s)' with p up to {MAX_DIGITS} and s up to p"
+        raise ConfigurationError(option, text, remedy)
+    return pa.decimal128(int(found[1]), int(found[2]))
+
+
+TEXT = Kind("text", _text)
+TABLE = Kind("`keyspace.table`", _table)
+COUNT = Kind("number", _count)
+PARTITIONS = Kind(f"number up to {_MOST_PARTITIONS}", _partitions)
+FLAG = Kind("`true` or `false`", _flag)
+DURATION = Kind("duration", parse_duration)
+POSITIVE_DURATION = Kind("duration", _positive_duration)
+TIMESTAMP = Kind("timestamp", _moment)
+START = Kind(f"timestamp, `{EARLIEST}` or `{LATEST}`", _start)
+OFFSET = Kind(f"`{EARLIEST}`, `{LATEST}` or an offset as JSON", _offset)
+NAMES = Kind("names", _names)
+JSON = Kind("JSON object", _json_object)
+DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", _decimal_type)

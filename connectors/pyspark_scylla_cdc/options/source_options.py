@@ -1,0 +1,302 @@
+"""The validated options of one query, and the values derived from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from attrs import field, frozen
+
+from cdc_reader._time import BEGINNING, FOREVER, format_timestamp
+from cdc_reader.changes.frames.options import FormatName, FormatOptions
+from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import TableSchema
+from cdc_reader.errors import (
+    AuthenticationFailedError,
+    ConfigurationError,
+    ConnectionFailedError,
+)
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.strategy import Strategy
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.table import SchemaMode, Snapshot, parse_options
+from pyspark_scylla_cdc.streaming.late import LONGEST_ANSWER
+from pyspark_scylla_cdc.streaming.offset import Offset
+
+_OPTION_OF_FIELD = {
+    "contact_points": "hosts",
+    "tls": "ssl.enabled",
+    "tls_ca": "ssl.caFile",
+    "tls_verify_hostname": "ssl.verifyHostname",
+    "tls_cert": "ssl.certFile",
+    "tls_key": "ssl.keyFile",
+    "local_dc": "localDC",
+    "consistency": "consistencyLevel",
+    "fetch_size": "fetchSize",
+    "connect_timeout": "connectTimeout",
+    "request_timeout": "requestTimeout",
+}
+_FIELD = re.compile(rf"\b({'|'.join(_OPTION_OF_FIELD)})\b")
+
+
+@frozen
+class SourceOptions:
+    """The validated options of one query.
+
+    Its pickle goes to executors. It holds the `password` if that was given as an option, but not if
+    it is in a file.
+    """
+
+    table: TableName
+    asked: FormatOptions
+    columns: tuple[str, ...] | None
+    partition_key: str | None
+    """As JSON; validated against the table's schema later."""
+    decimal_type: pa.DataType
+    schema_mode: SchemaMode
+    starting: int
+    """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
+    starting_offset: Offset | None
+    """The offset from which `starting` was taken."""
+    ending: int | None
+    """µs since 1970, exclusive."""
+    snapshot: bool
+    """Whether the base table is read first."""
+    fail_on_data_loss: bool
+    late_rows: LateRowsMode | None
+    """None means that the log's TTL decides."""
+    late_horizon: timedelta
+    confidence_window: timedelta
+    max_window: timedelta | None
+    max_rows: int | None
+    min_advance: timedelta
+    idle_advance: timedelta
+    strategy: Strategy
+    max_partitions: int
+    min_partitions: int
+    read: ReadConfig
+    password_file: Path | None
+    _connection: Mapping[str, Any] = field(repr=False, alias="connection")
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """Parse the options that Spark passes.
+
+        Raises ConfigurationError, which names an option, and CheckpointError for an offset of
+        another table.
+        """
+        values = parse_options(given)
+        password_file = values["passwordFile"]
+        try:
+            options = cls(
+                table=_table(values),
+                asked=_asked(values),
+                columns=values["columns"],
+                partition_key=values["partitionKey"],
+                decimal_type=values["decimalType"],
+                schema_mode=values["schemaMode"],
+                starting=_starting(values, given),
+                starting_offset=_starting_offset(values),
+                ending=_ending(values),
+                snapshot=_snapshot(values, given),
+                fail_on_data_loss=values["failOnDataLoss"],
+                late_rows=values["lateRows"],
+                late_horizon=values["lateHorizon"],
+                confidence_window=values["confidenceWindow"],
+                max_window=values["maxWindowPerTrigger"],
+                max_rows=values["maxRowsPerTrigger"],
+                min_advance=values["minAdvance"],
+                idle_advance=values["idleAdvance"],
+                strategy=values["readStrategy"],
+                max_partitions=values["maxPartitions"],
+                min_partitions=values["minPartitions"] or 1,
+                read=ReadConfig(
+                    fetch_size=values["fetchSize"],
+                    confidence_window=values["confidenceWindow"],
+                    retry_deadline=values["retryTimeout"],
+                ),
+                password_file=None if password_file is None else Path(password_file),
+                connection=_connection_arguments(values),
+            )
+            options.connection()
+        except ConfigurationError as error:
+            raise _in_options_words(error) from None
+        options._check_order()
+        options._check_starting_offset()
+        options._check_partitions()
+        return options
+
+    @contextmanager
+    def as_option_errors(self) -> Iterator[None]:
+        """Rephrase connection errors in the names of the options that cause them."""
+        try:
+            yield
+        except ConfigurationError as error:
+            raise _in_options_words(error) from None
+        except ConnectionFailedError as error:
+            hosts = self._connection["contact_points"]
+            raise ConnectionFailedError(f"hosts is {hosts!r}: {_in_words(str(error))}") from None
+        except AuthenticationFailedError as error:
+            username = self._connection["username"]
+            raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
+
+    def connection(self) -> ConnectionConfig:
+        """How to reach the cluster; the password file is read now, on this machine."""
+        if self.password_file is None:
+            return ConnectionConfig(**self._connection)
+        if self._connection["password"] is not None:
+            remedy = "give password or passwordFile, not both"
+            raise ConfigurationError("passwordFile", str(self.password_file), remedy)
+        return ConnectionConfig(**{**self._connection, "password": self._read_password()})
+
+    def window(self, now: int) -> Window:
+        """The most to read, in µs, with ``latest`` as a start resolved."""
+        start = now if self.starting == FOREVER else self.starting
+        return Window(start, FOREVER if self.ending is None else self.ending)
+
+    def ttls(self, base: TableSchema, now: int) -> TtlHistory:
+        """What is known at `now` (µs) of the TTL of the table's log."""
+        known = self.starting_offset.ttls if self.starting_offset else TtlHistory()
+        return known.seen(base.cdc.ttl, now, base.altered)
+
+    def check_start(self, base: TableSchema) -> None:
+        """Raise CheckpointError if startingOffsets is an offset of another table."""
+        self._check_starting_offset(base.id)
+
+    def _check_starting_offset(self, table_id: UUID | None = None) -> None:
+        if self.starting_offset is not None:
+            self.starting_offset.check_table(self.table, table_id, "startingOffsets")
+
+    def _read_password(self) -> str:
+        path = str(self.password_file)
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            remedy = f"it cannot be read ({reason}); give a file that this machine has"
+            raise ConfigurationError("passwordFile", path, remedy) from None
+        if not lines:
+            raise ConfigurationError("passwordFile", path, "put the password in its first line")
+        return lines[0]
+
+    def _check_order(self) -> None:
+        if self.ending is None or self.starting in (BEGINNING, FOREVER):
+            return
+        if self.starting > self.ending:
+            remedy = (
+                f"it is after endingTimestamp, {format_timestamp(self.ending)}: "
+                "give an earlier start or a later end"
+            )
+            raise ConfigurationError("startingTimestamp", format_timestamp(self.starting), remedy)
+
+    def _check_partitions(self) -> None:
+        if self.min_partitions > self.max_partitions:
+            remedy = f"give no more than maxPartitions, which is {self.max_partitions}"
+            raise ConfigurationError("minPartitions", self.min_partitions, remedy)
+
+
+def _table(values: Mapping[str, Any]) -> TableName:
+    """The table named by `path`, or by `keyspace` and `table`; they must agree."""
+    path: TableName | None = values["path"]
+    parts: dict[str, str | None] = {name: values[name] for name in ("keyspace", "table")}
+    if path is not None:
+        for name, named in (("keyspace", path.keyspace), ("table", path.name)):
+            if parts[name] not in (None, named):
+                remedy = f"path is {str(path)!r} and names another {name}: leave one of them out"
+                raise ConfigurationError(name, parts[name], remedy)
+        return path
+    for name, given in parts.items():
+        if not given:
+            remedy = f"give {name}, that of the base table, or both by load('keyspace.table')"
+            raise ConfigurationError(name, given, remedy)
+    return TableName(values["keyspace"], values["table"])
+
+
+def _asked(values: Mapping[str, Any]) -> FormatOptions:
+    if values["includeDelta"] and values["format"] is FormatName.LOG:
+        remedy = "rows of the log tell what they changed: leave it out, or give format 'changes'"
+        raise ConfigurationError("includeDelta", "true", remedy)
+    return FormatOptions(
+        format=values["format"],
+        include_delta=values["includeDelta"],
+        range_deletes=values["rangeDeletes"],
+        preimages=values["preimages"],
+    )
+
+
+def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
+    if values["startingOffsets"] is None:
+        start = int(values["startingTimestamp"])
+        is_moment = start not in (BEGINNING, FOREVER)
+        return start + 1 if is_moment and not values["startingBoundInclusive"] else start
+    lowered = {name.lower(): text for name, text in given.items()}
+    if (text := lowered.get("startingtimestamp")) is not None:
+        remedy = "give startingTimestamp or startingOffsets, not both"
+        raise ConfigurationError("startingTimestamp", text, remedy)
+    offset = values["startingOffsets"]
+    return offset.position if isinstance(offset, Offset) else int(offset)
+
+
+def _starting_offset(values: Mapping[str, Any]) -> Offset | None:
+    offset = values["startingOffsets"]
+    return offset if isinstance(offset, Offset) else None
+
+
+def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    if values["snapshot"] is Snapshot.NONE:
+        return False
+    if values["format"] is FormatName.LOG:
+        remedy = "a row of the table is no row of its log: give format 'changes' or 'envelope'"
+        raise ConfigurationError("snapshot", Snapshot.INITIAL.value, remedy)
+    lowered = {name.lower(): text for name, text in given.items()}
+    for name in ("startingTimestamp", "startingOffsets", "partitionKey"):
+        if (text := lowered.get(name.lower())) is not None:
+            remedy = "a snapshot is of the whole table, and of now: leave it out"
+            raise ConfigurationError(name, text, remedy)
+    return True
+
+
+def _ending(values: Mapping[str, Any]) -> int | None:
+    end: int | None = values["endingTimestamp"]
+    return end + 1 if end is not None and values["endingBoundInclusive"] else end
+
+
+def _in_options_words(error: ConfigurationError) -> ConfigurationError:
+    """The error with this package's names for the reader's settings."""
+    option = _OPTION_OF_FIELD.get(error.option, error.option)
+    return ConfigurationError(option, error.value, _in_words(error.remedy))
+
+
+def _in_words(text: str) -> str:
+    return _FIELD.sub(lambda name: _OPTION_OF_FIELD[name.group()], text)
+
+
+def _connection_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "contact_points": values["hosts"],
+        "port": values["port"],
+        "username": values["username"],
+        "password": values["password"],
+        "tls": values["ssl.enabled"],
+        "tls_ca": values["ssl.caFile"],
+        "tls_verify_hostname": values["ssl.verifyHostname"],
+        "tls_cert": values["ssl.certFile"],
+        "tls_key": values["ssl.keyFile"],
+        "local_dc": values["localDC"],
+        "consistency": values["consistencyLevel"],
+        "connect_timeout": values["connectTimeout"],
+        "request_timeout": _request_timeout(values),
+    }
+
+
+def _request_timeout(values: Mapping[str, Any]) -> timedelta:
+    timeout: timedelta = values["requestTimeout"]
+    is_bounded = values["lateRows"] is LateRowsMode.DELIVER
+    return min(timeout, LONGEST_ANSWER) if is_bounded else timeout

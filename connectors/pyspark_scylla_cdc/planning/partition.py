@@ -1,0 +1,118 @@
+"""Spark partitions: what one Spark task reads, packed small for the way to an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql.datasource import InputPartition
+
+from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.late_rows import RowName
+from cdc_reader.reading.ports import LogSource
+from cdc_reader.streams.strategy import Strategy
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.planning.plan import Span
+from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.streaming.late import Planned, rows_named, tasks_of
+
+Sieve = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+INLINE = 16_384
+"""Most streams sent along with a plan, at 16 bytes each. If there are more, an executor reads the
+generation itself, once, and keeps it: sending them would take 26 MB per micro-batch on a large
+cluster.
+"""
+
+
+@frozen
+class LogRead:
+    """One query of the log, and the streams whose rows to keep from its result."""
+
+    task: Task | RangeTask
+    streams: Streams
+
+    def rows(self, source: LogSource, sieve: Sieve | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, filtered by `sieve` if given; the first page is requested now.
+
+        A sieve needs the time that rows have left to live, so that is read as well.
+        """
+        batches = source.read(self.task, remaining=sieve is not None)
+        own = self.streams.rows(batches) if isinstance(self.task, RangeTask) else batches
+        return own if sieve is None else sieve(own)
+
+
+class LogPartition(InputPartition):
+    """A share of a plan: spans, each with the ids of its streams if they are few.
+
+    With `planned`, only rows that had arrived at that moment are read.
+    """
+
+    def __init__(
+        self, spans: Sequence[Span], ids: Sequence[bytes | None], planned: Planned | None = None
+    ) -> None:
+        self.planned = planned
+        self._packed = tuple(
+            (span.window.start, span.window.end, span.generation, span.first, span.last, raw)
+            for span, raw in zip(spans, ids, strict=True)
+        )
+
+    @property
+    def streams(self) -> int:
+        """The number of streams in all its spans."""
+        return sum(last - first for _, _, _, first, last, _ in self._packed)
+
+    def queries(self, chunk: int) -> int:
+        """The number of queries that read them, with `chunk` streams each."""
+        return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
+
+    def reads(
+        self, load: Callable[[int], Streams], strategy: Strategy, chunk: int
+    ) -> Iterator[LogRead]:
+        """The queries to send, in order; `load` reads the streams of a generation.
+
+        Both strategies give the same rows, so partitions of one plan may be read in different ways.
+        """
+        for start, end, generation, first, last, raw in self._packed:
+            window = Window(start, end)
+            streams = load(generation).part(first, last) if raw is None else Streams(raw)
+            if strategy is Strategy.RANGES:
+                yield LogRead(streams.range_task(window), streams)
+            else:
+                for task in streams.tasks(window, chunk):
+                    yield LogRead(task, streams)
+
+    def __repr__(self) -> str:
+        return f"LogPartition(spans={len(self._packed)}, streams={self.streams})"
+
+
+class LatePartition(InputPartition):
+    """Rows given by name: a share of the late rows of a micro-batch."""
+
+    def __init__(self, names: Collection[RowName]) -> None:
+        self._names = frozenset(names)
+
+    def rows(self, source: LogSource, in_flight: int) -> Iterator[pa.RecordBatch]:
+        """The rows; none of the batches is empty."""
+        for _, batch in read_tasks(source, tasks_of(self._names), in_flight):
+            if (rows := rows_named(batch, self._names)).num_rows:
+                yield rows
+
+    def __repr__(self) -> str:
+        return f"LatePartition(rows={len(self._names)})"
+
+
+def partitions(
+    shares: Sequence[Sequence[Span]],
+    load: Callable[[int], Streams],
+    planned: Planned | None = None,
+) -> list[LogPartition]:
+    """A partition for each share of a plan."""
+    few = sum(span.streams for share in shares for span in share) <= INLINE
+
+    def ids(span: Span) -> bytes | None:
+        return load(span.generation).part(span.first, span.last).raw if few else None
+
+    return [LogPartition(share, [ids(span) for span in share], planned) for share in shares]

@@ -1,0 +1,158 @@
+"""The plan of a read: pure arithmetic on numbers of streams.
+
+A large cluster has millions of streams. A plan identifies them by their places in ring order, which
+never change in a generation. So a plan is as small for millions of streams as for ten.
+
+Work is divided twice. First all streams are cut into runs of equal work. If one stream is hot, its
+run holds most of the rows, and only reading the rows would tell which run that is. So each run is
+also cut into slices of time, which are dealt out in turn: slice j of run i goes to share i + j,
+modulo the number of shares. All shares keep equal work, and as many shares as there are slices have
+a part of the hot stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from attrs import evolve, frozen
+
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window
+
+ASKING = 10_000_000
+"""The cost of querying one stream, as µs of its rows: even an empty stream costs something."""
+SHORTEST_SLICE = 10_000_000
+"""The shortest slice, in µs of write time, that is worth its own queries."""
+MOST_QUERIES = 4_096
+"""Most queries of a sliced plan; a plan that has as many unsliced is not sliced."""
+
+_EVEN = 4
+"""Fewest streams of a slice in a share that does not have all: one more or less matters little."""
+
+
+@frozen
+class Span:
+    """The streams at places `first` to `last`, exclusive, of a generation, over one window.
+
+    `generation` is the generation's start in µs.
+    """
+
+    window: Window
+    generation: int
+    first: int
+    last: int
+    filled: Window
+    """The part of the window in which rows are expected; it may be empty."""
+
+    @property
+    def streams(self) -> int:
+        return self.last - self.first
+
+    @property
+    def weight(self) -> int:
+        """The estimated cost of reading one of its streams, as µs of rows."""
+        return self.filled.length + ASKING
+
+    @property
+    def work(self) -> int:
+        """The estimated cost of reading the span."""
+        return self.streams * self.weight
+
+
+def spans(
+    timeline: Timeline, window: Window, count: Callable[[int], int], filled: Window | None = None
+) -> list[Span]:
+    """All spans of `window`, older generations first; `count` gives a generation's streams.
+
+    Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
+    work is divided; rows elsewhere are read too.
+    """
+    found = []
+    for operates in timeline.touched(window):
+        if streams := count(operates.start):
+            part = operates.intersect(window)
+            expected = part.intersect(filled or window)
+            found.append(Span(part, operates.start, 0, streams, expected))
+    return found
+
+
+def slices(parts: Sequence[Span], at_most: int, chunk: int) -> int:
+    """The number of time slices, at most `at_most`, that the spans are worth cutting into.
+
+    `chunk` is the number of streams per query.
+    """
+    length = sum(part.filled.length for part in parts)
+    queries = sum(part.streams for part in parts) // chunk + len(parts) + at_most
+    return max(1, min(at_most, length // SHORTEST_SLICE, MOST_QUERIES // queries))
+
+
+def divide(parts: Sequence[Span], at_least: int, at_most: int, slices: int = 1) -> list[list[Span]]:
+    """Divide the spans into shares of about equal work, each in order.
+
+    Older generations come first, and for each stream older times first. There are `at_most` shares;
+    if there are fewer streams, there are as many as streams or `slices`, whichever is more. If that
+    is less than `at_least`, there are `at_least` shares, filled slice by slice. With one slice, a
+    stream is in one share with all its time.
+    """
+    runs = _runs(parts, at_most)
+    if max(len(runs), slices) < at_least:
+        count = max(slices, _even(at_least, sum(part.streams for part in parts)))
+        return _slice_by_slice(parts, count, at_least)
+    shares: list[list[Span]] = [[] for _ in range(max(len(runs), slices))]
+    for number, run in enumerate(runs):
+        for part in run:
+            for place, piece in _in_time(part, slices):
+                shares[(number + place) % len(shares)].append(piece)
+    return [share for share in shares if share]
+
+
+def _even(shares: int, streams: int) -> int:
+    """The number of time slices to cut `streams` into for `shares` shares.
+
+    The shares of one slice have at least `_EVEN` streams each, so that one more or less matters
+    little. If that is impossible, each share is one slice of all streams.
+    """
+    found = (count for count in range(1, shares) if shares % count == 0)
+    return next((count for count in found if count * streams >= shares * _EVEN), shares)
+
+
+def _slice_by_slice(parts: Sequence[Span], count: int, shares: int) -> list[list[Span]]:
+    """`shares` shares, each from one of `count` slices: the first ones from the first slice."""
+    sliced: list[list[Span]] = [[] for _ in range(count)]
+    for part in parts:
+        for place, piece in _in_time(part, count):
+            sliced[place].append(piece)
+    edges = [shares * place // count for place in range(count + 1)]
+    found = zip(sliced, pairwise(edges), strict=True)
+    return [run for pieces, (first, last) in found for run in _runs(pieces, last - first)]
+
+
+def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
+    """At most `count` runs: the work is cut into equal pieces, each extended to a whole stream."""
+    total = sum(part.work for part in parts)
+    runs: dict[int, list[Span]] = {}
+    done = 0
+    for part in parts:
+        edges = (total * number // count for number in range(1, count))
+        inside = [edge - done for edge in edges if done < edge < done + part.work]
+        for piece in _at(part, [part.first + -(-edge // part.weight) for edge in inside]):
+            runs.setdefault(done * count // total, []).append(piece)
+            done += piece.work
+    return list(runs.values())
+
+
+def _at(part: Span, cuts: Iterable[int]) -> Iterator[Span]:
+    places = sorted({part.first, part.last, *cuts})
+    for first, last in pairwise(places):
+        yield evolve(part, first=first, last=last)
+
+
+def _in_time(part: Span, count: int) -> Iterator[tuple[int, Span]]:
+    """The non-empty time slices of a span, numbered from 0."""
+    cut = part.filled if part.filled.length >= count else part.window
+    inner = [cut.start + cut.length * number // count for number in range(1, count)]
+    for number, edges in enumerate(pairwise([part.window.start, *inner, part.window.end])):
+        window = Window(*edges)
+        if not window.is_empty:
+            yield number, evolve(part, window=window, filled=part.filled.intersect(window))

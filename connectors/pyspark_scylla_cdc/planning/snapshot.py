@@ -1,0 +1,63 @@
+"""The base table's current rows, read before the log as the start of a table of changes.
+
+Rows are read at some moment after the position where following begins, and appear as inserts at
+that position. A change made in between may already be in a row, and comes again from the log:
+applied to the row, it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from cdc_reader.cluster import Query
+from cdc_reader.cluster.wire import Queries
+from cdc_reader.cql.names import quoted
+from cdc_reader.cql.schema import ColumnKind, TableSchema
+
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_QUERIES = 16
+"""Spans per partition, so that rows of one are fetched while those of another are processed."""
+
+
+class SnapshotPartition(InputPartition):
+    """The part of a table whose tokens are in (start, end], as of `position` µs."""
+
+    def __init__(self, position: int, start: int, end: int) -> None:
+        self.position = position
+        self.start = start
+        self.end = end
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The spans to read, in order."""
+        return pairwise(_edges(self.start, self.end, _QUERIES))
+
+    def __repr__(self) -> str:
+        return f"SnapshotPartition({self.start}, {self.end})"
+
+
+def snapshot_partitions(position: int, count: int) -> list[SnapshotPartition]:
+    """The whole ring in `count` parts."""
+    edges = pairwise(_edges(_LOWEST, _HIGHEST, count))
+    return [SnapshotPartition(position, start, end) for start, end in edges]
+
+
+def read_span(
+    queries: Queries, base: TableSchema, span: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a span of tokens; the first page is requested now."""
+    key = ", ".join(
+        quoted(column.name) for column in base.columns if column.kind is ColumnKind.PARTITION_KEY
+    )
+    columns = ", ".join(quoted(column.name) for column in base.columns)
+    where = f"token({key}) > ? AND token({key}) <= ?"
+    cql = f"SELECT {columns} FROM {base.name.cql} WHERE {where} BYPASS CACHE"  # noqa: S608 - quoted
+    query = Query(cql, span, columns=base.columns, doing=f"reading {base.name}")
+    return (batch for batch in queries.batches(query) if batch.num_rows)
+
+
+def _edges(start: int, end: int, count: int) -> list[int]:
+    return [start + (end - start) * number // count for number in range(count + 1)]

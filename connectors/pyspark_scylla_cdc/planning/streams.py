@@ -1,0 +1,141 @@
+"""The streams of a generation in one block of memory: 16 bytes each, in ring order.
+
+With a partition key, only the streams that may take its writes, and only its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.cluster.token import token_of
+from cdc_reader.cluster.values import serialise
+from cdc_reader.cql.json import parse_key
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.decoding.cells import build
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.deduplication import rows_of
+from cdc_reader.streams.generation import Generation, StreamGroup, group_of
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+
+OPTION = "partitionKey"
+
+
+@frozen(eq=False)
+class PartitionKey:
+    """A partition of the base table: where its changes are, and how to recognise its rows."""
+
+    token: int
+    columns: tuple[Column, ...]
+    cells: tuple[pa.Scalar, ...]
+
+    @classmethod
+    def parse(cls, text: str, base: TableSchema) -> PartitionKey:
+        """Parse the key from JSON; raises ConfigurationError."""
+        columns = tuple(c for c in base.columns if c.kind is ColumnKind.PARTITION_KEY)
+        try:
+            values = parse_key(text, base)
+            token = token_of(base, values)
+        except ConfigurationError as error:
+            remedy = f"{error.option} is {error.value!r}: {error.remedy}"
+            raise ConfigurationError(OPTION, text, remedy) from None
+        cells = [build(c.type, [serialise(c.type, values[c.name])])[0] for c in columns]
+        for column, cell in zip(columns, cells, strict=True):
+            if pa.types.is_nested(cell.type):
+                remedy = f"key column {column.name} is of type {column.type}: leave {OPTION} out"
+                raise ConfigurationError(OPTION, text, remedy)
+        return cls(token, columns, tuple(cells))
+
+    def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
+        """The stream group of the generation that holds the partition's stream, if any.
+
+        A setting that nodes do not publish decides which stream of the group it is. A group has one
+        stream per shard of one node, and one query reads them all.
+        """
+        generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
+        return [group_of(generation, self.token)] if generation.groups else []
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The partition's rows, from batches that have the columns of the key."""
+        for batch in batches:
+            pairs = zip(self.columns, self.cells, strict=True)
+            same = [pc.equal(batch.column(column.name), cell) for column, cell in pairs]
+            found = batch.filter(reduce(pc.and_, same))
+            if found.num_rows:
+                yield found
+
+
+_SIZE = 16
+
+_LOWEST = -(1 << 63)
+
+
+@frozen(slots=False)
+class Streams:
+    """Consecutive stream ids, in the order of their tokens."""
+
+    raw: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, groups: Iterable[StreamGroup]) -> Streams:
+        """The streams of a generation."""
+        generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
+        raw = b"".join(b"".join(group.streams) for group in generation.groups)
+        order = np.argsort(_tokens(raw), kind="stable")
+        return cls(np.frombuffer(raw, f"V{_SIZE}")[order].tobytes())
+
+    def __len__(self) -> int:
+        return len(self.raw) // _SIZE
+
+    def __iter__(self) -> Iterator[StreamId]:
+        places = range(0, len(self.raw), _SIZE)
+        return (StreamId(self.raw[at : at + _SIZE]) for at in places)
+
+    def __contains__(self, stream: bytes) -> bool:
+        token = StreamId(stream).token
+        first = int(np.searchsorted(self._tokens, token))
+        last = int(np.searchsorted(self._tokens, token, "right"))
+        return any(self.part(at, at + 1).raw == stream for at in range(first, last))
+
+    def part(self, first: int, last: int) -> Streams:
+        """The streams from place `first` to `last`, exclusive."""
+        return Streams(self.raw[first * _SIZE : last * _SIZE])
+
+    def sample(self, count: int) -> Streams:
+        """At most `count` streams, spread evenly around the ring."""
+        places = sorted({len(self) * number // count for number in range(count)})
+        return Streams(b"".join(self.part(place, place + 1).raw for place in places))
+
+    def tasks(self, window: Window, chunk: int) -> Iterator[Task]:
+        """Tasks of up to `chunk` streams each."""
+        for first in range(0, len(self), chunk):
+            yield Task(window, tuple(self.part(first, first + chunk)))
+
+    def range_task(self, window: Window) -> RangeTask:
+        """The span of the ring that holds these streams, perhaps with others: see `rows`."""
+        start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
+        return RangeTask(window, max(start, _LOWEST), end)
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of these streams; no batch is empty."""
+        for batch in batches:
+            if (own := rows_of(batch, self.__contains__)).num_rows:
+                yield own
+
+    @cached_property
+    def _tokens(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return _tokens(self.raw)
+
+
+def _tokens(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first half of each id."""
+    return np.frombuffer(raw, ">i8")[::2].astype(np.int64)

@@ -1,0 +1,167 @@
+"""What a Spark process keeps between tasks: connections, sources, streams of generations.
+
+Spark reuses its Python processes; connecting takes longer than a micro-batch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+
+import pyarrow as pa
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING
+from cdc_reader.changes.frames import Format, ValueTypes, format_of, project
+from cdc_reader.cluster import CdcTable, Connection, TableGenerations
+from cdc_reader.cluster.generations import KnownSource
+from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
+from cdc_reader.errors import (
+    UnsupportedTableError,
+)
+from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
+from pyspark_scylla_cdc.streaming.late import check_ttl
+
+log = get_logger(__name__)
+
+_ID = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+
+
+def schema_of(options: SourceOptions) -> LogSchema:
+    """The current schema of the log table, with the wanted columns.
+
+    Raises an error if the table cannot be followed.
+    """
+    with options.as_option_errors():
+        schema = table_of(options).schema()
+    options.check_start(schema.base)
+    _check_key(options, schema.base)
+    late_rows(options, schema.base)
+    return project(schema, options.columns)
+
+
+def state_of(options: SourceOptions) -> TableState:
+    """The table's current state: its id, and how long its log keeps rows."""
+    return table_of(options).state()
+
+
+def generations_of(options: SourceOptions) -> GenerationSource:
+    """The generations of the table."""
+    return table_of(options).generations
+
+
+def timeline_of(options: SourceOptions) -> Timeline:
+    """The generations that are visible now."""
+    return Timeline(tuple(generations_of(options).timestamps()))
+
+
+def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
+    """What to do about late rows; raises ConfigurationError if they cannot be recognised."""
+    if options.late_rows is None:
+        return LateRowsMode.REPORT if base.cdc.ttl else LateRowsMode.IGNORE
+    if options.late_rows is not LateRowsMode.IGNORE:
+        check_ttl(base.cdc.ttl, options.late_rows)
+    return options.late_rows
+
+
+def form_of(options: SourceOptions, schema: LogSchema) -> Format:
+    """The requested format; raises UnsupportedTableError if it cannot show the table."""
+    return format_of(options.asked, schema, ValueTypes(options.decimal_type))
+
+
+def part_of(form: Format, names: Iterable[str]) -> pa.Schema:
+    """The columns `names` of a format."""
+    return pa.schema([form.schema.field(name) for name in names])
+
+
+def table_of(options: SourceOptions) -> CdcTable:
+    """The table, over this process's connection."""
+    return _table(options.connection(), options.read, options.table)
+
+
+def _check_key(options: SourceOptions, base: TableSchema) -> None:
+    """Raise an error if the streams of the partition key cannot be determined."""
+    if partition_key_of(options, base) is not None and _generations(options).kind == "4.3":
+        raise UnsupportedTableError(
+            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be told: "
+            "leave partitionKey out, or upgrade the cluster to 4.4 or later"
+        )
+
+
+def _generations(options: SourceOptions) -> KnownSource:
+    connection = connection_of(options.connection(), options.read)
+    return TableGenerations(connection, options.table).source
+
+
+def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
+    """The one partition to read; None for all."""
+    if options.partition_key is None:
+        return None
+    return PartitionKey.parse(options.partition_key, base)
+
+
+def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[int], Streams]:
+    """Make a caching reader of a generation's streams, or of those of the partition key."""
+    connection = options.connection()
+
+    def load(generation: int) -> Streams:
+        return _streams_of(connection, options.read, base, generation, options.partition_key or "")
+
+    return load
+
+
+@lru_cache(maxsize=4)
+def _streams_of(
+    connection: ConnectionConfig, read: ReadConfig, base: TableSchema, generation: int, key: str
+) -> Streams:
+    groups = _table(connection, read, base.name).generations.groups(generation)
+    if not groups:
+        log.warning("generation_without_streams", start=generation)
+    if key:
+        groups = PartitionKey.parse(key, base).group(groups)
+    return Streams.of(groups)
+
+
+@cache
+def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
+    """One connection for all reads of this process with the same settings.
+
+    Spark reuses its Python processes from task to task; connecting costs more than a micro-batch.
+    """
+    return Connection(connection, read)
+
+
+@cache
+def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> CdcTable:
+    return CdcTable(connection_of(connection, read), name)
+
+
+@cache
+def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> int:
+    """When the log's table was created, in µs; BEGINNING if its id does not tell."""
+    found = connection_of(connection, read).rows(_ID, name.keyspace, name.log.name)
+    made = [uuid.UUID(row["id"]) for row in found]
+    return max((timeuuid.micros(id_.bytes) for id_ in made if id_.version == 1), default=BEGINNING)
+
+
+@cache
+def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
+    """This process's measurements of reading a log, kept between partitions."""
+    del connection, name  # one choice for each
+    return StrategyChoice(wanted)
+
+
+@cache
+def source_of(
+    connection: ConnectionConfig, read: ReadConfig, schema: LogSchema, limit: int | None = None
+) -> LogSource:
+    """One source per log, whose statement is prepared once."""
+    return _table(connection, read, schema.base.name).source(schema, limit)

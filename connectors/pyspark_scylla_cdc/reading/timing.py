@@ -1,0 +1,34 @@
+"""Measures the cost of a read while Spark consumes its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from cdc_reader._time import Clock, Waiting
+from cdc_reader.reading.deduplication import streams_in
+from cdc_reader.streams.strategy import Strategy, StrategyChoice
+
+
+def timed(
+    batches: Iterable[pa.RecordBatch],
+    choice: StrategyChoice,
+    used: Strategy,
+    clock: Clock,
+    *,
+    streams: int,
+    queries: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches unchanged; report their cost to `choice` at the end.
+
+    `streams` were read, which takes `queries` queries by their ids. Reads differ in size, so the
+    cost is the time waited per stream. It excludes Spark's work between two batches, and reads that
+    fail or are not read to their end.
+    """
+    seen: set[bytes] = set()
+    waiting = Waiting(clock)
+    for batch in waiting.each(batches):
+        seen.update(streams_in(batch))
+        yield batch
+    choice.measured(used, waiting.took / streams, queries, len(seen) / streams)

@@ -1,0 +1,156 @@
+"""Maps Arrow types to Spark types, because Spark's own conversion needs a JVM, absent in workers.
+
+Spark accepts a batch only if its Arrow schema equals the one that Spark itself would derive from
+the DataFrame's schema. So the pairs below convert back to the same type. ``python -m
+pyspark_scylla_cdc.schema`` prints the table of types as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.types as arrow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from cdc_reader.changes.frames.columns import CHANGE_TYPE
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.cql.schema import Column, ColumnKind, ImageMode, TableSchema
+from cdc_reader.cql.types import NATIVE_TYPES, CqlType, parse
+
+_SCALARS: dict[pa.DataType, DataType] = {
+    pa.binary(): BinaryType(),
+    pa.bool_(): BooleanType(),
+    pa.date32(): DateType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.int8(): ByteType(),
+    pa.int16(): ShortType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.string(): StringType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+}
+
+
+def spark_schema(schema: pa.Schema, base: TableSchema) -> StructType:
+    """The Spark schema of batches with this Arrow schema.
+
+    The metadata of a base table's column has `cql.type`, `cql.kind`, and for clustering columns
+    `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` stands
+    for: an INSERT ``statement``, or a new ``row``, which an UPDATE can also make.
+    """
+    known = {column.name: column for column in base.columns}
+    struct = _struct(schema)
+    for field in struct:
+        if (column := known.get(field.name)) is not None:
+            field.metadata = _metadata(column)
+        elif field.name == CHANGE_TYPE:
+            by_statement = base.cdc.preimage is ImageMode.OFF
+            field.metadata = {"cql.insert": "statement" if by_statement else "row"}
+    return struct
+
+
+def _metadata(column: Column) -> dict[str, str]:
+    told = {"cql.type": str(column.type), "cql.kind": column.kind.value}
+    if column.kind is ColumnKind.CLUSTERING:
+        told["cql.order"] = "desc" if column.descending else "asc"
+    return told
+
+
+def spark_type(arrow_type: pa.DataType) -> DataType:
+    """The Spark type whose Arrow form is `arrow_type`; TypeError if Spark has none."""
+    if (scalar := _SCALARS.get(arrow_type)) is not None:
+        return scalar
+    if arrow.is_decimal128(arrow_type):
+        return DecimalType(arrow_type.precision, arrow_type.scale)
+    if arrow.is_list(arrow_type):
+        return ArrayType(spark_type(arrow_type.value_type), arrow_type.value_field.nullable)
+    if arrow.is_map(arrow_type):
+        return MapType(
+            spark_type(arrow_type.key_type),
+            spark_type(arrow_type.item_type),
+            arrow_type.item_field.nullable,
+        )
+    if arrow.is_struct(arrow_type):
+        return _struct(arrow_type)
+    raise TypeError(f"Arrow type {arrow_type} has no Spark type; expected one of the kernel's")
+
+
+def _struct(fields: pa.Schema | pa.StructType) -> StructType:
+    return StructType(
+        [StructField(field.name, spark_type(field.type), field.nullable) for field in fields]
+    )
+
+
+_NOTES = {
+    "date": "All of CQL's dates. `collect()` fails with Python's `ValueError` or `OverflowError` "
+    "beyond the years 1 to 9999, where Python's calendar ends: collect `unix_date(column)`.",
+    "decimal": "All digits, as they were written; or a number, see `decimalType`.",
+    "duration": "Its three parts.",
+    "inet": "The address as people write it.",
+    "time": "Nanoseconds since midnight.",
+    "timestamp": "CQL counts milliseconds; one beyond 64 bits of microseconds (the years -290308 "
+    "to 294247) ends the query: leave its column out with `columns`. `collect()` fails with "
+    "Python's `ValueError` or `OverflowError` beyond the years 1 to 9999: collect "
+    "`unix_micros(column)`.",
+    "timeuuid": "In canonical form, for order see `_commit_version`.",
+    "uuid": "In canonical form.",
+    "varint": "All digits; or a number, see `decimalType`.",
+}
+
+_NESTED = {
+    "list<int>": "In format `log` one that is not frozen is a map from time UUIDs, as it is there.",
+    "set<int>": "In the server's order.",
+    "map<text, int>": "",
+    "tuple<text, int>": "Its elements are `_1`, `_2` and so on.",
+    "vector<float, 3>": "",
+}
+
+_NUMBER = pa.decimal128(38, 10)
+
+
+def markdown() -> str:
+    """The table of types in Markdown: CQL type, Spark type and notes."""
+    lines = ["| CQL | Spark | |", "|---|---|---|"]
+    lines += [f"| {cql} | {spark} | {note} |" for cql, spark, note in _rows()]
+    return "\n".join(lines) + "\n"
+
+
+def _rows() -> Iterator[tuple[str, str, str]]:
+    for name in sorted(NATIVE_TYPES - {"counter"}):  # a table of counters has no log
+        yield name, _spark(parse(name)), _NOTES.get(name, "")
+    for text, note in _NESTED.items():
+        yield f"`{text}`", _spark(parse(text)), note
+    yield "user-defined type", "struct of its fields", "Frozen or not, in either format."
+
+
+def _spark(cql_type: CqlType) -> str:
+    """The Spark type, and its alternative if there is one."""
+    own, number = (
+        spark_type(types.of(cql_type)).simpleString()
+        for types in (ValueTypes(), ValueTypes(_NUMBER))
+    )
+    return f"`{own}`" if own == number else f"`{own}` or `decimal(p, s)`"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")  # noqa: T201 - the module's output is its purpose

@@ -1,0 +1,54 @@
+"""Decides where the next micro-batch ends: pure arithmetic on write times, all in µs."""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from cdc_reader._time import FOREVER, micros
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+
+
+@frozen
+class AdvancePolicy:
+    """The rules for moving the position.
+
+    Nothing is read past `final`, nor past now less `confidence`. Spark asks for the latest offset
+    about forty times a second and makes a micro-batch of every new answer. So the position advances
+    by at least `min_advance`, except onto `final`, and by at most `max_window` if Spark's trigger
+    asks for a limit at all.
+    """
+
+    confidence: int
+    min_advance: int
+    max_window: int = FOREVER
+    final: int = FOREVER
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> AdvancePolicy:
+        """The policy set by the options of a query."""
+        return cls(
+            confidence=micros(options.confidence_window),
+            min_advance=micros(options.min_advance),
+            max_window=FOREVER if options.max_window is None else micros(options.max_window),
+            final=FOREVER if options.ending is None else options.ending,
+        )
+
+    def horizon(self, now: int) -> int:
+        """The write time up to which the log may be read now."""
+        return min(now - self.confidence, self.final)
+
+    def has_caught_up(self, end: int, now: int) -> bool:
+        """True if `end` covers all that has settled, in a query that goes on."""
+        return end == self.horizon(now) < self.final
+
+    def until(self, now: int) -> AdvancePolicy:
+        """The policy of a query that ends with what has settled by `now`."""
+        return evolve(self, final=self.horizon(now))
+
+    def next(self, position: int, now: int, *, limited: bool) -> int:
+        """The end of the next micro-batch; `position` itself if it is too early for one."""
+        horizon = self.horizon(now)
+        if horizon < self.final and horizon - position < self.min_advance:
+            return position
+        end = min(position + self.max_window, horizon) if limited else horizon
+        return max(position, end)

@@ -1,0 +1,118 @@
+"""Reads the keys of a log's rows on the driver: of a window's own rows, and of its strays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader._time import FOREVER
+from cdc_reader.reading.fetch import read_tasks
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.ports import LogSource
+from cdc_reader.reading.strays import Strays
+from cdc_reader.streams.generation import StreamGroup, Timeline
+from cdc_reader.streams.task import Task
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.planning.plan import spans
+from pyspark_scylla_cdc.planning.streams import Streams
+
+_RING_END = (1 << 63) - 1
+
+Judge = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+class KeyReader:
+    """Reads the keys of a log's rows, and the time each row has left to live.
+
+    Make one for each look: it asks for the generations once, so that a row is either in the
+    stream in force or a stray throughout.
+
+    Where a method takes `queries`, it reads a sample of each generation's streams that takes
+    about that many queries.
+    """
+
+    def __init__(
+        self,
+        source: LogSource,
+        streams: Callable[[int], Streams],
+        generations: Callable[[], Timeline],
+        chunk: int,
+        in_flight: int,
+    ) -> None:
+        self._source = source
+        self._streams = streams
+        self._generations = generations
+        self._chunk = chunk
+        self._in_flight = in_flight
+
+    def read(self, window: Window, queries: int = FOREVER) -> Iterator[pa.RecordBatch]:
+        """The keys of the rows in the streams that were in force when they were written."""
+        parts = spans(self._timeline, window, lambda start: len(self._streams(start)))
+        sampled = _Sampled(self._streams, queries * self._chunk)
+        tasks = chain.from_iterable(
+            sampled.streams(part.generation).tasks(part.window, self._chunk) for part in parts
+        )
+        for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining=True):
+            yield batch
+
+    def strays(self, reach: int, queries: int = FOREVER, judge: Judge | None = None) -> Strays:
+        """What finds the keys of strays.
+
+        A generation's streams are searched up to `reach` µs around its own time. Reads with
+        `remaining` keep the rows that `judge` keeps; it sees each batch as soon as it is read.
+        """
+        sampled = _Sampled(self._streams, queries * self._chunk)
+        planner = Planner(sampled, self._chunk, reach=reach)
+        planner.use(self._timeline)
+        return Strays(_Tasks(self._source, self._in_flight, judge), planner)
+
+    @cached_property
+    def _timeline(self) -> Timeline:
+        return self._generations()
+
+
+@frozen
+class _Sampled:
+    """Generations by their start, each with at most `most` of its streams."""
+
+    _load: Callable[[int], Streams]
+    _most: int
+
+    def streams(self, start: int) -> Streams:
+        streams = self._load(start)
+        return streams if len(streams) <= self._most else streams.sample(self._most)
+
+    def timestamps(self) -> Sequence[int]:
+        """None: planners are given their timeline."""
+        return ()
+
+    def groups(self, start: int) -> Sequence[StreamGroup]:
+        """All streams in one group, in ring order."""
+        streams = self.streams(start)
+        return [StreamGroup(_RING_END, tuple(streams))] if len(streams) else []
+
+    def unpublished(self) -> Sequence[int]:
+        """None: windows end before generations that are not announced."""
+        return ()
+
+
+@frozen
+class _Tasks:
+    """Reads tasks; with `remaining`, the rows that `judge` keeps."""
+
+    _source: LogSource
+    _in_flight: int
+    _judge: Judge | None
+
+    def read(
+        self, tasks: Sequence[Task], *, remaining: bool = False
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        judge = self._judge if remaining else None
+        for number, batch in read_tasks(self._source, tasks, self._in_flight, remaining=remaining):
+            rows = batch if judge is None else judge(batch)
+            if rows.num_rows:
+                yield number, rows

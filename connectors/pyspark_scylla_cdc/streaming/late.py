@@ -1,0 +1,174 @@
+"""Late rows: written with a timestamp of long ago, they arrive behind the position.
+
+With `lateRows` ``deliver``, a micro-batch from offset a to offset b has exactly
+
+* the rows of its window of write time that had arrived when b was planned, and
+* the late rows that b names.
+
+So it has the same rows however often it is done, and each row is in one micro-batch. Four steps
+make that so:
+
+1. The driver reads the keys of the window before it offers b, and notes those that may have
+   arrived after that moment, `Reads.reads[-1]`: by what a row has to live, its arrival is known
+   to within `DOUBT`, and never taken for earlier than it is.
+2. An executor leaves out rows that may have arrived after that moment, but for those noted
+   (`cdc_reader.reading.late_rows.arrived`). A row left out was not there for the driver to
+   note, so it did arrive later; a row that arrived earlier either shows that or was noted.
+3. Once a minute the driver reads the keys behind the position. A row that may have arrived after
+   its window was planned, and is not among those noted, is late: b names it.
+4. b carries what this rests on: when each window was planned since the last look back, and the
+   keys noted. A restart therefore judges as the process before it.
+
+Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver looks for
+them in steps 1 and 3, and b names those of the window and those that are late. A stray with a twin
+in the stream in force is left out.
+
+What arrived before the look back that found it is known as delivered from then on; only keys of
+rows that arrived within `DOUBT` of a look, or of a window's plan, are kept. They are few, unless
+the confidence window is shorter than `DOUBT`.
+
+This is the bookkeeping of `cdc_reader.reading.late_rows`, with the driver as a reader of keys
+alone.
+With ``report`` the driver only looks back, at a sample where there are many streams, and logs the
+number of late rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader._time import Clock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.late_rows import Reads, RowName, arrived
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import Task
+from cdc_reader.streams.window import Window
+
+LONGEST_ANSWER = timedelta(seconds=8)
+"""The longest time a page may take, so that arrival times are known to within `DOUBT`."""
+
+_CLOCKS = 1_000_000
+"""µs by which the clocks of the driver and the executors may differ."""
+
+_NAME = struct.Struct(">16s16si")
+
+
+@frozen
+class Late:
+    """The part of an offset about late rows: the micro-batch that ends with it delivers `rows`.
+
+    `reads` records what has been delivered so far.
+    """
+
+    reads: Reads
+    rows: frozenset[RowName] = frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as JSON, in the key order that is part of the offset's format."""
+        return {
+            "since": self.reads.start,
+            "ends": list(self.reads.ends),
+            "reads": list(self.reads.reads),
+            "known": _packed(self.reads.known),
+            "rows": _packed(self.rows),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Late:
+        """Parse a stored value; raises KeyError, TypeError or ValueError if it is invalid."""
+        ends, reads = tuple(map(int, stored["ends"])), tuple(map(int, stored["reads"]))
+        if not ends or len(ends) != len(reads):
+            raise ValueError("expected as many reads as ends")
+        known = _unpacked(stored["known"])
+        state = Reads(int(stored["since"]), ends, reads, known)
+        return cls(state, _unpacked(stored["rows"]))
+
+    @property
+    def position(self) -> int:
+        """The end of the last window read, which is the position of the offset."""
+        return self.reads.ends[-1]
+
+    def planned(self, window: Window, ttls: TtlHistory) -> Planned:
+        """The filter for rows of `window`, the last one read, of a log with these TTLs."""
+        known = frozenset(name for name in self.reads.known if name[1].micros in window)
+        return Planned(self.reads.reads[-1], ttls, known)
+
+
+@frozen
+class Planned:
+    """The rows of a window that had arrived when it was planned, at `moment` (µs)."""
+
+    moment: int
+    ttls: TtlHistory
+    known: frozenset[RowName]
+
+    def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
+        """These rows, of batches read with `remaining`; none of the batches is empty."""
+        for batch in batches:
+            rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
+            if rows.num_rows:
+                yield rows
+
+
+def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
+    """The first `most` names in order, and the rest of the last one's record."""
+    ordered = sorted(names, key=_order)
+    last = ordered[:most][-1]
+    record = last[0], last[1].time
+    rest = (name for name in islice(ordered, most, None) if (name[0], name[1].time) == record)
+    return frozenset([*ordered[:most], *rest])
+
+
+def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
+    """Tasks that read these rows, in order of write time: one for each microsecond."""
+    streams: dict[int, set[StreamId]] = {}
+    for stream, key in names:
+        streams.setdefault(key.micros, set()).add(stream)
+    for at, found in sorted(streams.items()):
+        yield Task(Window(at, at + 1), tuple(sorted(found)))
+
+
+def rows_named(batch: pa.RecordBatch, names: Collection[RowName]) -> pa.RecordBatch:
+    """The rows of the batch that have these names."""
+    found = [at for at, name in enumerate(keys(batch)) if name in names]
+    return batch.take(pa.array(found, pa.int64()))
+
+
+def _order(name: RowName) -> tuple[StreamId, tuple[tuple[int, bytes], int]]:
+    return name[0], name[1].order
+
+
+def _packed(names: Iterable[RowName]) -> list[str]:
+    return [
+        base64.b64encode(_NAME.pack(stream, key.time, key.seq)).decode()
+        for stream, key in sorted(names, key=_order)
+    ]
+
+
+def _unpacked(texts: Iterable[str]) -> frozenset[RowName]:
+    found = (_NAME.unpack(base64.b64decode(text, validate=True)) for text in texts)
+    try:
+        return frozenset((StreamId(stream), RowKey(time, seq)) for stream, time, seq in found)
+    except struct.error as error:
+        raise ValueError(str(error)) from None
+
+
+def check_ttl(ttl: int, mode: str) -> None:
+    """Raise ConfigurationError if the log keeps rows forever."""
+    if not ttl:
+        remedy = (
+            "the log keeps rows for good, and only a TTL tells when a row arrived: set the "
+            "table's cdc ttl, or give 'ignore'"
+        )
+        raise ConfigurationError("lateRows", str(mode), remedy)

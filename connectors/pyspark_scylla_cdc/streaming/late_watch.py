@@ -1,0 +1,293 @@
+"""What a streaming query does about late rows, on the driver; see `streaming.late`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Protocol
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, FOREVER, Clock, micros
+from cdc_reader.config import LateRowsMode
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
+from cdc_reader.reading.late_rows import LateRows, Reads, RowName
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.strays import Strays
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import (
+    late_rows,
+    source_of,
+    streams_loader,
+    timeline_of,
+)
+from pyspark_scylla_cdc.streaming.key_reader import Judge, KeyReader
+from pyspark_scylla_cdc.streaming.late import Late, check_ttl, rows_named, whole_records
+
+log = get_logger(__name__)
+
+INTERVAL = 60_000_000
+"""µs between two sweeps."""
+
+MOST = 1_000
+"""Most late rows of one micro-batch, and most strays of its window; the others come later."""
+
+REPORTED = 64, 1_000_000
+"""Most queries and rows of a sweep that only reports."""
+
+
+class LateWatch(Protocol):
+    """Decides what a query does about late rows."""
+
+    def until(self, now: int) -> None:
+        """Sweep once more, as of `now`, because the query ends with what is there."""
+        ...
+
+    def next(
+        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+    ) -> Late | None:
+        """What the offset at the end of `window` records about late rows, if anything.
+
+        If the window has too many strays, the offset is at an earlier end: its `Late.position`.
+
+        `late` is the record of the offset at its start; `ttls` returns the log's TTL over time.
+        With a `snapshot` still to be read, rows written before the start also count if they arrive
+        from now on.
+        """
+        ...
+
+
+class Ignored:
+    """Does nothing."""
+
+    def until(self, now: int) -> None:
+        pass
+
+    def next(
+        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+    ) -> Late | None:
+        del late, window, ttls, snapshot
+        return None
+
+
+@frozen
+class Settings:
+    """The settings of a sweep: over `horizon` µs, from `confidence` µs behind the clock."""
+
+    horizon: int
+    confidence: int
+
+
+class Delivered:
+    """Delivers late rows, each in one micro-batch."""
+
+    def __init__(self, make: Callable[[], KeyReader], settings: Settings, clock: Clock) -> None:
+        self._make = make
+        self._settings = settings
+        self._clock = clock
+        self._until = FOREVER
+        self._at: tuple[Late | None, int] | None = None
+        self._state = Reads(BEGINNING, (BEGINNING,), (BEGINNING,))
+        self._ttls = TtlHistory()
+
+    def until(self, now: int) -> None:
+        self._until = now
+
+    def next(
+        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+    ) -> Late | None:
+        now = self._clock.now()
+        if self._at != (late, window.start):
+            self._begin(late, window.start, now, snapshot=snapshot)
+        is_due = is_time(self._state.reads[0], now, self._until)
+        if window.is_empty and not is_due and not snapshot:
+            return late
+        self._ttls = ttls()
+        check_ttl(self._ttls.seconds, LateRowsMode.DELIVER)
+        reader = self._make()
+        found: frozenset[RowName] = frozenset()
+        if is_due:
+            found = self._look_back(reader, window.start, now)
+        if window.is_empty and not found and not snapshot:
+            return late
+        if not window.is_empty:
+            found |= self._read(reader, window)
+        told = Late(self._state, found)
+        self._at = told, told.position
+        return told
+
+    def _begin(self, late: Late | None, position: int, now: int, *, snapshot: bool) -> None:
+        self._at = late, position
+        if late is not None:
+            self._state = late.reads
+        else:
+            start = BEGINNING if snapshot else position
+            self._state = Reads(start, (position,), (now,))
+
+    def _look_back(self, reader: KeyReader, position: int, now: int) -> frozenset[RowName]:
+        """The late rows behind `position`, at most about `MOST`."""
+        rows = LateRows.resumed(self._state, self._settings.confidence)
+        sweep = rows.sweep(position, self._settings.horizon, now)
+
+        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return sweep.late(batch, self._ttls, self._clock.now())
+
+        found, passed = _strays(reader, self._settings.horizon, sweep.window, late)
+        for batch in reader.read(sweep.window):
+            found += keys(leave_out_keys(late(batch), passed))
+        log.info("late_rows_sought", rows=len(found))
+        if len(found) <= MOST:
+            self._state = rows.state
+            return frozenset(found)
+        first = whole_records(found, MOST)
+        self._state = evolve(self._state, known=self._state.known | first)
+        return first
+
+    def _read(self, reader: KeyReader, window: Window) -> frozenset[RowName]:
+        """Note rows of the window that may seem to have arrived after now, and return its strays.
+
+        The window ends earlier if it has more strays than `MOST`.
+        """
+        now = self._clock.now()
+        strays = reader.strays(self._settings.horizon)
+        found = strays.read(window, remaining=True)
+        window = _shortened(window, found)
+        found = _written_in(window, found)
+        rows = LateRows.resumed(self._state, self._settings.confidence)
+        rows.window_read(window.end, now)
+        for batch in found:
+            rows.delivered(batch, self._ttls, self._clock.now())
+        names = frozenset(_single(strays, found))  # before the read that notes their twins
+        for batch in reader.read(window):
+            rows.delivered(batch, self._ttls, self._clock.now())
+        self._state = rows.state
+        return names
+
+
+class Reported:
+    """Counts late rows and logs their number; its state does not outlast the process."""
+
+    def __init__(self, make: Callable[[], KeyReader], settings: Settings, clock: Clock) -> None:
+        self._make = make
+        self._settings = settings
+        self._clock = clock
+        self._until = FOREVER
+        self._rows: LateRows | None = None
+        self._end = BEGINNING
+        self._counted = BEGINNING
+
+    def until(self, now: int) -> None:
+        self._until = now
+
+    def next(
+        self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
+    ) -> Late | None:
+        del late, snapshot
+        now = self._clock.now()
+        if self._rows is None:
+            position, confidence = window.start, self._settings.confidence
+            self._rows = LateRows(position, position, now, confidence)
+            self._end = self._counted = position
+        if is_time(self._rows.swept, now, self._until):
+            self._look_back(self._rows, window.start, ttls())
+        if window.end > self._end:
+            self._rows.window_read(window.end, now)
+            self._end = window.end
+        return None
+
+    def _look_back(self, rows: LateRows, position: int, ttls: TtlHistory) -> None:
+        sweep = rows.sweep(position, self._settings.horizon, self._clock.now())
+        queries, most = REPORTED
+        seen = found = 0
+
+        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return sweep.late(batch, ttls, self._clock.now())
+
+        def uncounted(batch: pa.RecordBatch) -> pa.RecordBatch:
+            since = {name for name in keys(batch) if name[1].micros >= self._counted}
+            return rows_named(batch, since | set(keys(late(batch))))
+
+        if ttls.seconds:
+            reader = self._make()
+            window = Window(min(sweep.window.start, self._counted), position)
+            strays, passed = _strays(reader, self._settings.horizon, window, uncounted, queries)
+            found = len(strays)
+            for batch in reader.read(sweep.window, queries):
+                found += leave_out_keys(late(batch), passed).num_rows
+                seen += batch.num_rows
+                if seen >= most:
+                    break
+        self._counted = position
+        if found:
+            remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
+            log.warning("late_rows", rows=found, window=str(sweep.window), remedy=remedy)
+
+
+def _strays(
+    reader: KeyReader, reach: int, window: Window, new: Judge, queries: int = FOREVER
+) -> tuple[list[RowName], frozenset[RowKey]]:
+    """The names of the window's strays that are `new`, and the keys of its other strays.
+
+    Read them before the streams in force: if a row in force with the key of one of the others is
+    late, it arrived after its twin was named, and must be left out.
+    """
+    others: set[RowKey] = set()
+
+    def judge(batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = new(batch)
+        others.update(key for _, key in set(keys(batch)) - set(keys(rows)))
+        return rows
+
+    strays = reader.strays(reach, queries, judge)
+    return list(_single(strays, strays.read(window, remaining=True))), frozenset(others)
+
+
+def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
+    """The names of the strays found, without those whose twin counts."""
+    return chain.from_iterable(map(keys, strays.single(found)))
+
+
+def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
+    """The first part of the window: it has `MOST` of the rows found, unless 1 µs has more."""
+    written = sorted(key.micros for batch in found for _, key in keys(batch))
+    if len(written) <= MOST:
+        return window
+    return Window(window.start, max(written[MOST], window.start + 1))
+
+
+def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The rows written in the window; none of the batches is empty."""
+    names = {name for batch in found for name in keys(batch) if name[1].micros in window}
+    return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
+
+
+def is_time(swept: int, now: int, until: int) -> bool:
+    """True if a sweep is due at `now`, after a sweep at `swept`.
+
+    A query that ends with what was there at `until` sweeps once.
+    """
+    return now >= swept + INTERVAL if until == FOREVER else swept < until
+
+
+def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateWatch:
+    """The watch that the options ask for."""
+    if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
+        return Ignored()
+    settings = Settings(micros(options.late_horizon), micros(options.confidence_window))
+    kind = Delivered if mode is LateRowsMode.DELIVER else Reported
+    return kind(partial(_key_reader, options, schema), settings, clock)
+
+
+def _key_reader(options: SourceOptions, schema: LogSchema) -> KeyReader:
+    columns = tuple(column for column in schema.columns if column.name in ROW_KEY)
+    read = options.read
+    source = source_of(options.connection(), read, evolve(schema, columns=columns))
+    generations = partial(timeline_of, options)
+    streams = streams_loader(options, schema.base)
+    return KeyReader(source, streams, generations, read.chunk_size, read.in_flight)

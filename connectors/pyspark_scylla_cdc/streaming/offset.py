@@ -1,0 +1,167 @@
+"""Offsets of a stream: a position in the log of one table, as Spark stores it in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import TableState
+from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.reading.ttl_history import TtlHistory
+from pyspark_scylla_cdc.streaming.late import Late
+
+VERSION = 3
+_POSITION_ALONE = 1
+_BEFORE_SNAPSHOT = 2
+"""Offset versions without the table's name. In version 2 the base table is still to be read."""
+
+_REMEDIES = {
+    "checkpointLocation": "start with a new checkpointLocation",
+    "startingOffsets": "give an offset of this table, or leave startingOffsets out",
+}
+
+
+class SnapshotState(StrEnum):
+    """Whether a query began with the rows of the base table."""
+
+    NONE = "none"
+    PENDING = "pending"
+    DONE = "done"
+
+
+@frozen
+class Offset:
+    """Every log row with a write time before `position` (µs since 1970) has been handed on.
+
+    It belongs to the `table` (``keyspace.name``) with the id `table_id`. In an offset of version 1
+    or 2 both are None; version 1 does not tell the state of the `snapshot` either.
+
+    Spark compares offsets as JSON text: the keys' order is part of the format, and while the
+    position stays an offset changes only if late rows are delivered.
+    """
+
+    position: int
+    snapshot: SnapshotState | None = None
+    table: str | None = None
+    table_id: UUID | None = None
+    ttls: TtlHistory = TtlHistory()
+    late: Late | None = None
+    """The late rows delivered, if the query delivers them."""
+
+    @property
+    def is_before_snapshot(self) -> bool:
+        """True if the base table is still to be read, as of `position`."""
+        return self.snapshot is SnapshotState.PENDING
+
+    def to_json(self) -> dict[str, Any]:
+        """The offset as Spark stores it."""
+        if self.table is None:
+            version = _BEFORE_SNAPSHOT if self.is_before_snapshot else _POSITION_ALONE
+            return {"version": version, "position": self.position}
+        return {
+            "version": VERSION,
+            "position": self.position,
+            "table": self.table,
+            "id": str(self.table_id),
+            "snapshot": str(self.snapshot),
+            "ttl": [list(change) for change in self.ttls.changes],
+            **({} if self.late is None else {"late": self.late.to_json()}),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Offset:
+        """The offset of a checkpoint; raises ConfigurationError if its version is unknown."""
+        try:
+            return _read(stored)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            remedy = (
+                f"expected an offset of version 1 to {VERSION}; read the checkpoint with the "
+                "version of scylla-cdc that wrote it, or start with a new checkpointLocation"
+            )
+            raise ConfigurationError("checkpointLocation", stored, remedy) from None
+
+    def moved(
+        self, position: int, table: TableName, state: TableState, now: int, late: Late | None = None
+    ) -> Offset:
+        """The offset of the micro-batch that ends at `position`, with the table's state `now` (µs).
+
+        The history of the TTL reaches back to the first read that `late` still mentions.
+        """
+        oldest = position if late is None else min(position, *late.reads.reads)
+        snapshot = SnapshotState.DONE if self.is_before_snapshot else self.snapshot
+        return evolve(
+            self,
+            position=position,
+            snapshot=snapshot or SnapshotState.NONE,
+            table=str(table),
+            table_id=state.id,
+            ttls=self.ttls_at(state, now).after(oldest),
+            late=late,
+        )
+
+    def ttls_at(self, state: TableState, now: int) -> TtlHistory:
+        """The history of the log's TTL up to `now` (µs)."""
+        return self.ttls.seen(state.cdc.ttl, now, state.altered)
+
+    def check_table(
+        self, table: TableName, table_id: UUID | None, option: str = "checkpointLocation"
+    ) -> None:
+        """Raise CheckpointError, naming `option`, if the offset belongs to another table."""
+        if self.table is None:
+            return
+        if self.table != str(table):
+            raise CheckpointError(
+                f"{option}: the offset is one of table {self.table}, and the query reads {table}: "
+                f"{_REMEDIES[option]}"
+            )
+        if table_id is not None and self.table_id != table_id:
+            raise CheckpointError(
+                f"{option}: the offset is one of the table {table} with id {self.table_id}, which "
+                f"was dropped and created again, now with id {table_id}: {_REMEDIES[option]}"
+            )
+
+    def check_snapshot(self, *, wanted: bool) -> None:
+        """Raise CheckpointError if a query with, or without, a snapshot cannot resume here."""
+        if wanted and self.snapshot is None:
+            raise CheckpointError(
+                "snapshot is 'initial', and the checkpointLocation, written by an earlier version, "
+                "does not tell whether its query began with one: if it did, leave snapshot out to "
+                "go on, else start with a new checkpointLocation"
+            )
+        if wanted and self.snapshot is SnapshotState.NONE:
+            raise CheckpointError(
+                "snapshot is 'initial', and the query of the checkpointLocation began without one, "
+                "which cannot be made up for: leave snapshot out to go on, or start with a new "
+                "checkpointLocation"
+            )
+        if self.is_before_snapshot and not wanted:
+            raise CheckpointError(
+                "snapshot is 'none', and the query of the checkpointLocation has its snapshot "
+                "still to read: give 'initial' to go on, or start with a new checkpointLocation"
+            )
+
+
+def _read(stored: Mapping[str, Any]) -> Offset:
+    version, position = stored["version"], stored["position"]
+    if type(position) is not int:
+        raise TypeError("a position is a whole number")
+    match version:
+        case 1:
+            return Offset(position)
+        case 2:
+            return Offset(position, SnapshotState.PENDING)
+        case 3:
+            return Offset(
+                position,
+                SnapshotState(stored["snapshot"]),
+                str(stored["table"]),
+                UUID(stored["id"]),
+                TtlHistory(stored["ttl"]),
+                Late.from_json(stored["late"]) if "late" in stored else None,
+            )
+    raise ValueError("another version")

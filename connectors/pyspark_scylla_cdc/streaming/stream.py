@@ -1,0 +1,222 @@
+"""Streaming reading: the log followed at a distance, in micro-batches Spark can repeat.
+
+What Spark does, and what follows from it:
+
+* `initialOffset` is asked twice at the start of a query, and again on a restart before the
+  first commit. So the first `latestOffset` answers with the start itself: an empty first
+  micro-batch writes the position to the checkpoint before anything is read from there.
+* `latestOffset` is polled some forty times a second: it asks the clock, and the cluster only
+  when time for a micro-batch has come: whether a generation is under way, whether there are rows
+  at all and, with a limit of rows, how many there are.
+* A micro-batch may be planned again after a restart: its partitions follow from the two
+  offsets and the generation tables alone.
+* `stop` is not called on a clean stop, and `commit` lags one micro-batch: nothing hangs on
+  either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import Clock, SystemClock, micros
+from cdc_reader.cql.schema import LogSchema, TableState
+from cdc_reader.errors import DataLossError
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.errors import hide_traceback
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.log_plan import (
+    check_columns,
+    expected,
+    look,
+    oldest_alive,
+    plan,
+    row_limit,
+)
+from pyspark_scylla_cdc.planning.partition import LatePartition
+from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
+from pyspark_scylla_cdc.reading.partitions import read_partition, still_there
+from pyspark_scylla_cdc.reading.sessions import generations_of, state_of, timeline_of
+from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
+from pyspark_scylla_cdc.streaming.idle import Idle
+from pyspark_scylla_cdc.streaming.late_watch import late_watch
+from pyspark_scylla_cdc.streaming.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.streaming.publication import PublicationGate
+
+log = get_logger(__name__)
+
+_ONE_WINDOW = ReadMaxFiles(1)
+"""Stands for this source's limit by time. Spark has no such limit and cannot carry one of our own;
+this one only tells the source to apply its limit.
+"""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the log; its position is a write time."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: LogSchema,
+        names: tuple[str, ...],
+        clock: Clock | None = None,
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._names = names
+        self._clock = clock or SystemClock()
+        self._pace = AdvancePolicy.of(options)
+        self._known = PublicationGate(partial(generations_of, options))
+        self._idle = Idle(
+            partial(look, options, schema),
+            partial(timeline_of, options),
+            micros(options.min_advance),
+            micros(options.idle_advance),
+        )
+        self._late = late_watch(options, schema, self._clock)
+        self._initial: Offset | None = None
+        self._planned = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        now = self._clock.now()
+        self._pace = self._pace.until(now)
+        self._late.until(now)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return _ONE_WINDOW
+
+    @hide_traceback()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        if self._initial is None:
+            wanted = self._options.snapshot
+            state = SnapshotState.PENDING if wanted else SnapshotState.NONE
+            self._initial = self._at(self._start(), state)
+        return self._initial.to_json()
+
+    @hide_traceback()
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        since = self._checked(start)
+        if since == self._initial and not self._planned:
+            return start  # even of a snapshot: it must have been pinned
+        limited = not isinstance(limit, ReadAllAvailable)
+        now = self._clock.now()
+        position = since.position
+        end = self._pace.next(position, now, limited=limited)
+        with still_there(self._options, self._schema):
+            if limited and not since.is_before_snapshot and self._pace.has_caught_up(end, now):
+                end = self._idle.end(Window(position, end))
+            if end > position:
+                end = max(position, min(end, self._known.until(now)))
+            if limited and self._options.max_rows is not None:
+                end = self._cut(Window(position, end))
+            late = self._late.next(
+                since.late,
+                Window(position, end),
+                lambda: since.ttls_at(self._state(since), now),
+                snapshot=since.is_before_snapshot,
+            )
+        if late is not None and end > position:
+            end = late.position
+        is_news = late is not None and late != since.late
+        if end == position and not since.is_before_snapshot and not is_news:
+            return start
+        state = self._state(since)
+        return since.moved(end, self._options.table, state, now, late).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
+        return self._at(self._pace.horizon(self._clock.now()), state).to_json()
+
+    @hide_traceback()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._planned = True
+        since, until = self._checked(start), Offset.from_json(end)
+        window = Window(since.position, until.position)
+        parts: list[InputPartition] = []
+        if since.is_before_snapshot and not until.is_before_snapshot:
+            parts += snapshot_partitions(since.position, self._options.max_partitions)
+        if until.late is not None and until.late.rows and until != since:
+            parts.append(LatePartition(until.late.rows))
+        if window.is_empty:
+            return parts
+        ttls = since.ttls_at(self._state(since), self._clock.now())
+        self._check_loss(window, ttls)
+        check_columns(self._options, self._names)
+        timeline, filled = timeline_of(self._options), self._filled(window)
+        planned = None if until.late is None else until.late.planned(window, ttls)
+        return [
+            *parts,
+            *plan(self._options, self._schema.base, timeline, window, filled, planned),
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._schema, self._names, partition, self._clock)
+
+    def _at(self, position: int, snapshot: SnapshotState) -> Offset:
+        """The offset at `position` for a query that starts anew."""
+        base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
+        return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
+
+    def _checked(self, stored: dict[str, Any]) -> Offset:
+        """The offset of a checkpoint; raises if it does not belong to this query."""
+        offset = Offset.from_json(stored)
+        offset.check_table(self._options.table, self._schema.base.id)
+        offset.check_snapshot(wanted=self._options.snapshot)
+        return offset
+
+    def _state(self, since: Offset) -> TableState:
+        """The table's current state; raises if it is not the offset's table."""
+        state = state_of(self._options)
+        since.check_table(self._options.table, state.id)
+        return state
+
+    def _filled(self, window: Window) -> Window | None:
+        """Where rows are expected, if the time of a stream may be spread over partitions.
+
+        Spreading gives up the order of rows within a partition, so it is done only if more
+        partitions are requested.
+        """
+        return expected(self._options, window) if self._options.min_partitions > 1 else None
+
+    def _cut(self, window: Window) -> int:
+        """The end of the window that holds at most the rows of one micro-batch."""
+        if window.is_empty:
+            return window.end
+        return row_limit(self._options, self._schema)(window)
+
+    def _check_loss(self, window: Window, ttls: TtlHistory) -> None:
+        """Report if rows of the window may have expired unread."""
+        lost = ttls.lost(window.start, self._clock.now()).intersect(window)
+        is_first = self._initial is not None and window.start == self._initial.position
+        if lost.is_empty or is_first:
+            return
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"failOnDataLoss is 'true': changes of {self._options.table} written in {lost} "
+                f"were not read before they expired (their TTL is {ttls.at(lost.start)} s): give "
+                "'false' to go on without them, or start anew with a new checkpointLocation"
+            )
+        log.warning("changes_expired", table=str(self._options.table), window=str(lost))
+
+    def _start(self) -> int:
+        """Where a new query begins: at the oldest row that the log may hold, or later."""
+        now = self._clock.now()
+        kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
+        oldest = oldest_alive(timeline_of(self._options), kept_since)
+        if self._options.snapshot:
+            return max(oldest, self._pace.horizon(now))
+        return max(self._options.window(now).start, oldest, kept_since)

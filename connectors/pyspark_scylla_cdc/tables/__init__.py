@@ -1,0 +1,4 @@
+"""Folds changes into the rows that they lead to.
+
+Begin with `fold`.
+"""

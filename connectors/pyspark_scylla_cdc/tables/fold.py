@@ -1,0 +1,250 @@
+"""Folds changes into the table that they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING
+
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc.tables.ranges import column as _column
+from pyspark_scylla_cdc.tables.ranges import within
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# Spark's functions are imported where they are used: Spark imports this package in search of
+# data sources, whether one is used or not.
+
+_UPSERTS = ("insert", "update_postimage")
+_ORDER = "__order"
+_DELETED = "__deleted"
+_SINCE = "__since"
+_INSERTED = "__inserted"
+_BEFORE_ALL = "0001-01-01 00:00:00"
+_NO_VERSION = ""
+"""The commit version of rows that were in the table before."""
+_UNKNOWN = (
+    "fold: all columns of a row became null, and these changes do not tell whether the row was "
+    "inserted, as it must have been to be there still: read with includeDelta 'true'"
+)
+
+
+def fold(
+    changes: DataFrame, keys: Sequence[str] | None = None, *, onto: DataFrame | None = None
+) -> DataFrame:
+    """The rows that remain after all of `changes` (format ``changes``) are applied.
+
+    The columns are those of the base table that `changes` has. The last change of a row decides its
+    values; the row is gone if that change is a delete of the row, of its partition, or of a range
+    that contains it (``rangeDeletes`` ``emit``). Of two changes in one microsecond, a delete counts
+    as the last, as in the server. A static column appears in each row of its partition, or in a row
+    of its own if the partition has no other.
+
+    With ``includeDelta`` each column has the value last set, whatever images the table keeps and in
+    whatever order writes arrived. Exceptions: writes with timestamps of their own to *elements* of
+    one collection, and cells that expired. Without it, a row equals its last postimage.
+
+    In CQL, a row whose columns are all null exists only if an INSERT made it. So a row left without
+    values is kept only if one of `changes` is an INSERT of it. Without ``includeDelta``, a table
+    that keeps preimages does not show which changes are INSERTs: then such a row ends the query
+    with an error. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not
+    tell.
+
+    `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
+    the columns of the primary key; by default they come from the schema's metadata, which
+    ``load()`` sets. Raises SchemaError if columns are missing, or rows cannot be compared with the
+    bounds of ranges.
+    """
+    return _Fold(changes, keys).result(onto)
+
+
+class _Fold:
+    """One fold: the roles of the columns, and the steps over them."""
+
+    def __init__(self, changes: DataFrame, keys: Sequence[str] | None) -> None:
+        self._changes = changes
+        self._require([names.CHANGE_TYPE, names.COMMIT_TIMESTAMP, names.COMMIT_VERSION])
+        self._require([names.SEQUENCE, *(keys or ())])
+        self._fields = [field for field in changes.schema if field.name not in names.ALL]
+        self._partition = self._of_kind("partition_key")
+        self._clustering = self._of_kind("clustering")
+        if not self._partition:
+            self._partition = list(keys or ())
+        if not self._partition:
+            raise SchemaError(
+                "the DataFrame does not tell which columns are the key: give fold its keys"
+            )
+        self._key = [*self._partition, *self._clustering]
+        self._statics = self._of_kind("static")
+        self._regulars = [
+            field.name
+            for field in self._fields
+            if field.name not in self._key and field.name not in self._statics
+        ]
+        self._has_delta = names.MODIFIED in changes.columns
+        kind = changes.schema[names.CHANGE_TYPE]
+        self._tells_inserts = self._has_delta or kind.metadata.get("cql.insert") == "statement"
+
+    def result(self, onto: DataFrame | None) -> DataFrame:
+        changes = self._changes
+        if onto is not None:
+            changes = changes.unionByName(self._as_changes(onto), allowMissingColumns=True)
+        alive = self._alive(changes.withColumn(_ORDER, _order()))
+        if not (self._statics and self._clustering):
+            return self._there(self._last(alive, self._regulars)).select(self._table)
+        is_static = _column(self._clustering[0]).isNull()
+        rows = self._there(self._last(alive.where(~is_static), self._regulars))
+        statics = self._last(alive.where(is_static), self._statics)
+        statics = statics.drop(*self._clustering, _INSERTED)
+        is_told = ~is_static | _any_set(self._statics)
+        return rows.join(statics, self._partition, "full").where(is_told).select(self._table)
+
+    @property
+    def _table(self) -> list[Column]:
+        """The base table's columns, in its order."""
+        return [_column(field.name) for field in self._fields]
+
+    def _alive(self, changes: DataFrame) -> DataFrame:
+        """The inserts and updates that no later delete of their row, partition or range undid."""
+        from pyspark.sql import functions as sf
+
+        kind = _column(names.CHANGE_TYPE)
+        told = changes.where(kind.isin(*_UPSERTS, "delete", "delete_partition"))
+        deletes = [
+            self._last_of("delete", self._key),
+            self._last_of("delete_partition", self._partition),
+        ]
+        if names.RANGE in changes.columns and self._clustering:
+            told = self._with_ranges(told, changes.where(kind == "delete_range"))
+            deletes.append(_column(_SINCE))
+        told = told.withColumn(_DELETED, sf.greatest(*deletes))
+        is_later = _column(_DELETED).isNull() | (_column(_ORDER) > _column(_DELETED))
+        return told.where(kind.isin(*_UPSERTS) & is_later)
+
+    def _last_of(self, kind: str, key: list[str]) -> Column:
+        """The order of the last change of this kind to the rows that `key` identifies."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        order = sf.when(_column(names.CHANGE_TYPE) == kind, _column(_ORDER))
+        return sf.max(order).over(Window.partitionBy(*map(_column, key)))
+
+    def _with_ranges(self, rows: DataFrame, ranges: DataFrame) -> DataFrame:
+        """The rows, with the order of the last range delete over each."""
+        from pyspark.sql import functions as sf
+
+        fields = [field for field in self._fields if field.name in self._clustering]
+        ranges = ranges.select(
+            *(_column(name).alias(f"__{name}") for name in self._partition),
+            _column(names.RANGE),
+            _column(_ORDER).alias(_SINCE),
+        )
+        same = [_column(name) == _column(f"__{name}") for name in self._partition]
+        lies_in = within(_column(names.RANGE), fields)
+        keys = rows.where(_column(self._clustering[0]).isNotNull()).select(*map(_column, self._key))
+        covered = (
+            keys.distinct()
+            .join(ranges, reduce(and_, [*same, lies_in]))
+            .groupBy(*map(_column, self._key))
+            .agg(sf.max(_SINCE).alias(_SINCE))
+            .select(*(_column(name).alias(f"__{name}") for name in self._key), _column(_SINCE))
+        )
+        match = [_column(name).eqNullSafe(_column(f"__{name}")) for name in self._key]
+        joined = rows.join(covered, reduce(and_, match), "left")
+        return joined.drop(*(f"__{name}" for name in self._key))
+
+    def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
+        """The last values of each row, and whether it was inserted.
+
+        That is true, false, or null if the changes do not tell.
+        """
+        from pyspark.sql import functions as sf
+
+        order = _column(_ORDER)
+        key = list(map(_column, self._key))
+        inserted = sf.bool_or(self._inserted()).alias(_INSERTED)
+        if not self._has_delta:
+            whole = sf.struct(*map(_column, values or self._key))
+            last = changes.groupBy(*key).agg(sf.max_by(whole, order).alias(_SINCE), inserted)
+            columns = [_column(_SINCE)[name].alias(name) for name in values]
+            return last.select(*key, *columns, _column(_INSERTED))
+        modified = _column(names.MODIFIED)
+        columns = [
+            sf.max_by(_column(name), sf.when(sf.array_contains(modified, name), order)).alias(name)
+            for name in values
+        ]
+        return changes.groupBy(*key).agg(*columns, inserted)
+
+    def _inserted(self) -> Column:
+        """True if a change is an INSERT; null if it does not tell."""
+        from pyspark.sql import functions as sf
+
+        if self._has_delta:
+            return sf.coalesce(_column(names.INSERTED), sf.lit(False))
+        if self._tells_inserts:
+            return _column(names.CHANGE_TYPE) == _UPSERTS[0]
+        return sf.when(_column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
+
+    def _there(self, rows: DataFrame) -> DataFrame:
+        """The rows except those that vanished with their last value: no INSERT made them."""
+        from pyspark.sql import functions as sf
+
+        if not self._regulars and not self._has_delta:
+            return rows.drop(_INSERTED)
+        unknown = sf.raise_error(sf.lit(_UNKNOWN)).cast("boolean")
+        inserted = sf.coalesce(_column(_INSERTED), unknown)
+        is_there = sf.when(_any_set(self._regulars), sf.lit(True)).otherwise(inserted)
+        return rows.where(is_there).drop(_INSERTED)
+
+    def _as_changes(self, table: DataFrame) -> DataFrame:
+        """The rows of a table as inserts that come before all other changes."""
+        if not (self._statics and self._clustering):
+            return self._inserts(table, self._regulars)
+        is_row = _column(self._clustering[0]).isNotNull()
+        statics = table.select(*map(_column, [*self._partition, *self._statics])).distinct()
+        rows = self._inserts(table.where(is_row).drop(*self._statics), self._regulars)
+        return rows.unionByName(self._inserts(statics, self._statics), allowMissingColumns=True)
+
+    def _inserts(self, rows: DataFrame, values: list[str]) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        inserts = (
+            rows.withColumn(names.CHANGE_TYPE, sf.lit(_UPSERTS[0]))
+            .withColumn(names.COMMIT_TIMESTAMP, sf.lit(_BEFORE_ALL).cast("timestamp"))
+            .withColumn(names.COMMIT_VERSION, sf.lit(_NO_VERSION))
+            .withColumn(names.SEQUENCE, sf.lit(0))
+        )
+        if not self._has_delta:
+            return inserts
+        touched = sf.array(*map(sf.lit, values)).cast("array<string>")
+        return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
+
+    def _of_kind(self, kind: str) -> list[str]:
+        """The columns of a kind, from the schema's metadata."""
+        return [field.name for field in self._fields if field.metadata.get("cql.kind") == kind]
+
+    def _require(self, wanted: Sequence[str]) -> None:
+        for name in wanted:
+            if name not in self._changes.columns:
+                raise SchemaError(
+                    f"the DataFrame has no column {name}: expected one of format 'changes', "
+                    "with its own columns and the whole key"
+                )
+
+
+def _order() -> Column:
+    """The sort key of a row's changes: in one µs, deletes come after other writes."""
+    from pyspark.sql import functions as sf
+
+    is_delete = ~_column(names.CHANGE_TYPE).isin(*_UPSERTS)
+    place = [_column(names.COMMIT_VERSION), _column(names.SEQUENCE)]
+    return sf.struct(_column(names.COMMIT_TIMESTAMP), is_delete.alias("is_delete"), *place)
+
+
+def _any_set(columns: list[str]) -> Column:
+    from pyspark.sql import functions as sf
+
+    return reduce(or_, (_column(name).isNotNull() for name in columns), sf.lit(False))

@@ -1,0 +1,230 @@
+"""Checkpoints follow from acknowledgements: never ahead of them, never behind."""
+
+from __future__ import annotations
+
+import random
+from itertools import groupby
+
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_reader.checkpoints import MemoryCheckpoints
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.window import Window
+
+BASE = 1_700_000_000_000_000
+LENGTH = 10
+STREAMS = [StreamId.from_parts(token, 0, 0) for token in range(2)]
+NAME = CheckpointName("app", TableName("ks", "t"))
+
+
+def time(micros: int) -> bytes:
+    """`cdc$time` of a write at `BASE` + `micros`."""
+    return timeuuid.make(BASE + micros, b"\x80" * 8).bytes
+
+
+def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
+    """A change of so many rows."""
+    return Place(STREAMS[stream], time(micros), seqs or (0,), is_last)
+
+
+def window(number: int) -> Window:
+    """The windows adjoin."""
+    return Window(BASE + number * LENGTH, BASE + (number + 1) * LENGTH)
+
+
+class Log:
+    """A log by the naive book: every row delivered, and every row acknowledged, kept for good."""
+
+    def __init__(self, *, settled: bool) -> None:
+        self.settled = settled
+        self.store = MemoryCheckpoints()
+        self.store.save(NAME, Checkpoint(BASE))
+        self.delivered: list[tuple[StreamId, RowKey]] = []
+        self.acknowledged: set[tuple[StreamId, RowKey]] = set()
+        self.ends: list[tuple[int, int]] = []
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or begin again, from what is saved."""
+        self.begun = self.saved
+        self.work = Acknowledgements(self.begun, settled=self.settled)
+        self.outstanding: list[Ticket] = []
+        self.ends = []
+        self.delivered = [row for row in self.delivered if row in self.acknowledged]
+
+    @property
+    def saved(self) -> Checkpoint:
+        found = self.store.load(NAME)
+        assert found is not None
+        return found
+
+    def those_saved(self) -> set[tuple[StreamId, RowKey]]:
+        saved = self.saved
+        return {
+            (stream, key)
+            for stream, key in self.delivered
+            if key.micros < saved.position or key in saved.marks.get(stream, Mark())
+        }
+
+    def is_acknowledged(self, place: Place) -> bool:
+        return all((place.stream, key) in self.acknowledged for key in place.rows())
+
+    def deliver(self, place: Place) -> None:
+        self.delivered += [(place.stream, key) for key in place.rows()]
+        self.outstanding.append(self.work.deliver(place))
+
+    def complete(self, number: int) -> None:
+        self.ends.append((len(self.delivered), window(number).end))
+        self.work.complete(window(number), None, None)
+
+    def acknowledge(self, choice: int) -> None:
+        if self.outstanding:
+            ticket = self.outstanding.pop(choice % len(self.outstanding))
+            self.acknowledged.update((ticket.place.stream, key) for key in ticket.place.rows())
+            self.work.acknowledge(ticket)
+
+    def save(self) -> None:
+        if (checkpoint := self.work.take()) is not None:
+            self.store.save(NAME, checkpoint)
+
+    @property
+    def position(self) -> int:
+        """By the naive book: the last window end with nothing outstanding before it."""
+        reached = [
+            end
+            for count, end in self.ends
+            if all(row in self.acknowledged for row in self.delivered[:count])
+        ]
+        return max(reached, default=self.begun.position)
+
+    def check(self) -> None:
+        """What is saved is what was acknowledged, row by row."""
+        self.save()
+        assert self.saved.position == self.position == self.work.position
+        assert self.those_saved() == self.acknowledged
+
+
+def records(draw: st.DataObject, number: int) -> list[list[Place]]:
+    """A window's records, stream after stream; the rows of a record's changes lie intermixed."""
+    found = []
+    for stream in range(len(STREAMS)):
+        for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
+            owners = draw.draw(st.lists(st.integers(0, 2), max_size=3))
+            rows = sorted((owner, seq) for seq, owner in enumerate(owners))
+            changes = [tuple(seq for _, seq in run) for _, run in groupby(rows, lambda row: row[0])]
+            found.append(
+                [place(stream, micros, *seqs, is_last=seqs is changes[-1]) for seqs in changes]
+            )
+    return [record for record in found if record]
+
+
+@given(st.data(), st.booleans())
+@settings(max_examples=200)
+def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
+    """Whatever the order of acknowledgements, of saves and of crashes."""
+    log = Log(settled=settled)
+    windows = [records(data, number) for number in range(3)]
+    order = random.Random(data.draw(st.integers(0, 1 << 32)))
+    number = 0
+    while number < len(windows):
+        crashed = False
+        for record in windows[number]:
+            left = [change for change in record if not log.is_acknowledged(change)]
+            for change in left:
+                log.deliver(evolve(change, is_last=change is left[-1]))
+                for _ in range(order.randrange(3)):
+                    log.acknowledge(order.randrange(100))
+                if order.random() < 0.2:
+                    log.check()
+        log.complete(number)
+        log.check()
+        if order.random() < 0.2:
+            log.start()
+            crashed = True
+        number = (log.begun.position - BASE) // LENGTH if crashed else number + 1
+    while log.outstanding:
+        log.acknowledge(order.randrange(100))
+        log.check()
+    assert log.saved == Checkpoint(window(2).end)
+    assert log.work.held == 0
+
+
+def test_only_what_changed_is_taken() -> None:
+    """A mark once taken is not taken again; an idle window has none."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
+    tickets = [work.deliver(place(stream, 1)) for stream in (0, 1)]
+    assert work.take() is None
+    work.acknowledge(tickets[0])
+    assert work.take() == Checkpoint(BASE, None, {STREAMS[0]: Mark(RowKey(time(1), 0))})
+    work.acknowledge(tickets[1])
+    taken = work.take()
+    assert taken is not None
+    assert list(taken.marks) == [STREAMS[1]]
+    assert work.take() is None
+    work.complete(window(0), 7, 9)
+    assert work.take() == Checkpoint(window(0).end, 7, {}, 9)
+
+
+def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
+    """Its last row lies behind one that is not acknowledged."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
+    first = work.deliver(place(0, 1, 0, 3, is_last=False))
+    second = work.deliver(place(0, 1, 1, 2))
+    work.acknowledge(first)
+    taken = work.take()
+    assert taken is not None
+    rows = frozenset([RowKey(time(1), 0), RowKey(time(1), 3)])
+    assert taken.marks == {STREAMS[0]: Mark(None, rows)}
+    work.acknowledge(second)
+    taken = work.take()
+    assert taken is not None
+    assert taken.marks == {STREAMS[0]: Mark(RowKey(time(1), 3))}
+
+
+def test_eager_work_has_no_upto() -> None:
+    """Between two rows a third may come to light."""
+    work = Acknowledgements(Checkpoint(BASE), settled=False)
+    for micros in (1, 2):
+        work.acknowledge(work.deliver(place(0, micros)))
+    taken = work.take()
+    assert taken is not None
+    rows = frozenset([RowKey(time(1), 0), RowKey(time(2), 0)])
+    assert taken.marks == {STREAMS[0]: Mark(None, rows)}
+
+
+def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
+    """`swept` waits until they are acknowledged; a late window's end means nothing."""
+    work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
+    assert work.complete(window(0), 5, 1) == window(0)
+    late = work.deliver(place(0, 4))
+    assert work.complete(Window(BASE - 99, BASE + 3), 6, 2, late=True) is None
+    assert work.complete(window(1), 7, 3) is None
+    assert work.take() == Checkpoint(window(0).end, 5, {}, 1)
+    assert work.acknowledge(late) == window(1)
+    assert work.take() == Checkpoint(window(1).end, 7, {}, 3)
+
+
+def test_windows_that_are_reached_together_are_told_as_one() -> None:
+    """So however long one change takes, empty windows do not pile up."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
+    ticket = work.deliver(place(0, 1))
+    for number in range(100):
+        assert work.complete(window(number), None, None) is None
+    assert work.acknowledge(ticket) == Window(BASE, window(99).end)
+
+
+def test_what_is_held_is_what_is_outstanding() -> None:
+    """A change behind one that is not acknowledged is remembered too, row by row."""
+    work = Acknowledgements(Checkpoint(BASE), settled=True)
+    tickets = [work.deliver(place(0, micros)) for micros in range(5)]
+    for ticket in tickets[1:]:
+        work.acknowledge(ticket)
+    assert work.held == 5
+    work.acknowledge(tickets[0])
+    assert work.held == 0

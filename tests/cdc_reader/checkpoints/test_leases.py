@@ -1,0 +1,291 @@
+"""One law for the leases of all stores: one owner at a time saves, and nobody saves after it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from attrs import evolve
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.checkpoints.store import Owner
+from cdc_reader.cluster.write import Statements
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import (
+    CheckpointError,
+    LeaseLostError,
+    LeaseUnsupportedError,
+    QueryRefusedError,
+    TransientError,
+)
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+
+if TYPE_CHECKING:
+    from cdc_reader.checkpoints.store import LeasingStore
+
+SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+NAME = CheckpointName("app", TableName("ks", "t"))
+DURATION = timedelta(seconds=10)
+ONE, OTHER, THIRD = (Owner(str(n), "host", n, NOW) for n in range(3))
+OWNERS = st.sampled_from([ONE, OTHER, THIRD])
+KEYSPACE = (
+    "CREATE KEYSPACE ks WITH replication = "
+    "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
+    "AND tablets = {'enabled': false}"
+)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """What tells when leases run out."""
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A server whose clock it is."""
+    with EmbeddedScylla(clock=clock) as server:
+        server.execute(KEYSPACE)
+        yield server
+
+
+@pytest.fixture
+def scylla_store(server: EmbeddedScylla) -> Iterator[ScyllaCheckpoints]:
+    """A table of that server."""
+    store = ScyllaCheckpoints(ConnectionConfig(server.contact_point), "ks")
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "scylla"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> Iterator[LeasingStore]:
+    """Each store that has leases."""
+    if request.param == "memory":
+        yield MemoryCheckpoints(clock=clock)
+    elif request.param == "sqlite":
+        file = SqliteCheckpoints(tmp_path / "checkpoints.db", clock=clock)
+        yield file
+        file.close()
+    else:
+        yield request.getfixturevalue("scylla_store")
+
+
+class Machine(RuleBasedStateMachine):
+    """Time passes in steps that end well before or after a lease: a TTL is in seconds."""
+
+    store: ClassVar[LeasingStore]
+    clock: ClassVar[ManualClock]
+    runs: ClassVar[Iterator[int]] = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = evolve(NAME, application=f"run {next(self.runs)}")
+        self.owner: Owner | None = None
+        self.until = 0
+        self.saved: Checkpoint | None = None
+
+    @rule(owner=OWNERS)
+    def acquire(self, owner: Owner) -> None:
+        is_held = self.owner not in (None, owner) and self.clock.now() < self.until
+        holder = self.store.acquire(self.name, owner, DURATION)
+        assert holder == (self.owner if is_held else owner)
+        if not is_held:
+            self.owner, self.until = owner, self.clock.now() + 10 * SECOND
+
+    @rule(owner=OWNERS)
+    def renew(self, owner: Owner) -> None:
+        assert self.store.renew(self.name, owner, DURATION) == (owner == self.owner)
+        if owner == self.owner:
+            self.until = self.clock.now() + 10 * SECOND
+
+    @rule(owner=OWNERS)
+    def release(self, owner: Owner) -> None:
+        self.store.release(self.name, owner)
+        if owner == self.owner:
+            self.until = 0
+
+    @rule(owner=OWNERS, position=st.integers(1, 99))
+    def save(self, owner: Owner, position: int) -> None:
+        checkpoint = Checkpoint(NOW + position)
+        assert self.store.save_as(owner, self.name, checkpoint) == (owner == self.owner)
+        if owner == self.owner:
+            self.saved = checkpoint
+
+    @rule(seconds=st.sampled_from([3, 60]))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds * SECOND)
+
+    @invariant()
+    def holds_what_its_owners_saved(self) -> None:
+        assert self.store.load(self.name) == self.saved
+
+
+def test_who_acquired_last_saves_and_nobody_else(store: LeasingStore, clock: ManualClock) -> None:
+    """A lease that ran out is still its owner's, until somebody else acquires it."""
+    Machine.store, Machine.clock = store, clock
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=25, stateful_step_count=20, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
+    """The lease as `owner` sees it."""
+    return Lease(store, NAME, owner, DURATION, clock)
+
+
+def test_an_owner_is_sure_until_its_lease_may_have_run_out(
+    store: LeasingStore, clock: ManualClock
+) -> None:
+    """Counted from before it asked; it goes on if nobody took over meanwhile."""
+    mine = lease(store, ONE, clock)
+    assert not mine.is_sure
+    assert mine.acquire() is None
+    clock.advance(10 * SECOND - 1)
+    assert mine.is_sure
+    clock.advance(1)
+    assert not mine.is_sure
+    mine.save(Checkpoint(NOW))
+    mine.renew()
+    assert mine.is_sure
+    mine.release()
+    assert not mine.is_sure
+
+
+def test_an_owner_that_slept_is_refused_once_another_took_over(
+    store: LeasingStore, clock: ManualClock
+) -> None:
+    """And the other is told who holds it as long as it does."""
+    mine, other = lease(store, ONE, clock), lease(store, OTHER, clock)
+    assert mine.acquire() is None
+    mine.save(Checkpoint(NOW + 5))
+    assert other.acquire() == ONE
+    clock.advance(60 * SECOND)
+    assert other.acquire() is None
+    assert other.load() == Checkpoint(NOW + 5)
+    other.save(Checkpoint(NOW + 9))
+    with pytest.raises(LeaseLostError, match=r"another consumer took over ks\.t, shard 1/1"):
+        mine.save(Checkpoint(NOW + 7))
+    with pytest.raises(LeaseLostError):
+        mine.renew()
+    mine.release()
+    assert lease(store, THIRD, clock).acquire() == OTHER
+    assert store.load(NAME) == Checkpoint(NOW + 9)
+
+
+def test_many_marks_are_saved_whole_or_not_at_all(store: LeasingStore, clock: ManualClock) -> None:
+    """More than fit one transaction, and by its owner alone."""
+    mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0), frozenset(_keys(200)))
+    marks = {StreamId.from_parts(token, 0, 0): mark for token in range(30)}
+    assert lease(store, ONE, clock).acquire() is None
+    assert not store.save_as(OTHER, NAME, Checkpoint(NOW, None, marks))
+    assert store.load(NAME) is None
+    assert store.save_as(ONE, NAME, Checkpoint(NOW, None, marks))
+    assert store.load(NAME) == Checkpoint(NOW, None, marks)
+    assert store.save_as(ONE, NAME, Checkpoint(NOW + 6))
+    rest = Mark(None, frozenset(key for key in mark.rows if key.micros >= NOW + 6))
+    assert store.load(NAME) == Checkpoint(NOW + 6, None, dict.fromkeys(marks, rest))
+
+
+def _keys(count: int) -> Iterator[RowKey]:
+    return (RowKey(timeuuid.make(NOW + n, bytes(8)).bytes, n) for n in range(count))
+
+
+def test_an_owner_is_a_text_that_says_who_it_is() -> None:
+    """To people and to programs; also one written by a version to come."""
+    text = ONE.to_text()
+    assert Owner.from_text(text) == ONE
+    assert Owner.from_text(f'{{"new": 1, {text[1:]}') == ONE
+    assert str(evolve(ONE, pid=7)) == "process 7 on host, since 2023-11-14T22:13:20Z"
+    assert Owner.of_this_process(NOW) != Owner.of_this_process(NOW)
+    with pytest.raises(CheckpointError, match="a lease is held by 'x': expected an object"):
+        Owner.from_text("x")
+
+
+@pytest.mark.parametrize("match", ["lease = null", "owner = ?"])
+def test_a_transaction_whose_answer_is_lost_is_repeated(
+    server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
+) -> None:
+    """It was applied: who held the lease holds it, what was saved is saved."""
+    scylla_store.load(NAME)
+    fault = Fault("drop", match)
+    with server.faults.during(fault):
+        assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
+        assert scylla_store.save_as(ONE, NAME, Checkpoint(NOW))
+        assert server.faults.struck(fault) == 1
+    assert scylla_store.load(NAME) == Checkpoint(NOW)
+    assert scylla_store.acquire(NAME, OTHER, DURATION) == ONE
+
+
+def test_a_save_under_a_lease_is_one_request(
+    server: EmbeddedScylla, scylla_store: ScyllaCheckpoints
+) -> None:
+    """Also one that moves the position on from marks."""
+    scylla_store.acquire(NAME, ONE, DURATION)
+    mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0))
+    all_statements = Fault("delay", "ks.cdc_checkpoints", times=None, seconds=0.000_001)
+    with server.faults.during(all_statements):
+        scylla_store.save_as(ONE, NAME, Checkpoint(NOW, 1, {StreamId(bytes(16)): mark}))
+        scylla_store.save_as(ONE, NAME, Checkpoint(NOW + 9, 1))
+        assert server.faults.struck(all_statements) == 2
+
+    assert scylla_store.load(NAME) == Checkpoint(NOW + 9, 1)
+
+
+def test_a_save_by_a_clock_ahead_is_waited_for(
+    scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made without a lease, and would outlive what is saved with one."""
+    monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
+    scylla_store.save(NAME, Checkpoint(NOW))
+    with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):
+        scylla_store.acquire(NAME, ONE, DURATION)
+    clock.advance(3_601 * SECOND)
+    assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
+    assert scylla_store.save_as(ONE, NAME, Checkpoint(NOW + 1))
+    assert scylla_store.load(NAME) == Checkpoint(NOW + 1)
+
+
+def test_saves_with_and_without_a_lease_follow_each_other(
+    scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one counts, though the servers' clock is ahead of ours."""
+    monkeypatch.setattr(time, "time_ns", lambda: (clock.now() - 3_600 * SECOND) * 1_000)
+    scylla_store.save(NAME, Checkpoint(NOW))
+    assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
+    for position in range(1, 5):
+        assert scylla_store.save_as(ONE, NAME, Checkpoint(NOW + 2 * position))
+        scylla_store.save(NAME, Checkpoint(NOW + 2 * position + 1))
+        assert scylla_store.load(NAME) == Checkpoint(NOW + 2 * position + 1)
+        clock.advance(SECOND)
+
+
+def test_servers_without_transactions_are_told(
+    scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ScyllaDB before 2025.4 answers for a table on tablets."""
+
+    def refuse(_self: Statements, _writes: object) -> None:
+        raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")
+
+    monkeypatch.setattr(Statements, "write_if", refuse)
+    with pytest.raises(LeaseUnsupportedError, match=r"on tablets, and before 2025\.4 .* upgrade"):
+        scylla_store.acquire(NAME, ONE, DURATION)

@@ -1,0 +1,48 @@
+"""Processes of this machine, and whether they have ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cdc_reader.checkpoints import process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+
+
+def test_this_process_has_not_ended() -> None:
+    """And starts when it says."""
+    assert process.machine()
+    assert process.started(os.getpid()) > 0
+    assert not process.has_ended(os.getpid(), process.started(os.getpid()))
+
+
+def test_a_process_that_was_killed_has_ended() -> None:
+    """At once, before its parent asks after it; and after."""
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        start = process.started(sleeping.pid)
+        assert not process.has_ended(sleeping.pid, start)
+        sleeping.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, sleeping.pid, os.WEXITED | os.WNOWAIT)
+        assert process.has_ended(sleeping.pid, start)
+    assert process.has_ended(sleeping.pid, start)
+
+
+def test_a_pid_that_is_used_again_is_of_another_process() -> None:
+    """Which started at another time."""
+    assert process.has_ended(os.getpid(), process.started(os.getpid()) - 1)
+
+
+def test_what_is_hidden_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of another user may be neither signalled nor read about."""
+
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr(process, "_stat", lambda _pid: [])
+    assert not process.has_ended(1, 1)

@@ -1,0 +1,195 @@
+"""The table itself: what a save costs, and what is said of tables that will not do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from cdc_reader.checkpoints import ScyllaCheckpoints
+from cdc_reader.checkpoints.scylla_table import SCHEMA
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError, RetriesExhaustedError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import EmbeddedScylla, Scylla
+
+NAME = CheckpointName("app", TableName("ks", "t"))
+NOW = 1_700_000_000_000_000
+STREAMS = [StreamId.from_parts(token, 0, 0) for token in range(50)]
+
+
+@pytest.fixture
+def store(way: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpoints]:
+    """A store in a fresh keyspace."""
+    store = ScyllaCheckpoints(way, keyspace, retry_deadline=timedelta(seconds=1))
+    yield store
+    store.close()
+
+
+def mark(micros: int) -> Mark:
+    """All rows up to that time after `NOW`."""
+    return Mark(RowKey(timeuuid.make(NOW + micros, bytes(8)).bytes, 0))
+
+
+@pytest.mark.needs("faults")
+def test_an_idle_window_is_one_write(
+    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
+) -> None:
+    """However many streams had marks before; a save with marks is one request too."""
+    from cdc_reader.testing import Fault
+
+    server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
+    store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
+    store.save(NAME, Checkpoint(NOW + 10, 1))
+    all_statements = Fault("delay", f"{keyspace}.cdc_checkpoints", times=None, seconds=0.000_001)
+    with server.faults.during(all_statements):
+        for window in range(2, 12):
+            store.save(NAME, Checkpoint(NOW + 10 * window, 1))
+        assert server.faults.struck(all_statements) == 10
+    assert store.load(NAME) == Checkpoint(NOW + 110, 1)
+
+
+def test_void_marks_are_gone_from_the_table(
+    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
+) -> None:
+    """Those that live on are there under the new position."""
+    store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
+    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
+    store.save(NAME, Checkpoint(NOW + 10, 1))
+    rows = scylla.session.execute(f"SELECT base, stream FROM {keyspace}.cdc_checkpoints").all()
+    assert [tuple(row) for row in rows] == [(NOW + 10, STREAMS[3])]
+
+
+def test_a_host_whose_clock_is_behind_saves_all_the_same(
+    store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writes are later than those of the process before it."""
+    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
+    store.close()
+    hour = 3_600_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda real=time.time_ns: real() - hour)
+    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(7)}))
+    store.save(NAME, Checkpoint(NOW + 1, None))
+    store.close()
+    assert store.load(NAME) == Checkpoint(NOW + 1, None, {STREAMS[0]: mark(7)})
+
+
+def test_a_checkpoint_expires_as_was_asked(
+    scylla: Scylla, way: ConnectionConfig, keyspace: str
+) -> None:
+    """Positions and marks have the TTL."""
+    store = ScyllaCheckpoints(way, keyspace, "c", ttl=timedelta(days=3))
+    store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
+    store.close()
+    query = f"SELECT ttl(position), ttl(upto) FROM {keyspace}.c"
+    [(position, upto)] = scylla.session.execute(query).all()
+    assert 259_190 <= position <= 259_200
+    assert 259_190 <= upto <= 259_200
+
+
+def test_a_keyspace_that_is_not_there_is_told(way: ConnectionConfig) -> None:
+    """With what to do."""
+    store = ScyllaCheckpoints(way, "no_such_keyspace")
+    with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give a keyspace that is there"):
+        store.load(NAME)
+    store.close()
+
+
+def test_another_table_is_refused(scylla: Scylla, way: ConnectionConfig, keyspace: str) -> None:
+    """Its columns are looked at before anything is written."""
+    scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
+    store = ScyllaCheckpoints(way, keyspace, "t")
+    with pytest.raises(CheckpointError, match=r"is not one of checkpoints.*position bigint"):
+        store.save(NAME, Checkpoint(NOW))
+    store.close()
+
+
+@pytest.fixture
+def first_version(scylla: Scylla, keyspace: str) -> str:
+    """A table as the first version made it, with a checkpoint."""
+    table = f"{keyspace}.cdc_checkpoints"
+    added = (
+        "table_id uuid static",
+        *(f"{name} text static" for name in ("ttls", "owner", "lease")),
+    )
+    lines = SCHEMA.format(table=table).splitlines()
+    scylla.session.execute("\n".join(line for line in lines if line.strip(" ,") not in added))
+    scylla.session.execute(
+        f"INSERT INTO {table} (application, keyspace_name, table_name, shard, position, "
+        f"generation, swept) VALUES ('app', 'ks', 't', '1/1', {NOW}, 3, 4)"
+    )
+    return table
+
+
+def columns(scylla: Scylla, keyspace: str) -> int:
+    """How many columns the table has."""
+    cql = "SELECT table_name FROM system_schema.columns WHERE keyspace_name = %s"
+    return len(scylla.session.execute(cql, (keyspace,)).all())
+
+
+def test_a_table_of_the_first_version_is_upgraded(
+    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str, first_version: str
+) -> None:
+    """By the first save: loading leaves it as it is, and what it could not hold is not known."""
+    assert store.load(NAME) == Checkpoint(NOW, 3, {}, 4)
+    assert columns(scylla, keyspace) == 11
+    learnt = Checkpoint(NOW + 1, 3, {STREAMS[0]: mark(7)}, 4, uuid4(), TtlHistory([(1, 60)]))
+    store.save(NAME, learnt)
+    assert columns(scylla, keyspace) == 15
+    store.close()
+    assert store.load(NAME) == learnt
+    [(at, ttls)] = scylla.session.execute(f"SELECT table_id, ttls FROM {first_version}").all()
+    assert (at, ttls) == (learnt.table_id, "[[1, 60]]")
+
+
+@pytest.mark.usefixtures("first_version")
+def test_two_processes_may_upgrade_a_table(
+    store: ScyllaCheckpoints, way: ConnectionConfig, keyspace: str
+) -> None:
+    """The second one finds the columns that the first one added."""
+    other = ScyllaCheckpoints(way, keyspace)
+    assert store.load(NAME) == other.load(NAME) == Checkpoint(NOW, 3, {}, 4)
+    store.save(NAME, Checkpoint(NOW + 1))
+    other.save(NAME, Checkpoint(NOW + 2))
+    store.close()
+    assert other.load(NAME) == store.load(NAME) == Checkpoint(NOW + 2)
+    other.close()
+
+
+@pytest.mark.needs("faults")
+def test_a_save_is_retried_and_given_up_at_the_deadline(
+    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
+) -> None:
+    """What was saved before is still there, and a later save goes through."""
+    from cdc_reader.testing import Fault
+
+    server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
+    store.save(NAME, Checkpoint(NOW))
+    server.faults.add(Fault("overloaded", f"{keyspace}.cdc_checkpoints", times=2))
+    store.save(NAME, Checkpoint(NOW + 1))
+    for_good = Fault("unavailable", f"{keyspace}.cdc_checkpoints", times=None)
+    with (
+        server.faults.during(for_good),
+        pytest.raises(RetriesExhaustedError, match=rf"checkpoints in {keyspace}.cdc_checkpoints"),
+    ):
+        store.save(NAME, Checkpoint(NOW + 2))
+    assert store.load(NAME) == Checkpoint(NOW + 1)
+    store.save(NAME, Checkpoint(NOW + 3))
+    assert store.load(NAME) == Checkpoint(NOW + 3)
+
+
+def test_the_schema_is_the_documented_one() -> None:
+    """Word by word."""
+    page = Path(__file__).parents[3] / "docs" / "reference" / "checkpoints.md"
+    assert SCHEMA.format(table="shop.cdc_checkpoints") in page.read_text()

@@ -1,0 +1,210 @@
+"""The file itself: who may use it, and what a process killed at any moment leaves."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from attrs import evolve
+
+from cdc_reader.checkpoints import SqliteCheckpoints
+from cdc_reader.checkpoints.store import Owner
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.testing import ManualClock
+
+NAME = CheckpointName("app", TableName("ks", "t"))
+STREAM = StreamId(bytes(16))
+OWNER = Owner.of_this_process(0)
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change the file behind the store's back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_another_applications_database_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    path = tmp_path / "theirs.db"
+    execute(path, "CREATE TABLE t (x)")
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"theirs\.db is another application's database"):
+        SqliteCheckpoints(path).load(NAME)
+    assert path.read_bytes() == before
+
+
+def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
+    """In order; none in a new file."""
+    store = SqliteCheckpoints(tmp_path / "c.db")
+    assert store.names() == []
+    names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
+    for name in reversed(names):
+        store.save(name, Checkpoint(1))
+    assert store.names() == names
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    path = tmp_path / "notes.txt"
+    path.write_text("no database at all, " * 100)
+    with pytest.raises(CheckpointError, match=r"not a database; expected a file of checkpoints"):
+        SqliteCheckpoints(path).save(NAME, Checkpoint(1))
+    assert path.read_text() == "no database at all, " * 100
+
+
+def test_a_later_layout_is_refused(tmp_path: Path) -> None:
+    """A file written by a version to come says so."""
+    path = tmp_path / "c.db"
+    SqliteCheckpoints(path).save(NAME, Checkpoint(1))
+    execute(path, "PRAGMA user_version = 7")
+    with pytest.raises(CheckpointError, match=r"have layout 7, expected 2 or an earlier one"):
+        SqliteCheckpoints(path).load(NAME)
+
+
+def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
+    """What it holds stays; what it could not hold is not known, and learnt by the next save."""
+    path = tmp_path / "c.db"
+    execute(
+        path,
+        """CREATE TABLE checkpoints (
+            id INTEGER PRIMARY KEY,
+            application TEXT NOT NULL,
+            keyspace_name TEXT NOT NULL,
+            table_name TEXT NOT NULL,
+            shard TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            generation INTEGER,
+            swept INTEGER,
+            UNIQUE (application, keyspace_name, table_name, shard)
+        )""",
+        """CREATE TABLE marks (
+            checkpoint INTEGER NOT NULL REFERENCES checkpoints (id),
+            stream BLOB NOT NULL,
+            newest INTEGER NOT NULL,
+            upto BLOB NOT NULL,
+            rows BLOB NOT NULL,
+            PRIMARY KEY (checkpoint, stream)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX marks_by_age ON marks (checkpoint, newest)",
+        "INSERT INTO checkpoints VALUES (1, 'app', 'ks', 't', '1/1', 5, 3, 4)",
+        "PRAGMA application_id = 1396917315",
+        "PRAGMA user_version = 1",
+    )
+    store = SqliteCheckpoints(path)
+    assert store.load(NAME) == Checkpoint(5, 3, {}, 4)
+    learnt = Checkpoint(6, 3, {}, 4, uuid4(), TtlHistory([(1, 60)]))
+    store.save(NAME, learnt)
+    assert store.acquire(NAME, OWNER, timedelta(seconds=9)) == OWNER
+    store.close()
+    assert SqliteCheckpoints(path).load(NAME) == learnt
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Nothing is made up to it."""
+    with pytest.raises(CheckpointError, match=r"unable to open database file; expected a file"):
+        SqliteCheckpoints(tmp_path / "nowhere" / "c.db").load(NAME)
+
+
+def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
+    """Loading goes on meanwhile; saving works again once the lock is gone."""
+    path = tmp_path / "c.db"
+    store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
+    store.save(NAME, Checkpoint(1))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CheckpointError, match=r"locked by another process for more than 0.05"):
+            store.save(NAME, Checkpoint(2))
+        assert store.load(NAME) == Checkpoint(1)
+        other.execute("ROLLBACK")
+    store.save(NAME, Checkpoint(3))
+    assert store.load(NAME) == Checkpoint(3)
+
+
+def test_a_holder_that_locks_the_file_is_waited_for(tmp_path: Path) -> None:
+    """Its lease ran out; what it is at is not known, and nobody can write."""
+    path, clock = tmp_path / "c.db", ManualClock(0)
+    store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
+    other, minute = Owner.of_this_process(1), timedelta(minutes=1)
+    assert store.acquire(NAME, OWNER, minute) == OWNER
+    clock.advance(120_000_000)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        assert store.acquire(NAME, other, minute) == OWNER
+        with pytest.raises(CheckpointError, match="locked by another process"):
+            store.acquire(evolve(NAME, shard="1/2"), other, minute)
+        holder.execute("ROLLBACK")
+    assert store.acquire(NAME, other, minute) == other
+
+
+def test_processes_may_share_a_file_from_its_making_on(tmp_path: Path) -> None:
+    """Each with a name of its own."""
+    context = multiprocessing.get_context("spawn")
+    path = tmp_path / "c.db"
+    workers = [context.Process(target=_save_some, args=(path, f"app {n}")) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = SqliteCheckpoints(path)
+    for number in range(3):
+        name = CheckpointName(f"app {number}", NAME.table)
+        assert store.load(name) == Checkpoint(19)
+
+
+def _save_some(path: Path, application: str) -> None:
+    store = SqliteCheckpoints(path)
+    for position in range(20):
+        store.save(CheckpointName(application, NAME.table), Checkpoint(position))
+
+
+def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
+    """At least what the process said it had saved is there, and no half of anything."""
+    path = tmp_path / "c.db"
+    context = multiprocessing.get_context("spawn")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=_save_for_ever, args=(path, its))
+    process.start()
+    its.close()
+    said = 0
+    while said < 50:
+        said = mine.recv()
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    while mine.poll():
+        try:
+            said = mine.recv()
+        except EOFError:
+            break
+    found = SqliteCheckpoints(path).load(NAME)
+    assert found is not None
+    assert found.generation is not None
+    assert found.generation >= said
+    assert found.marks[STREAM].upto == _key(found.generation)
+
+
+def _key(number: int) -> RowKey:
+    return RowKey(bytes.fromhex("ffffffffffff1fff8080808080808080"), number)
+
+
+def _save_for_ever(path: Path, said: Connection) -> None:
+    store = SqliteCheckpoints(path)
+    number = 0
+    while True:
+        number += 1
+        store.save(NAME, Checkpoint(0, number, {STREAM: Mark(_key(number))}))
+        said.send(number)

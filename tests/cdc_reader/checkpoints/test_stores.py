@@ -1,0 +1,187 @@
+"""One law for all stores of checkpoints."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
+
+if TYPE_CHECKING:
+    from cdc_reader.checkpoints.store import CheckpointStore
+
+BASE = 1_700_000_000_000_000
+STREAMS = [StreamId.from_parts(token, 1, 0) for token in (-(1 << 63) + 1, -5, 7)]
+NAMES = [
+    CheckpointName("app", TableName("ks", "t")),
+    CheckpointName("app", TableName("ks", "t"), "1/2"),
+    CheckpointName("Größe", TableName("ks", "U")),
+]
+
+
+def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
+    """The key of a row written at `BASE` + `micros`."""
+    return RowKey(timeuuid.make(BASE + micros, low).bytes, seq)
+
+
+@pytest.fixture(params=["memory", "sqlite", "scylla"])
+def open_store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[], CheckpointStore]]:
+    """Opens one and the same store again and again."""
+    store: CheckpointStore
+    if request.param == "memory":
+        store = MemoryCheckpoints()
+    elif request.param == "sqlite":
+        store = SqliteCheckpoints(tmp_path / "checkpoints.db")
+    else:
+        way, keyspace = request.getfixturevalue("way"), request.getfixturevalue("keyspace")
+        store = ScyllaCheckpoints(way, keyspace)
+
+    def reopened() -> CheckpointStore:
+        store.close()
+        return store
+
+    yield reopened
+    store.close()
+
+
+keys = st.builds(
+    key,
+    st.integers(-3, 12),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.binary(min_size=8, max_size=8),
+)
+marks = st.dictionaries(
+    st.sampled_from(STREAMS), st.builds(Mark, st.none() | keys, st.frozensets(keys, max_size=3))
+)
+optional = st.none() | st.integers(-(1 << 62), 1 << 62)
+histories = st.builds(
+    lambda changes: TtlHistory(sorted(changes)),
+    st.lists(st.tuples(st.integers(-(1 << 62), 1 << 62), st.integers(0, 1 << 31)), max_size=3),
+)
+checkpoints = st.builds(
+    Checkpoint,
+    st.integers(BASE, BASE + 9),
+    optional,
+    marks,
+    optional,
+    st.none() | st.uuids(),
+    histories,
+)
+
+
+def times(mark: Mark) -> list[int]:
+    """The write times of all the rows that a mark names."""
+    return [key.micros for key in (*mark.rows, *([mark.upto] if mark.upto else []))]
+
+
+class Model:
+    """What a store should hold, in the plainest words."""
+
+    def __init__(self) -> None:
+        self.kept: dict[CheckpointName, Checkpoint] = {}
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        before = self.kept[name].marks if name in self.kept else {}
+        marks = {
+            stream: mark
+            for stream, mark in {**before, **checkpoint.marks}.items()
+            if any(time >= checkpoint.position for time in times(mark))
+        }
+        self.kept[name] = evolve(checkpoint, marks=marks)
+
+    def load(self, name: CheckpointName) -> Checkpoint | None:
+        if (kept := self.kept.get(name)) is None:
+            return None
+        marks = {}
+        for stream, mark in kept.marks.items():
+            upto = mark.upto if mark.upto and mark.upto.micros >= kept.position else None
+            rows = frozenset(key for key in mark.rows if key.micros >= kept.position)
+            if upto or rows:
+                marks[stream] = Mark(upto, rows)
+        return evolve(kept, marks=marks)
+
+
+def test_a_store_gives_back_what_it_was_given(open_store: Callable[[], CheckpointStore]) -> None:
+    """Marks are replaced stream by stream, void ones are gone, names are apart; also reopened."""
+    runs = iter(range(1_000_000))
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.store, self.model, self.run = open_store(), Model(), f"run {next(runs)}"
+
+        def own(self, name: CheckpointName) -> CheckpointName:
+            return evolve(name, application=f"{name.application} {self.run}")
+
+        @rule(name=st.sampled_from(NAMES), checkpoint=checkpoints)
+        def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+            self.store.save(self.own(name), checkpoint)
+            self.model.save(self.own(name), checkpoint)
+
+        @rule()
+        def reopen(self) -> None:
+            self.store = open_store()
+
+        @invariant()
+        def loads_what_was_saved(self) -> None:
+            for name in NAMES:
+                assert self.store.load(self.own(name)) == self.model.load(self.own(name))
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=15,
+            stateful_step_count=12,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) -> None:
+    """More than fit one mutation of a server."""
+    marks = {
+        StreamId.from_parts(token, 0, 0): Mark(
+            key(5), frozenset(key(time, seq) for time in range(10, 20) for seq in range(10))
+        )
+        for token in range(200)
+    }
+    open_store().save(NAMES[0], Checkpoint(BASE, None, marks))
+    assert open_store().load(NAMES[0]) == Checkpoint(BASE, None, marks)
+    open_store().save(NAMES[0], Checkpoint(BASE + 15))
+    loaded = open_store().load(NAMES[0])
+    assert loaded is not None
+    rows = frozenset(key(time, seq) for time in range(15, 20) for seq in range(10))
+    assert loaded.marks == dict.fromkeys(marks, Mark(None, rows))
+
+
+def test_threads_may_save_at_once(open_store: Callable[[], CheckpointStore]) -> None:
+    """Each its own name, as the tables of a consumer do."""
+    store = open_store()
+    names = [CheckpointName("app", TableName("ks", f"t{number}")) for number in range(4)]
+
+    def work(name: CheckpointName) -> None:
+        for step in range(10):
+            store.save(name, Checkpoint(BASE + step, None, {STREAMS[0]: Mark(key(step))}))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = Checkpoint(BASE + 9, None, {STREAMS[0]: Mark(key(9))})
+    assert [store.load(name) for name in names] == [expected] * 4

@@ -1,0 +1,118 @@
+"""Positions in a checkpoint of Spark's, written as Spark writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_reader.cli.spark_checkpoint import SparkCheckpoint
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+
+TABLE = TableName("ks", "t")
+QUERY = "7d4bd4f0-4f4b-4f0e-9d52-0d6f6f1c7a55"
+
+
+def checkpoint(
+    at: Path, offsets: dict[int, list[str]], *, done: int = -1, version: str = "v1"
+) -> SparkCheckpoint:
+    """A checkpointLocation whose micro-batches are done up to `done`."""
+    (at / "offsets").mkdir()
+    (at / "commits").mkdir()
+    (at / "metadata").write_text(json.dumps({"id": QUERY}))
+    for number, lines in offsets.items():
+        text = "\n".join([version, '{"batchWatermarkMs":0}', *lines])
+        (at / "offsets" / str(number)).write_text(text)
+        (at / "offsets" / f".{number}.crc").write_bytes(b"crc")
+        if number <= done:
+            (at / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return SparkCheckpoint(at, TABLE)
+
+
+def offset(position: int, version: int = 1, **more: Any) -> str:
+    """An offset of the source."""
+    return json.dumps({"version": version, "position": position, **more})
+
+
+def position(found: SparkCheckpoint) -> int | None:
+    """The position of the one query; None if it has none."""
+    names = found.names()
+    if not names:
+        return None
+    assert names == [CheckpointName(QUERY, TABLE)]
+    kept = found.load(names[0])
+    assert kept == Checkpoint(kept.position if kept else 0)
+    return kept.position
+
+
+def test_the_newest_micro_batch_that_is_done_counts(tmp_path: Path) -> None:
+    """By number, not by name; the one under way does not."""
+    offsets = {number: [offset(number * 10)] for number in range(8, 13)}
+    assert position(checkpoint(tmp_path, offsets, done=11)) == 110
+
+
+def test_before_the_first_commit_it_is_where_the_query_begins(tmp_path: Path) -> None:
+    """The first micro-batch is empty, and the second may be under way."""
+    assert position(checkpoint(tmp_path, {0: [offset(5)], 1: [offset(9)]})) == 5
+
+
+def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
+    """Spark makes the folders first."""
+    assert position(checkpoint(tmp_path, {})) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        offset(7, 1),
+        offset(7, 2),
+        offset(7, 3, table="ks.t", id="f3b1"),
+        offset(7, 3, table="ks.t", snapshot=True),
+    ],
+)
+def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
+    """Also those that say that the table itself is still to be read."""
+    assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
+
+
+def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
+    """Kafka's, a rate's, none at all, those of another table and of versions to come."""
+    others = [
+        '{"topic":{"0":1}}',
+        "41",
+        "-",
+        "not JSON",
+        offset(1, 3, table="ks.other"),
+        offset(2, 9),
+    ]
+    assert position(checkpoint(tmp_path, {0: others}, done=0)) is None
+    (tmp_path / "again").mkdir()
+    lines = [*others, offset(9, 3, table="ks.t"), offset(8)]
+    assert position(checkpoint(tmp_path / "again", {0: lines}, done=0)) == 8
+
+
+def test_named_sources_are_read(tmp_path: Path) -> None:
+    """The second version of the file begins each line with the source's name."""
+    lines = [f"orders:{offset(6)}", "other:-"]
+    assert position(checkpoint(tmp_path, {0: lines}, done=0, version="v2")) == 6
+
+
+@pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first"])
+def test_what_is_no_checkpoint_of_spark_is_refused_in_one_line(tmp_path: Path, damage: str) -> None:
+    """Naming the directory and what was expected there."""
+    found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
+    if damage == "offsets":
+        (tmp_path / "offsets").rename(tmp_path / "gone")
+    elif damage == "file":
+        (tmp_path / "offsets").rename(tmp_path / "gone")
+        (tmp_path / "offsets").touch()
+    elif damage == "metadata":
+        (tmp_path / "metadata").write_text("{}")
+    else:
+        (tmp_path / "offsets" / "0").write_text("v1")
+    with pytest.raises(CheckpointError, match=r"is not the checkpointLocation of .*: expected a"):
+        found.names()

@@ -1,0 +1,104 @@
+"""Ways in which connecting fails, on real sockets: each within its timeout, each with its error."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cassandra.cluster import DefaultConnection
+
+from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.tls import tls_context
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import ConfigurationError, ConnectionFailedError
+from cdc_reader.testing import EmbeddedScylla
+
+TLS = Path(__file__).parents[2] / "data" / "tls"
+PATIENCE = timedelta(seconds=1)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def port_of(server: socket.socket) -> int:
+    """Where it listens."""
+    port: int = server.getsockname()[1]
+    return port
+
+
+def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
+    """The message names the host and port, and what to check."""
+    port = port_of(listener)
+    listener.close()
+    with pytest.raises(
+        ConnectionFailedError, match=rf"cannot connect to 127.0.0.1:{port}: .*check"
+    ):
+        connect(ConnectionConfig(f"127.0.0.1:{port}"), 100)
+
+
+def test_a_silent_server_is_given_up_at_the_timeout(listener: socket.socket) -> None:
+    """However many contact points there are."""
+    points = [f"127.0.0.1:{port_of(listener)}"] * 3
+    began = time.monotonic()
+    with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
+        connect(ConnectionConfig(points, connect_timeout=PATIENCE), 100)
+    assert time.monotonic() - began < 3 * PATIENCE.total_seconds()
+
+
+def test_an_unknown_host_is_named() -> None:
+    """A name that no name server may know, by RFC 6761."""
+    with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
+        connect(ConnectionConfig("nonesuch.invalid"), 100)
+
+
+@pytest.mark.parametrize("content", [None, "not a certificate"])
+def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -> None:
+    """Missing or no PEM file: the option and path are in the message."""
+    path = tmp_path / "ca.pem"
+    if content:
+        path.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"^tls_ca is .*ca.pem"):
+        tls_context(ConnectionConfig("host", tls_ca=str(path)))
+
+
+def test_no_tls_path_is_no_tls() -> None:
+    """Connections are plain unless an authority is given."""
+    assert tls_context(ConnectionConfig("host")) is None
+
+
+@pytest.mark.needs("topology")
+def test_the_authority_that_is_given_is_trusted() -> None:
+    """A connection without TLS to the same port is given up in time."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    certificate, key = TLS / "certificate.pem", TLS / "key.pem"
+    with EmbeddedScylla(certificate=certificate, key=key) as server:
+        session = connect(ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100)
+        session.cluster.shutdown()
+        # The driver's own timeout is as long: whichever is first speaks of the same.
+        with pytest.raises(ConnectionFailedError, match=r"cannot connect to .*; check host"):
+            connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
+
+
+def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
+    """A session's connections take 64 times what the driver's own do at a time, and small
+    requests do not wait for the answers to others.
+    """
+    with EmbeddedScylla(port=0) as server:
+        session = connect(ConnectionConfig("127.0.0.1", port=server.port), 100)
+        try:
+            [pool] = session.get_pools()
+            connection, _ = pool.borrow_connection(timeout=1)
+            pool.return_connection(connection)
+            assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert connection.in_buffer_size >= 64 * DefaultConnection.in_buffer_size
+        finally:
+            session.cluster.shutdown()

@@ -1,0 +1,79 @@
+"""One package, two distributions: which is installed, and what is said if both are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.driver import DRIVERS, forget_columns, installed_drivers, keep_columns
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import Native
+from cdc_reader.testing import EmbeddedScylla
+
+CONNECT = """
+import sys
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.cluster.connection import connect
+for _ in range(2):
+    connect(ConnectionConfig(sys.argv[1]), 100).cluster.shutdown()
+"""
+IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader.cluster"
+
+
+def run(code: str, *arguments: str, path: Path | None = None) -> str:
+    """What a Python of its own says on stderr; `path` is where it looks for packages too."""
+    environment = {} if path is None else {"PYTHONPATH": str(path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return ran.stderr
+
+
+def test_one_of_them_is_installed() -> None:
+    """As the environment of a test has it."""
+    assert len(installed_drivers()) == 1
+
+
+def test_both_are_told_of_once(tmp_path: Path) -> None:
+    """They share a folder, so one has overwritten files of the other: the line names the remedy."""
+    [there] = installed_drivers()
+    [other] = set(DRIVERS) - {there}
+    folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {other}\nVersion: 1.2.3\n")
+    with EmbeddedScylla() as server:
+        assert "two_drivers" not in run(CONNECT, server.contact_point)
+        said = run(CONNECT, server.contact_point, path=tmp_path)
+    [line] = [line for line in said.splitlines() if "two_drivers_installed" in line]
+    assert f"{other} 1.2.3" in line
+    assert "run 'pip uninstall -y cassandra-driver scylla-driver', then install one" in line
+
+
+def test_none_is_told_with_what_to_install() -> None:
+    """Where there is neither, or what is left of one when the other was removed."""
+    *_, last = run(IMPORT).splitlines()
+    assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
+    assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")
+
+
+def test_columns_are_kept_once_they_are_known() -> None:
+    """The next result may then do without its metadata."""
+    columns = (Column("key", Native("text")),)
+    with EmbeddedScylla() as server:
+        session = connect(ConnectionConfig(server.contact_point), 100)
+        try:
+            statement = session.prepare("SELECT key FROM system.local")
+            forget_columns(statement)
+            assert statement.result_metadata is None
+            keep_columns(statement, columns)
+            assert statement.result_metadata == columns
+        finally:
+            session.cluster.shutdown()

@@ -1,0 +1,162 @@
+"""The log read by streams and by ranges, each with and without what remains of its rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.cluster import Connection, CqlLogSource, SchemaSource
+from cdc_reader.cluster.generations import VnodeGenerations
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.decoding import arrow_schema
+from cdc_reader.reading.ports import REMAINING
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+COUNT = 60
+ALL = Window(BEGINNING, FOREVER)
+FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.fixture
+def connection(way: ConnectionConfig) -> Iterator[Connection]:
+    """A connection that reads pages of seven rows."""
+    connection = Connection(way, ReadConfig(fetch_size=7))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def schema(scylla: Scylla, keyspace: str, connection: Connection) -> LogSchema:
+    """A log with a row for each of 60 keys, whose rows live for an hour."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, v text) "
+        "WITH cdc = {'enabled': true, 'ttl': 3600}"
+    )
+    insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (p, v) VALUES (?, 'x')")
+    for key in range(COUNT):
+        scylla.session.execute(insert, (key,))
+    return SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+
+
+@pytest.fixture
+def streams(connection: Connection) -> list[StreamId]:
+    """The streams of the newest generation, in order of their tokens."""
+    generations = VnodeGenerations(connection)
+    groups = generations.groups(max(generations.timestamps()))
+    return sorted(
+        (stream for group in groups for stream in group.streams), key=lambda stream: stream.token
+    )
+
+
+def read(
+    source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining: bool = False
+) -> list[dict[str, Any]]:
+    """All rows of the tasks, their times as bytes."""
+    return [
+        {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
+        for task in tasks
+        for batch in source.read(task, remaining=remaining)
+        for row in batch.to_pylist()
+    ]
+
+
+def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
+    """The ring, cut at every tenth stream."""
+    edges = [FIRST_TOKEN, *(stream.token for stream in streams[::10]), LAST_TOKEN]
+    return [RangeTask(window, start, end) for start, end in pairwise(edges)]
+
+
+def test_streams_and_ranges_give_the_same_rows(
+    connection: Connection, schema: LogSchema, streams: list[StreamId]
+) -> None:
+    """Each row once, every stream's in order; ranges come in order of the tokens too."""
+    source = CqlLogSource(connection, schema)
+    by_stream = read(
+        source,
+        [Task(ALL, tuple(streams[start : start + 9])) for start in range(0, len(streams), 9)],
+    )
+    by_range = read(source, ranges(streams, ALL))
+    assert sorted(row["p"] for row in by_stream) == list(range(COUNT))
+    places = [
+        (StreamId(row["cdc$stream_id"]).token, timeuuid.order_key(row["cdc$time"]))
+        for row in by_range
+    ]
+    assert places == sorted(places)
+    key = timeuuid.order_key
+    assert sorted(by_range, key=lambda row: key(row["cdc$time"])) == sorted(
+        by_stream, key=lambda row: key(row["cdc$time"])
+    )
+
+
+def test_limit(connection: Connection, schema: LogSchema, streams: list[StreamId]) -> None:
+    """A task has no more rows than the source's limit, whatever names its streams."""
+    source = CqlLogSource(connection, schema, limit=1)
+    for task in (Task(ALL, tuple(streams)), RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)):
+        assert len(read(source, [task])) == 1
+    assert read(source, [Task(Window(0, 1), tuple(streams))]) == []
+
+
+def test_a_range_is_half_open_in_time_and_token(
+    connection: Connection, schema: LogSchema, streams: list[StreamId]
+) -> None:
+    """Rows at the end of either belong to the next one."""
+    source = CqlLogSource(connection, schema)
+    rows = read(source, ranges(streams, ALL))
+    row = rows[len(rows) // 2]
+    token, at = StreamId(row["cdc$stream_id"]).token, timeuuid.micros(row["cdc$time"])
+    there, behind = Window(at, at + 1), Window(at - 1, at)
+    found = [
+        [found["p"] for found in read(source, [task])]
+        for task in (
+            RangeTask(there, token - 1, token),
+            RangeTask(there, token, LAST_TOKEN),
+            RangeTask(there, FIRST_TOKEN, token - 1),
+            RangeTask(behind, token - 1, token),
+        )
+    ]
+    assert found == [[row["p"]], [], [], []]
+
+
+@pytest.mark.parametrize("by", [Task, RangeTask])
+def test_a_row_tells_how_long_it_still_lives_if_asked(
+    connection: Connection, schema: LogSchema, streams: list[StreamId], by: type
+) -> None:
+    """In seconds, in a column behind the log's own."""
+    tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
+    source = CqlLogSource(connection, schema)
+    rows = read(source, tasks, remaining=True)
+    assert len(rows) == COUNT
+    assert all(3_500 < row[REMAINING] <= 3_600 for row in rows)
+    batch = next(batch for task in tasks for batch in source.read(task, remaining=True))
+    assert batch.schema.names == [*arrow_schema(schema.columns).names, REMAINING]
+    assert str(batch.schema.field(REMAINING).type) == "int32"
+    plain = read(source, tasks)
+    assert REMAINING not in plain[0]
+    assert len(plain) == COUNT
+
+
+def test_what_lives_for_good_remains_for_no_number_of_seconds(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """Its cell is null."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
+    )
+    scylla.session.execute(f"INSERT INTO {keyspace}.u (p) VALUES (1)")
+    schema = SchemaSource(connection).log_schema(TableName(keyspace, "u"))
+    task = RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)
+    rows = read(CqlLogSource(connection, schema), [task], remaining=True)
+    assert [row[REMAINING] for row in rows] == [None]

@@ -1,0 +1,108 @@
+"""A table that changes, and what its readers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.cluster import CdcTable, Connection
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.decoding import arrow_schema
+from cdc_reader.errors import (
+    CdcNotEnabledError,
+    QueryRefusedError,
+    TableNotFoundError,
+)
+from cdc_reader.reading.ports import LogSource, LogTable
+from cdc_reader.streams.task import RangeTask
+from cdc_reader.streams.window import Window
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+RING = RangeTask(Window(BEGINNING, FOREVER), -(1 << 63), (1 << 63) - 1)
+PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
+"""A test that waits for this is one too slow: what is tested here is never asked again."""
+
+
+@pytest.fixture
+def run(scylla: Scylla, keyspace: str) -> Callable[[str], None]:
+    """Runs statements on the keyspace, for which ``{ks}`` stands."""
+    return lambda cql: scylla.session.execute(cql.replace("{ks}", keyspace))
+
+
+@pytest.fixture
+def table(run: Callable[[str], None], way: ConnectionConfig, keyspace: str) -> Iterator[LogTable]:
+    """A table with one row in its log."""
+    run("CREATE TABLE {ks}.t (p int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}")
+    run("INSERT INTO {ks}.t (p, v) VALUES (1, 2)")
+    connection = Connection(way, PATIENT)
+    yield CdcTable(connection, TableName(keyspace, "t"))
+    connection.close()
+
+
+def count(source: LogSource) -> int:
+    """How many rows there are."""
+    return sum(batch.num_rows for batch in source.read(RING))
+
+
+def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) -> None:
+    """All that following it takes."""
+    schema = table.schema()
+    [batch] = table.source(schema).read(RING)
+    assert batch.schema == arrow_schema(schema.columns)
+    assert table.generations.groups(max(table.generations.timestamps()))
+
+
+def test_the_schema_version_changes_with_any_schema(
+    run: Callable[[str], None], table: LogTable
+) -> None:
+    """And with nothing else."""
+    first = table.schema_version()
+    assert table.schema_version() == first
+    run("ALTER TABLE {ks}.t ADD x int")
+    assert table.schema_version() != first
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_dropped_column_refuses_the_query_and_the_schema_tells_the_rest(
+    run: Callable[[str], None], table: LogTable, is_warm: bool
+) -> None:
+    """Whether the query was prepared before or not."""
+    source = table.source(table.schema())
+    assert not is_warm or count(source) == 1
+    run("ALTER TABLE {ks}.t DROP w")
+    with pytest.raises(QueryRefusedError, match=r"reading .*\.t_scylla_cdc_log: .*w"):
+        count(source)
+    schema = table.schema()
+    assert "w" not in [column.name for column in schema.columns]
+    assert count(table.source(schema)) == 1
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_dropped_table_is_told_at_once(
+    run: Callable[[str], None], table: LogTable, is_warm: bool
+) -> None:
+    """The query is refused, and the schema says why."""
+    source = table.source(table.schema())
+    assert not is_warm or count(source) == 1
+    run("DROP TABLE {ks}.t")
+    with pytest.raises(QueryRefusedError, match="reading "):
+        count(source)
+    with pytest.raises(TableNotFoundError, match="was not found"):
+        table.schema()
+
+
+def test_a_log_that_was_dropped_is_told_as_such(
+    run: Callable[[str], None], table: LogTable
+) -> None:
+    """The base table is still there."""
+    run("ALTER TABLE {ks}.t WITH cdc = {'enabled': false}")
+    run("DROP TABLE {ks}.t_scylla_cdc_log")
+    with pytest.raises(CdcNotEnabledError):
+        table.schema()

@@ -1,0 +1,109 @@
+"""Pages asked for ahead and again, on a session that answers as it is told."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attrs import define, field, frozen
+from cassandra import InvalidRequest, Unavailable
+from cassandra.query import SimpleStatement
+
+from cdc_reader.cluster.connection import Connection
+from cdc_reader.cluster.wire import Query, RowsBody
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError
+
+QUERY = Query("SELECT", consistency="ONE", doing="reading ks.t")
+
+
+@frozen
+class Answer:
+    """A future that is done, and its result."""
+
+    outcome: Exception | None
+    current_rows: list[Any]
+    paging_state: bytes | None
+
+    def add_callbacks(
+        self, callback: Callable[[object], None], errback: Callable[[Exception], None]
+    ) -> None:
+        errback(self.outcome) if self.outcome else callback(self.current_rows)
+
+    def result(self) -> Answer:
+        if self.outcome:
+            raise self.outcome
+        return self
+
+
+@define
+class ScriptedSession:
+    """Five pages; asked for page n, it first raises what is scripted for n."""
+
+    script: dict[int, list[Exception]] = field(factory=dict)
+    asked: list[int] = field(factory=list)
+
+    def execute_async(
+        self, statement: SimpleStatement, parameters: object, paging_state: bytes | None
+    ) -> Answer:
+        assert (statement.query_string, parameters) == (QUERY.cql, None)
+        page = int(paging_state or b"0")
+        self.asked.append(page)
+        errors = self.script.get(page, [])
+        following = str(page + 1).encode() if page < 4 else None
+        rows = RowsBody(struct.pack(">iiii", 2, 4, 0, page), None)
+        return Answer(errors.pop(0) if errors else None, [rows], following)
+
+
+def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
+    """The numbers of the pages, as they are handed on."""
+    read = ReadConfig(retry_deadline=timedelta(seconds=deadline))
+    connection = Connection(ConnectionConfig("host"), read)
+    connection.session = lambda: session  # type: ignore[method-assign]  # it takes no socket
+    for page in connection.pages(QUERY):
+        yield int.from_bytes(page.body[-4:], "big")
+
+
+def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None:
+    """And the first at once; so the server works while the client decodes."""
+    session = ScriptedSession()
+    reading = pages(session)
+    assert next(reading) == 0
+    assert session.asked == [0, 1]
+    assert list(reading) == [1, 2, 3, 4]
+    assert session.asked == [0, 1, 2, 3, 4]
+
+
+def test_a_page_that_failed_is_asked_for_again_from_its_own_paging_state() -> None:
+    """Nothing before it is read twice, nothing after it is skipped."""
+    session = ScriptedSession({2: [Unavailable("two nodes down"), Unavailable("still")]})
+    assert list(pages(session)) == [0, 1, 2, 3, 4]
+    assert session.asked == [0, 1, 2, 2, 2, 3, 4]
+
+
+def test_failures_beyond_the_deadline_end_the_read() -> None:
+    """With what was read before it delivered."""
+    session = ScriptedSession({1: [Unavailable("down")] * 9})
+    reading = pages(session, deadline=0)
+    assert next(reading) == 0
+    with pytest.raises(RetriesExhaustedError, match=r"reading ks\.t: .*down"):
+        next(reading)
+
+
+def test_a_refused_query_is_not_repeated() -> None:
+    """The server would refuse it again."""
+    session = ScriptedSession({0: [InvalidRequest("no such table")]})
+    with pytest.raises(QueryRefusedError, match=r"reading ks\.t: no such table"):
+        list(pages(session))
+    assert session.asked == [0]
+
+
+def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SELECT answers with rows, if only none of them."""
+    nothing = Answer(None, [], None)
+    monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
+    with pytest.raises(DecodeError, match="expected a result of rows, found none"):
+        list(pages(ScriptedSession()))

@@ -1,0 +1,280 @@
+"""Schemas of real tables, and the error that each unreadable one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from cdc_reader import CdcReader
+from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import ColumnKind, ImageMode, LogSchema, TableState
+from cdc_reader.cql.types import UserType, parse
+from cdc_reader.errors import CdcNotEnabledError, TableNotFoundError, UnsupportedTableError
+from cdc_reader.testing import EmbeddedScylla
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+
+@pytest.fixture
+def connection(way: ConnectionConfig) -> Iterator[Connection]:
+    """A connection of the test's own."""
+    connection = Connection(way, ReadConfig())
+    yield connection
+    connection.close()
+
+
+def test_a_table_has_an_id_and_tells_when_it_was_altered(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """A table created again has another id; the time is that of the statement."""
+    name, source = TableName(keyspace, "t"), SchemaSource(connection)
+    create = f"CREATE TABLE {name} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+    scylla.session.execute(create)
+    made = source.state(name)
+    scylla.session.execute(f"ALTER TABLE {name} WITH cdc = {{'enabled': true, 'ttl': 60}}")
+    altered = source.state(name)
+    schema = source.log_schema(name).base
+    assert (made.cdc.ttl, altered.cdc.ttl, made.id) == (86_400, 60, altered.id)
+    assert made.altered is not None
+    assert altered.altered is not None
+    assert made.altered < altered.altered
+    assert TableState(schema.id or UUID(int=0), schema.cdc, schema.altered) == altered
+    scylla.session.execute(f"DROP TABLE {name}")
+    scylla.session.execute(create)
+    assert source.state(name).id != altered.id
+
+
+def test_a_log_schema_has_every_column_with_its_type(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """Of base and log, in the server's order, user-defined types resolved."""
+    scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
+    scylla.session.execute(
+        f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
+    )
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}."MyT" (p int, c text, "V" list<int>, s map<int, text> static, '
+        'u "Outer", PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) '
+        "AND cdc = {'enabled': true, 'preimage': 'full', 'ttl': 60}"
+    )
+    schema = SchemaSource(connection).log_schema(TableName(keyspace, "MyT"))
+    assert schema.base.cdc.enabled
+    assert (schema.base.cdc.preimage, schema.base.cdc.ttl) == (ImageMode.FULL, 60)
+    assert [(column.name, column.kind) for column in schema.base.columns] == [
+        ("p", ColumnKind.PARTITION_KEY),
+        ("c", ColumnKind.CLUSTERING),
+        ("s", ColumnKind.STATIC),
+        ("V", ColumnKind.REGULAR),
+        ("u", ColumnKind.REGULAR),
+    ]
+    assert [column.name for column in schema.base.columns if column.descending] == ["c"]
+    inner = UserType(keyspace, "inner", (("x", parse("int")),), frozen=True)
+    outer = UserType(keyspace, "Outer", (("i", inner), ("T", parse("frozen<set<text>>"))))
+    assert {column.name: column.type for column in schema.base.columns}["u"] == outer
+    assert _types(schema) == {
+        "cdc$stream_id": "blob",
+        "cdc$time": "timeuuid",
+        "cdc$batch_seq_no": "int",
+        "V": "frozen<map<timeuuid, int>>",
+        "c": "text",
+        "cdc$deleted_V": "boolean",
+        "cdc$deleted_elements_V": "frozen<set<timeuuid>>",
+        "cdc$deleted_elements_s": "frozen<set<int>>",
+        "cdc$deleted_elements_u": "frozen<set<smallint>>",
+        "cdc$deleted_s": "boolean",
+        "cdc$deleted_u": "boolean",
+        "cdc$end_of_batch": "boolean",
+        "cdc$operation": "tinyint",
+        "cdc$ttl": "bigint",
+        "p": "int",
+        "s": "frozen<map<int, text>>",
+        "u": 'frozen<"Outer">',
+    }
+    cursor = scylla.session.execute(f'SELECT * FROM {keyspace}."MyT_scylla_cdc_log"')
+    names = [column.name for column in schema.columns]
+    assert names == [name.replace("cdc_", "cdc$", 1) for name in cursor.column_names] or (
+        names == cursor.column_names
+    )
+
+
+def _types(schema: LogSchema) -> dict[str, str]:
+    return {column.name: str(column.type) for column in schema.columns}
+
+
+def test_a_missing_table_is_told_with_the_nearest_name(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """And a missing keyspace as such."""
+    scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
+    schemas = SchemaSource(connection)
+    with pytest.raises(TableNotFoundError, match="order was not found; did you mean orders"):
+        schemas.log_schema(TableName(keyspace, "order"))
+    with pytest.raises(TableNotFoundError, match=r"keyspace nonesuch of table nonesuch\.t"):
+        schemas.log_schema(TableName("nonesuch", "t"))
+
+
+def test_a_table_without_cdc_is_told_how_to_turn_it_on(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """With the statement to run."""
+    scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY)")
+    remedy = f'ALTER TABLE "{keyspace}"."t" WITH cdc'
+    with pytest.raises(CdcNotEnabledError, match=remedy):
+        SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+
+
+def test_a_log_table_is_told_its_base_table(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """Reading a log of a log makes no sense."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+    )
+    with pytest.raises(UnsupportedTableError, match=rf"give its base table, {keyspace}\.t$"):
+        SchemaSource(connection).log_schema(TableName(keyspace, "t_scylla_cdc_log"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            "x map<int, int>, elements_x int",
+            r"column x .* and column elements_x both need the log column cdc\$deleted_elements_x: ",
+        ),
+        (
+            'v int, "cdc$deleted_v" int',
+            r"column v .* and column cdc\$deleted_v both need the log column cdc\$deleted_v: ",
+        ),
+        (
+            '"cdc$time" int',
+            r"column cdc\$time .* and the log itself both need .*: rename cdc\$time",
+        ),
+    ],
+)
+def test_columns_that_share_a_name_in_the_log_are_told(
+    scylla: Scylla, keyspace: str, connection: Connection, columns: str, expected: str
+) -> None:
+    """With both columns, for the log's column under that name would be either's.
+
+    CDC is never turned on: some servers end at such a table, others refuse it. A table that
+    looks like a log stands in for the log.
+    """
+    scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns})")
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}.t_scylla_cdc_log ("cdc$stream_id" blob PRIMARY KEY, p int)'
+    )
+    with pytest.raises(UnsupportedTableError, match=expected) as told:
+        SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    assert "\n" not in str(told.value)
+
+
+def test_columns_that_only_look_alike_are_read(
+    scylla: Scylla, keyspace: str, connection: Connection
+) -> None:
+    """A key has no marks of deletion, a frozen map no deleted elements."""
+    scylla.session.execute(
+        f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '
+        "x frozen<map<int, int>>, elements_x int) WITH cdc = {'enabled': true}"
+    )
+    schema = SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    assert "cdc$deleted_elements_x" in _types(schema)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedScylla]:
+    """A server of the newest version, with a table that has a log."""
+    with EmbeddedScylla() as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+        yield server
+
+
+def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
+    """The keys of the rows in a table's log, over a connection."""
+    with CdcReader(server.contact_point, table) as reader:
+        return [row["p"] for batch in reader.batches() for row in batch.to_pylist()]
+
+
+def test_a_log_that_cdc_no_longer_writes_is_read_with_a_plain_warning(
+    server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That tells what there is to read, and how to have more."""
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.execute("INSERT INTO ks.t (p) VALUES (2)")
+    assert keys_in(server, "ks.t") == [1]
+    [warning] = [line for line in caplog.messages if "cdc_is_off" in line]
+    assert "its log keeps rows written before, and gets no new ones" in warning
+    assert "to have new ones, alter the table with cdc enabled" in warning
+
+
+@pytest.mark.parametrize("options", ["{'enabled': false, 'ttl': 90000}", None])
+@pytest.mark.parametrize("index", ["vector_index", "fulltext_index"])
+def test_an_index_that_is_built_from_the_log_keeps_it_on(
+    server: EmbeddedScylla, caplog: pytest.LogCaptureFixture, options: str | None, index: str
+) -> None:
+    """With the options that are set, or the defaults where none are."""
+    name = "t" if options else "u"
+    if options:
+        server.execute(f"ALTER TABLE ks.t WITH cdc = {options}")
+    else:
+        server.execute("CREATE TABLE ks.u (p int PRIMARY KEY, v int)")
+    server.catalog.add_index("ks", name, "by_v", index)
+    server.execute(f"ALTER TABLE ks.{name} ADD w int")
+    server.execute(f"INSERT INTO ks.{name} (p) VALUES (1)")
+    assert keys_in(server, f"ks.{name}") == [1]
+    with CdcReader(server.contact_point, f"ks.{name}") as reader:
+        cdc = reader.table.schema.base.cdc
+    assert (cdc.enabled, cdc.ttl) == (True, 90_000 if options else 86_400)
+    assert "cdc_is_off" not in caplog.text
+
+
+def test_other_indexes_do_not_keep_a_log_on(
+    server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are kept with the table, not built from its log."""
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
+    server.catalog.add_index("ks", "t", "by_v", "org.apache.cassandra.index.sasi.SASIIndex")
+    assert keys_in(server, "ks.t") == []
+    assert "cdc_is_off" in caplog.text
+
+
+def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
+    """The table tk.t in a keyspace with this option, and a row in it."""
+    server.execute(
+        "CREATE KEYSPACE tk WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
+        f"AND tablets = {{'initial': 1}} AND consistency = '{consistency}'"
+    )
+    server.execute("CREATE TABLE tk.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+    server.execute("INSERT INTO tk.t (p) VALUES (1)")
+
+
+@pytest.mark.parametrize("consistency", ["local", "global"])
+def test_a_keyspace_that_logs_no_writes_is_refused(
+    server: EmbeddedScylla, consistency: str
+) -> None:
+    """Nothing would ever come of it, and nobody would say so."""
+    create_on_tablets(server, consistency)
+    assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
+    expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"
+    with (
+        CdcReader(server.contact_point, "tk.t") as reader,
+        pytest.raises(UnsupportedTableError, match=expected),
+    ):
+        next(reader.follow())
+
+
+def test_a_keyspace_of_eventual_consistency_is_read(server: EmbeddedScylla) -> None:
+    """Be it said or not."""
+    create_on_tablets(server, "eventual")
+    assert keys_in(server, "tk.t") == [1]

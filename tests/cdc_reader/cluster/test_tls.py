@@ -1,0 +1,161 @@
+"""TLS on real sockets: which servers are trusted, by which name, and what is said of others.
+
+The certificates in `tests/data/tls` are self-signed, all with `key.pem`: `certificate.pem` names
+localhost and 127.0.0.1, as does `expired.pem`; `localhost.pem` names localhost alone,
+`elsewhere.pem` another host.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cdc_reader.cluster.connection import connect
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
+from cdc_reader.testing import EmbeddedScylla
+
+TLS = Path(__file__).parents[2] / "data" / "tls"
+BOTH, BY_NAME, ELSEWHERE, EXPIRED, CLIENT, KEY = (
+    str(TLS / f"{name}.pem")
+    for name in ("certificate", "localhost", "elsewhere", "expired", "client", "key")
+)
+
+
+def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> list[str]:
+    """The nodes that a session opened with these settings can ask; it is closed again."""
+    config = ConnectionConfig(f"{host}:{server.port}", **settings)  # type: ignore[arg-type]
+    session = connect(config, 100)
+    try:
+        return sorted(host.address for host in session.get_pool_state())
+    finally:
+        session.cluster.shutdown()
+
+
+def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> str:
+    """What is said where such a session cannot be opened: one line."""
+    with pytest.raises(ConnectionFailedError) as caught:
+        reach(server, host, **settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_certificate_may_name_the_host_or_its_address(host: str) -> None:
+    """Whichever the contact point is given by."""
+    with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
+        assert reach(server, host, tls_ca=BOTH) == ["127.0.0.1"]
+
+
+def test_the_name_of_a_contact_point_counts() -> None:
+    """The driver dials the address; the certificate has only the name it was found by."""
+    with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
+        assert reach(server, "localhost", tls_ca=BY_NAME) == ["127.0.0.1"]
+
+
+def test_a_certificate_of_another_name_is_refused() -> None:
+    """The message says which name was expected, and what to do."""
+    with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
+        said = refusal(server, tls_ca=BY_NAME)
+    assert f"cannot connect to 127.0.0.1:{server.port}: " in said
+    assert "its certificate is not for '127.0.0.1'" in said
+    assert "give a host name that the certificate has, or turn tls_verify_hostname off" in said
+    with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
+        assert "not for 'localhost'" in refusal(server, "localhost", tls_ca=ELSEWHERE)
+
+
+def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
+    """No other authority would help."""
+    with EmbeddedScylla(certificate=EXPIRED, key=KEY) as server:
+        said = refusal(server, tls_ca=EXPIRED)
+    assert "certificate has expired" in said
+    assert said.endswith("renew it, or set this machine's clock")
+
+
+def test_names_are_left_alone_if_asked() -> None:
+    """The authority counts all the same."""
+    with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
+        assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
+        said = refusal(server, tls_ca=BY_NAME, tls_verify_hostname=False)
+    assert "give the authority that signed it as tls_ca" in said
+
+
+def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `tls`, and no file of one."""
+    with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
+        assert "give the authority that signed it as tls_ca" in refusal(server, tls=True)
+        monkeypatch.setenv("SSL_CERT_FILE", BOTH)
+        assert reach(server, tls=True) == ["127.0.0.1"]
+
+
+class Warnings(logging.Handler):
+    """The first warning of this package, waited for."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.first: Future[str] = Future()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.first.done():
+            self.first.set_result(record.getMessage())
+
+
+def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
+    """Another node's certificate lacks its address: it is not asked, and a warning says why."""
+    warnings = Warnings()
+    logger = logging.getLogger("cdc_reader.cluster.tls")
+    logger.addHandler(warnings)
+    try:
+        with EmbeddedScylla(certificate=BOTH, key=KEY, nodes=2) as server:
+            config = ConnectionConfig(server.contact_point, tls_ca=BOTH)
+            session = connect(config, 100)
+            try:
+                said = warnings.first.result(timeout=30)
+                assert session.get_pool_state().keys() == {session.hosts[0]}
+            finally:
+                session.cluster.shutdown()
+    finally:
+        logger.removeHandler(warnings)
+    assert "event='node_refused' node='127.0.0.2'" in said
+    assert "turn tls_verify_hostname off" in said
+
+
+def test_a_server_without_tls_is_told() -> None:
+    """It answers, but not in TLS."""
+    with EmbeddedScylla() as server:
+        assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
+
+
+def test_a_client_shows_its_certificate() -> None:
+    """To a server that asks for one; it refuses a client without."""
+    with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=CLIENT) as server:
+        assert reach(server, tls_ca=BOTH, tls_cert=CLIENT, tls_key=KEY)
+        refusal(server, tls_ca=BOTH, connect_timeout=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tls": False, "tls_ca": BOTH}, "^tls is False: leave tls_ca out, or turn tls on"),
+        (
+            {"tls_cert": CLIENT, "tls_key": KEY},
+            "^tls_ca is None: .*, or turn tls on",
+        ),
+        ({"tls": False, "tls_cert": CLIENT, "tls_key": KEY}, "^tls is False: leave tls_cert out"),
+    ],
+)
+def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
+    """Nobody connects in the clear who gave a certificate."""
+    with pytest.raises(ConfigurationError, match=message):
+        ConnectionConfig("host", **settings)  # type: ignore[arg-type]
+
+
+def test_unfit_client_files_are_named(tmp_path: Path) -> None:
+    """The option and the path."""
+    with EmbeddedScylla(certificate=BOTH, key=KEY) as server, pytest.raises(CdcError) as caught:
+        reach(server, tls_ca=BOTH, tls_cert=str(tmp_path / "none"), tls_key=KEY)
+    assert str(caught.value).startswith(f"tls_cert is '{tmp_path}/none'")

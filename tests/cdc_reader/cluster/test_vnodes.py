@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader.cluster import Connection
+from cdc_reader.cluster.generations import VnodeGenerations
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
+from cdc_reader.testing.recording import published
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+LONG_AGO = 1_000_000_000_000  # ms since 1970, in 2001: before any other generation
+GROUPS = (
+    StreamGroup(-5, (StreamId(bytes(16)), StreamId(b"\xff" * 16))),
+    StreamGroup(7, (StreamId(b"\x01" * 16),)),
+)
+
+
+@pytest.fixture
+def generations(way: ConnectionConfig) -> Iterator[VnodeGenerations]:
+    """The server's generations, asked for page by page: there is a page to each group."""
+    connection = Connection(way, ReadConfig(fetch_size=1))
+    yield VnodeGenerations(connection)
+    connection.close()
+
+
+def test_a_published_generation_is_found_with_its_streams(
+    scylla: Scylla, generations: VnodeGenerations
+) -> None:
+    """All pages of them."""
+    with published(scylla.session, LONG_AGO, GROUPS):
+        assert LONG_AGO * 1_000 in generations.timestamps()
+        assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
+    assert LONG_AGO * 1_000 not in generations.timestamps()
+
+
+def test_a_generation_that_was_never_published_has_no_streams(
+    generations: VnodeGenerations,
+) -> None:
+    """The planner warns of it and goes on."""
+    assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
+
+
+def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
+    """From the start of its first node."""
+    newest = max(generations.timestamps())
+    streams = [stream for group in generations.groups(newest) for stream in group.streams]
+    assert len(streams) == len(set(streams)) > 0
+
+
+@pytest.mark.needs("topology")
+@pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
+def test_a_generation_described_but_not_announced_is_unpublished(rows: int | None) -> None:
+    """In part or in full, until its timestamp is there."""
+    server = EmbeddedScylla()
+    generations = VnodeGenerations(InProcessConnection(server))
+    assert list(generations.unpublished()) == []
+    server.hold_publication(rows)
+    joined = server.join()
+    assert list(generations.unpublished()) == [joined.start_us] * (rows != 0)
+    assert joined.start_us not in generations.timestamps()
+    server.complete_publication()
+    assert list(generations.unpublished()) == []
+    assert joined.start_us in generations.timestamps()
+
+
+@pytest.mark.needs("topology")
+def test_what_is_announced_meanwhile_is_not_taken_for_unpublished() -> None:
+    """Between the two queries that it takes to tell."""
+    server = EmbeddedScylla()
+
+    def announce(asked: RecordedQuery) -> None:
+        if "cdc_generation_timestamps" in asked.query.cql:
+            server.complete_publication()
+
+    generations = VnodeGenerations(InProcessConnection(server, before=announce))
+    server.hold_publication()
+    server.join()
+    assert list(generations.unpublished()) == []

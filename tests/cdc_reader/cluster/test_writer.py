@@ -1,0 +1,152 @@
+"""Statements executed on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_reader.cluster.write import CqlWriter
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.statement import UNSET, Statement
+from cdc_reader.cql.types import Native, SetType
+from cdc_reader.errors import QueryRefusedError, RetriesExhaustedError, SourceError
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import EmbeddedScylla, Scylla
+
+INT, TEXT = Native("int"), Native("text")
+
+
+@pytest.fixture
+def writer(way: ConnectionConfig) -> Iterator[CqlWriter]:
+    """A writer to the server under test."""
+    writer = CqlWriter(way)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """An empty table's name."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (p int, c int, v text, s set<int>, PRIMARY KEY (p, c))"
+    )
+    return f"{keyspace}.t"
+
+
+def insert(table: str, p: int, c: int, v: Any) -> Statement:
+    """An INSERT of a row."""
+    return Statement(f"INSERT INTO {table} (p, c, v) VALUES (?, ?, ?)", (INT, INT, TEXT), (p, c, v))
+
+
+def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
+    """The table's (c, v)."""
+    return sorted(tuple(row) for row in scylla.session.execute(f"SELECT c, v FROM {table}"))
+
+
+def test_null_and_unset_are_two_things(scylla: Scylla, writer: CqlWriter, table: str) -> None:
+    """One overwrites, the other leaves alone."""
+    writer.write([insert(table, 1, 1, "a"), insert(table, 1, 2, "b")])
+    writer.write([insert(table, 1, 1, None)])
+    writer.write([insert(table, 1, 2, UNSET)])
+    assert rows(scylla, table) == [(1, None), (2, "b")]
+
+
+def test_what_is_too_large_for_a_batch_is_written_in_several(
+    scylla: Scylla, writer: CqlWriter, table: str
+) -> None:
+    """By bytes and by number; a single large one goes alone."""
+    long = "x" * 30_000
+    writer.write([insert(table, 1, c, long) for c in range(5)])
+    writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
+    found = rows(scylla, table)
+    assert [v for _, v in found] == [long] * 5 + ["y"] * 450
+
+
+def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table: str) -> None:
+    """With one writer."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda c: writer.write([insert(table, c % 3, c, str(c))]), range(200)))
+    assert rows(scylla, table) == [(c, str(c)) for c in range(200)]
+
+
+def test_a_refusal_is_told_in_this_packages_words(writer: CqlWriter, table: str) -> None:
+    """Of the server, or of the driver for a value that is none of its type."""
+    with pytest.raises(QueryRefusedError, match="nonesuch"):
+        writer.write([insert(table + "nonesuch", 1, 1, "a")])
+    with pytest.raises(SourceError, match=r"INSERT INTO"):
+        writer.write([insert(table, 1, 1, 7)])
+    add = Statement(
+        f"UPDATE {table} SET s = s + ? WHERE p = ? AND c = ?",
+        (SetType(INT), INT, INT),
+        (frozenset([1]), None, 1),
+    )
+    with pytest.raises(SourceError):
+        writer.write([add])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedScylla]:
+    """A server of these tests' own, with a table ks.t."""
+    from cdc_reader.testing import EmbeddedScylla
+
+    with EmbeddedScylla() as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        server.execute("CREATE TABLE ks.t (p int, c int, v text, PRIMARY KEY (p, c))")
+        yield server
+
+
+@pytest.mark.needs("faults")
+@pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_may_pass_is_tried_again(server: EmbeddedScylla, kind: str, count: int) -> None:
+    """A statement alone, and several in a batch."""
+    assert struck_while_writing(server, kind, count) == 2
+
+
+@pytest.mark.needs("faults")
+def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
+    """By the driver, on its own."""
+    assert struck_while_writing(server, "unprepared", 1) == 2
+
+
+def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
+    """How often a fault struck while rows were written, which are there in the end."""
+    from cdc_reader.testing import Fault
+
+    server.execute("TRUNCATE ks.t")
+    writer = CqlWriter(ConnectionConfig(server.contact_point))
+    fault = Fault(kind, "INSERT INTO ks.t", times=2)
+    try:
+        writer.write([insert("ks.t", 1, 0, "a")])  # prepared from here on
+        with server.faults.during(fault):
+            writer.write([insert("ks.t", 1, c, "a") for c in range(count)])
+            assert len(server.execute("SELECT c FROM ks.t")) == count
+            return server.faults.struck(fault)
+    finally:
+        writer.close()
+
+
+@pytest.mark.needs("faults")
+def test_what_does_not_pass_is_given_up_at_the_deadline(server: EmbeddedScylla) -> None:
+    """With what was done, and the last reason."""
+    from cdc_reader.testing import Fault
+
+    read = ReadConfig(retry_deadline=timedelta(seconds=0.2))
+    writer = CqlWriter(ConnectionConfig(server.contact_point), read)
+    try:
+        writer.write([insert("ks.t", 1, 0, "a")])
+        with (
+            server.faults.during(Fault("overloaded", "INSERT INTO ks.t", times=1_000)),
+            pytest.raises(RetriesExhaustedError, match="writing"),
+        ):
+            writer.write([insert("ks.t", 1, 1, "a")])
+    finally:
+        writer.close()

@@ -1,0 +1,85 @@
+"""Consumers in processes of their own, and what they handled."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from tests.cdc_reader.consumer.conftest import READ
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
+
+
+class Place:
+    """Where a consumer reads and keeps its checkpoints, and the files its handler writes to."""
+
+    def __init__(self, way: ConnectionConfig, table: str, path: Path, store: str) -> None:
+        self.way, self.table, self.path, self.store = way, table, path, store
+
+    def file(self, run: int) -> Path:
+        return self.path / f"run-{run}"
+
+    def handled(self, run: int) -> list[tuple[str, str]]:
+        """What a run handled: the worker and the row, in order."""
+        file = self.file(run)
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(worker, row) for worker, row in (line.split(" ", 1) for line in lines)]
+
+    @property
+    def still(self) -> Path:
+        """As long as this file is there, a consumer stands still with each change at hand."""
+        return self.path / "still"
+
+    def begin(self, run: int, **options: Any) -> BaseProcess:
+        """A process that consumes."""
+        process = CONTEXT.Process(target=_consume, args=(self, run, options))
+        process.start()
+        return process
+
+
+def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
+    file = os.open(place.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def handler(change: Change) -> None:
+        if place.still.exists():
+            # To this very thread: sent to the process, another thread may be the one that takes it,
+            # and this one go on for a while.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+        worker = threading.current_thread().name
+        row = f"{change.key['p']} {change.timestamp} {change.seqs}"
+        os.write(file, f"{worker} {row}\n".encode())
+
+    keyspace = place.table.partition(".")[0]
+    store: SqliteCheckpoints | ScyllaCheckpoints
+    if place.store == "sqlite":
+        store = SqliteCheckpoints(place.path / "checkpoints.db")
+    else:
+        store = ScyllaCheckpoints(place.way, keyspace)
+    config = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0))
+    settings: dict[str, Any] = {
+        "application": "app",
+        "read": READ,
+        "config": config,
+        "checkpoints": store,
+    }
+    CdcConsumer(place.way, place.table, handler, **(settings | options)).run()
+    store.close()
+
+
+def await_some(place: Place, run: int, process: BaseProcess, count: int) -> None:
+    """Return once a run has handled `count` changes."""
+    deadline = time.monotonic() + 60
+    while len(place.handled(run)) < count and time.monotonic() < deadline:
+        process.join(0.002)

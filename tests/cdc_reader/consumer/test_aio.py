@@ -1,0 +1,285 @@
+"""The asyncio faces over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer import ConsumerConfig
+from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+from cdc_reader.errors import HandlerError, TableNotFoundError
+from tests.cdc_reader.consumer.conftest import READ, now, table, write
+
+if TYPE_CHECKING:
+    from cdc_reader.checkpoints.store import CheckpointStore
+
+__all__ = ["table", "write"]  # fixtures
+
+Write = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def no_threads_are_left() -> Iterator[None]:
+    """However a loop ends."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
+    assert [name for name in left if name != "cdc-connect"] == []
+
+
+def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
+    """Those of a consumer up to now."""
+    settings = {"application": "app", "end": now(), "read": READ}
+    return settings | {"checkpoints": store or MemoryCheckpoints()} | more
+
+
+async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
+    """Cancel what is under way once the event is set, and see it end by that."""
+    task = asyncio.create_task(work)
+    await at.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_loop_has_each_change_once_in_order(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """And ends at the end; the next one goes on from there."""
+    write(table, 100)
+    store = MemoryCheckpoints()
+
+    async def loop() -> list[tuple[int, int]]:
+        changes = AsyncChanges(way, table, **options(store))
+        return [(change.key["p"], change.key["c"]) async for change in changes]
+
+    found = asyncio.run(loop())
+    assert Counter(number for _, number in found) == Counter(range(100))
+    by_partition: defaultdict[int, list[int]] = defaultdict(list)
+    for partition, number in found:
+        by_partition[partition].append(number)
+    assert all(numbers == sorted(numbers) for numbers in by_partition.values())
+    assert asyncio.run(loop()) == []
+
+
+@pytest.mark.parametrize("interval", [timedelta(0), timedelta(seconds=1)])
+def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
+    way: ConnectionConfig, table: str, write: Write, interval: timedelta
+) -> None:
+    """That one was not acknowledged."""
+    write(table, 60)
+    settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
+
+    async def loop(count: int) -> list[int]:
+        numbers: list[int] = []
+        async with aclosing(aiter(AsyncChanges(way, table, **settings))) as changes:
+            async for change in changes:
+                numbers.append(change.key["c"])
+                if len(numbers) == count:
+                    break
+        return numbers
+
+    first, rest = asyncio.run(loop(25)), asyncio.run(loop(100))
+    assert sorted(first[:-1] + rest) == list(range(60))
+    assert first[-1] in rest
+
+
+def test_a_loop_that_is_cancelled_leaves_no_thread(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """While it waits for more."""
+    write(table, 10)
+    numbers: set[int] = set()
+    all_there = asyncio.Event()
+
+    async def loop() -> None:
+        async for change in AsyncChanges(way, table, **options(end=None)):
+            numbers.add(change.key["c"])
+            if len(numbers) == 10:
+                all_there.set()
+
+    asyncio.run(cancelled(loop(), all_there))
+    assert sorted(numbers) == list(range(10))
+
+
+def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Though the event loop ends right after, and nobody waits for the iteration to end."""
+    write(table, 20)
+    settings = options(
+        MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=timedelta(hours=1))
+    )
+    numbers: list[int] = []
+    hanging = asyncio.Event()
+
+    async def loop() -> None:
+        async for change in AsyncChanges(way, table, **settings):
+            numbers.append(change.key["c"])
+            if len(numbers) == 10:
+                hanging.set()
+                await asyncio.sleep(3600)
+
+    threads = set(threading.enumerate())
+    asyncio.run(cancelled(loop(), hanging))
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)  # a connection's threads end soon after it is closed
+        assert not thread.is_alive(), thread.name
+
+    async def rest() -> list[int]:
+        return [change.key["c"] async for change in AsyncChanges(way, table, **settings)]
+
+    assert sorted(numbers[:-1] + asyncio.run(rest())) == list(range(20))
+
+
+@pytest.mark.parametrize("consumer", [False, True])
+def test_cancelled_while_it_connects(*, consumer: bool) -> None:
+    """What ends it is the cancellation, not that there was no connection by then."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(seconds=1))
+        read = ReadConfig(retry_deadline=timedelta(0))
+
+        async def handler(_: Change) -> None: ...
+
+        async def main() -> None:
+            async with asyncio.timeout(0.2):
+                if consumer:
+                    await AsyncCdcConsumer(nowhere, "k.t", handler, **options(read=read)).run()
+                else:
+                    await anext(aiter(AsyncChanges(nowhere, "k.t", **options(read=read))))
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(main())
+
+
+def test_errors_come_out_of_the_loop(way: ConnectionConfig, keyspace: str) -> None:
+    """Those of reading."""
+
+    async def loop() -> None:
+        async for _ in AsyncChanges(way, f"{keyspace}.nosuch", **options()):
+            pass
+
+    with pytest.raises(TableNotFoundError):
+        asyncio.run(loop())
+
+
+def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Each partition's changes one after the other."""
+    write(table, 60)
+    numbers: list[int] = []
+    under_way: Counter[int] = Counter()
+    most = 0
+
+    async def handler(change: Change) -> None:
+        nonlocal most
+        assert threading.current_thread() is threading.main_thread()
+        under_way[change.key["p"]] += 1
+        assert under_way[change.key["p"]] == 1
+        most = max(most, under_way.total())
+        await asyncio.sleep(0.001)
+        under_way[change.key["p"]] -= 1
+        numbers.append(change.key["c"])
+
+    config = ConsumerConfig(workers=3, attempts=1)
+    asyncio.run(AsyncCdcConsumer(way, table, handler, **options(config=config)).run())
+    assert sorted(numbers) == list(range(60))
+    assert 1 < most <= 3
+
+
+def test_a_handler_that_fails_is_treated_as_any_other(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Called again, then the end."""
+    write(table, 5)
+    calls = 0
+
+    async def handler(_: Change) -> None:
+        nonlocal calls
+        calls += 1
+        raise LookupError("no such thing")
+
+    config = ConsumerConfig(workers=1, attempts=2, pause=timedelta(0))
+    with pytest.raises(HandlerError, match="no such thing"):
+        asyncio.run(AsyncCdcConsumer(way, table, handler, **options(config=config)).run())
+    assert calls == 2
+
+
+def test_cancelling_a_consumer_cancels_its_handlers(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Their changes come again, though there is to be one attempt and no stop at a failure."""
+    write(table, 20)
+    store = MemoryCheckpoints()
+    config = ConsumerConfig(workers=1, attempts=1, on_error="skip")
+    handled: list[int] = []
+    hanging = asyncio.Event()
+
+    async def hang_at_the_tenth(change: Change) -> None:
+        if len(handled) == 10:
+            hanging.set()
+            await asyncio.sleep(3600)
+        handled.append(change.key["c"])
+
+    async def main() -> None:
+        settings = options(store, config=config)
+        running = AsyncCdcConsumer(way, table, hang_at_the_tenth, **settings)
+        await cancelled(running.run(), hanging)
+
+    asyncio.run(main())
+    assert len(handled) == 10
+
+    async def handler(change: Change) -> None:
+        handled.append(change.key["c"])
+
+    asyncio.run(AsyncCdcConsumer(way, table, handler, **options(store, config=config)).run())
+    assert sorted(handled) == list(range(20))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_handlers_that_begin_while_a_consumer_is_cancelled(
+    way: ConnectionConfig,
+    table: str,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    scheduled: bool,
+) -> None:
+    """Whether the loop got to a handler before the worker's thread knew, or had yet to."""
+    write(table, 5)
+    cancelled, begun = threading.Event(), threading.Event()
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def slow(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        call = schedule(coroutine, loop) if scheduled else None
+        begun.set()
+        cancelled.wait()
+        return call or schedule(coroutine, loop)
+
+    async def hang(_: Change) -> None:
+        await asyncio.sleep(3600)
+
+    async def main() -> None:
+        consumer = AsyncCdcConsumer(way, table, hang, **options(config=ConsumerConfig(workers=1)))
+        task = asyncio.create_task(consumer.run())
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(cancelled.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", slow)
+    asyncio.run(main())

@@ -1,0 +1,286 @@
+"""Of consumers of one name, one runs; the others wait, and take over when it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader._time import SteadyClock, SystemClock, micros
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints, process
+from cdc_reader.checkpoints.store import Owner
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.leases import Leases
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.testing import ManualClock
+from tests.cdc_reader.consumer.conftest import READ, now
+from tests.cdc_reader.consumer.place import Place, await_some
+
+Write = Callable[..., None]
+SHORT = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0), lease=timedelta(seconds=1))
+FAILING = evolve(SHORT, on_held="fail")
+ROWS = 200
+
+
+def handled(place: Place, *runs: int) -> set[str]:
+    """The rows that runs handled."""
+    return {row for run in runs for _, row in place.handled(run)}
+
+
+def await_stillness(place: Place, owner: BaseProcess) -> None:
+    """Return once the process stands still, and not in the middle of a save by another thread:
+    that would keep SQLite's file locked.
+    """
+    pid = owner.pid or 0
+    while process._stat(pid)[0] != "T" or is_locked(place.path / "checkpoints.db"):
+        if process._stat(pid)[0] == "T":
+            os.kill(pid, signal.SIGCONT)  # up to the next change
+        owner.join(0.002)
+
+
+def is_locked(file: Path) -> bool:
+    """Whether it is there, and a process is writing to it."""
+    if not file.exists():
+        return False
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
+def test_a_standby_takes_over_from_an_owner_that_was_killed(place: Place, write: Write) -> None:
+    """At once, on the same machine; and handles what the owner had not acknowledged."""
+    write(place.table, ROWS)
+    owner = place.begin(0)
+    await_some(place, 0, owner, 10)
+    standby = place.begin(1, end=now())
+    owner.kill()
+    owner.join()
+    assert owner.exitcode == -signal.SIGKILL
+    standby.join()
+    assert standby.exitcode == 0
+    assert len(handled(place, 0, 1)) == ROWS
+    assert len(handled(place, 0) & handled(place, 1)) <= SHORT.workers
+
+
+@pytest.mark.parametrize("on_held", ["wait", "fail"])
+def test_an_owner_that_stood_still_saves_nothing_more(
+    place: Place, write: Write, on_held: str
+) -> None:
+    """It finishes the change at hand, which the next owner handled too, and begins no other."""
+    write(place.table, ROWS)
+    owner = place.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
+    await_some(place, 0, owner, 10)
+    place.still.touch()
+    write(place.table, ROWS, first=ROWS)
+    await_stillness(place, owner)
+    before = len(place.handled(0))
+    place.still.unlink()
+    standby = place.begin(1, end=now(), config=SHORT)
+    standby.join()
+    assert standby.exitcode == 0
+    assert len(handled(place, 0, 1)) == 2 * ROWS
+    os.kill(owner.pid or 0, signal.SIGCONT)
+    if on_held == "wait":
+        write(place.table, 10, first=2 * ROWS)
+        await_some(place, 0, owner, before + 11)
+        os.kill(owner.pid or 0, signal.SIGTERM)
+    owner.join()
+    assert owner.exitcode == (0 if on_held == "wait" else 1)
+    assert len(handled(place, 0) & handled(place, 1)) == 1
+    assert len(place.handled(0)) == before + (11 if on_held == "wait" else 1)
+    last = place.begin(2, end=now())
+    last.join()
+    assert handled(place, 2) == set()
+
+
+class Slow:
+    """A handler that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.is_at_work, self.may_go_on = threading.Event(), threading.Event()
+        self.count = 0
+
+    def __call__(self, _change: Change) -> None:
+        self.is_at_work.set()
+        self.may_go_on.wait(30)
+        self.count += 1
+
+
+def consumer(way: ConnectionConfig, tables: Any, handler: Any, **options: Any) -> CdcConsumer:
+    """A consumer up to now."""
+    settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ, "config": SHORT}
+    return CdcConsumer(way, tables, handler, **(settings | options))
+
+
+def test_the_second_waits_until_the_first_ends(
+    way: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says once for whom; then it finds nothing left to do."""
+    write(table, 20)
+    store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
+    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first.start()
+    assert slow.is_at_work.wait(10)
+    with caplog.at_level(logging.WARNING, "cdc_reader"):
+        waiting = consumer(way, table, rest, checkpoints=store)
+        second = threading.Thread(target=waiting.run)
+        second.start()
+        while not caplog.records:
+            second.join(0.01)
+        slow.may_go_on.set()
+        first.join()
+        second.join()
+    assert (slow.count, rest.count) == (20, 0)
+    [told] = [record.getMessage() for record in caplog.records]
+    assert "waiting_for_another_consumer" in told
+    assert f"process {os.getpid()} on " in told
+
+
+def test_the_second_fails_if_it_is_to(way: ConnectionConfig, table: str, write: Write) -> None:
+    """Naming who holds the lease; the first is not disturbed."""
+    write(table, 20)
+    store, slow = MemoryCheckpoints(), Slow()
+    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first.start()
+    assert slow.is_at_work.wait(10)
+    told = rf"{table}, shard 1/1, is followed as application 'app' already: process {os.getpid()} "
+    with pytest.raises(LeaseHeldError, match=told):
+        consumer(way, table, slow, checkpoints=store, config=FAILING).run()
+    slow.may_go_on.set()
+    first.join()
+    assert slow.count == 20
+
+
+def test_one_that_waits_can_be_stopped(
+    way: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has nothing to save, and nothing to say."""
+    store = MemoryCheckpoints()
+    name = CheckpointName("app", TableName.parse(table))
+    other = Owner("other", "host", 1, 0)
+    assert store.acquire(name, other, timedelta(hours=1)) == other
+    waiting = consumer(way, table, Slow(), checkpoints=store)
+    running = threading.Thread(target=waiting.run)
+    running.start()
+    while not caplog.records:
+        running.join(0.01)
+    waiting.stop()
+    running.join(10)
+    assert not running.is_alive()
+    assert store.load(name) is None
+
+
+def test_shards_and_applications_have_leases_of_their_own(
+    way: ConnectionConfig, table: str, write: Write
+) -> None:
+    """They run at the same time."""
+    write(table, 20)
+    store, slow = MemoryCheckpoints(), Slow()
+    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first.start()
+    assert slow.is_at_work.wait(10)
+    others = [{"application": "other"}, {"shard": "1/2"}, {"shard": "2/2"}]
+    counts = []
+    for options in others:
+        handler = Slow()
+        handler.may_go_on.set()
+        consumer(way, table, handler, checkpoints=store, **options).run()
+        counts.append(handler.count)
+    slow.may_go_on.set()
+    first.join()
+    assert counts[0] == counts[1] + counts[2] == slow.count == 20
+
+
+class WithoutLeases:
+    """A store as users have written them."""
+
+    def __init__(self) -> None:
+        self._store = MemoryCheckpoints()
+
+    def load(self, name: CheckpointName) -> Checkpoint | None:
+        return self._store.load(name)
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        self._store.save(name, checkpoint)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Unsupported(MemoryCheckpoints):
+    """A store whose servers cannot do it."""
+
+    def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
+        raise LeaseUnsupportedError(f"{name.table}, {owner.host}, {duration}: no leases here")
+
+
+@pytest.mark.parametrize("store", [WithoutLeases, Unsupported])
+def test_a_store_without_leases_is_used_without(
+    way: ConnectionConfig,
+    table: str,
+    write: Write,
+    store: Callable[[], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As before there were leases; one that should have them is told of."""
+    write(table, 20)
+    place, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
+    seen.may_go_on.set()
+    consumer(way, table, seen, checkpoints=place).run()
+    consumer(way, table, seen, checkpoints=place).run()
+    assert seen.count == 20
+    assert place.load(name) is not None
+    told = [record.getMessage() for record in caplog.records if "no_lease" in record.getMessage()]
+    assert len(told) == (2 if store is Unsupported else 0)
+
+
+def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
+    """Until it is renewed, or the consumer is to stop."""
+    clock, stopping = ManualClock(now()), threading.Event()
+    name = CheckpointName("app", TableName("ks", "t"))
+    leases = Leases([name], MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
+    assert leases.acquire()
+    assert leases.wait_for(leases[name.table])
+    leases.release()
+    stopping.set()
+    assert not leases.wait_for(leases[name.table])
+
+
+def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the wall clock it would last for another hour."""
+    name = CheckpointName("app", TableName("ks", "t"))
+    leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
+    assert leases.acquire()
+    assert leases[name.table].is_sure
+    back = SystemClock().now() - 3_600_000_000
+    later = SteadyClock().now() + micros(ConsumerConfig().lease)
+    monkeypatch.setattr(SystemClock, "now", lambda _: back)
+    monkeypatch.setattr(SteadyClock, "now", lambda _: later)
+    assert not leases[name.table].is_sure
+
+
+def test_a_steady_clock_goes_on_by_itself() -> None:
+    """In µs, as the other one does."""
+    steady, began = SteadyClock(), SystemClock().now()
+    first = steady.now()
+    while SystemClock().now() < began + 1_000:
+        pass
+    assert 500 < steady.now() - first < 60_000_000

@@ -1,0 +1,191 @@
+"""A consumer that was away: the table, or the TTL of its log, is no longer what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints.store import Owner
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.consumer import CdcConsumer
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.reading.progress import CheckpointName
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from tests.cdc_reader.consumer.conftest import READ
+
+if TYPE_CHECKING:
+    from cdc_reader.checkpoints.store import LeasingStore
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+EPOCH = 1_700_000_000 * SECOND
+STRICT = evolve(READ, data_loss="fail")
+NAME = CheckpointName("app", TableName("ks", "t"))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time of the server, and of the consumer."""
+    return ManualClock(EPOCH)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A server with a keyspace."""
+    with EmbeddedScylla(clock=clock) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "scylla"])
+def store(
+    request: pytest.FixtureRequest, server: EmbeddedScylla, tmp_path: Path
+) -> Iterator[LeasingStore]:
+    """Each kind of store."""
+    store: LeasingStore
+    match request.param:
+        case "memory":
+            store = MemoryCheckpoints()
+        case "sqlite":
+            store = SqliteCheckpoints(tmp_path / "checkpoints.db")
+        case _:
+            store = ScyllaCheckpoints(ConnectionConfig(server.contact_point), "ks")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Callable[[], list[int]]:
+    """Runs a consumer up to now; returns the keys of the changes."""
+
+    def run() -> list[int]:
+        seen: list[int] = []
+
+        def handle(change: Change) -> None:
+            seen.append(change.key["p"])
+
+        clock.advance(SECOND)
+        options: dict[str, Any] = {"checkpoints": store, "clock": clock, "end": clock.now()}
+        way = ConnectionConfig(server.contact_point)
+        CdcConsumer(way, ["ks.t"], handle, application="app", read=STRICT, **options).run()
+        return seen
+
+    return run
+
+
+def create(server: EmbeddedScylla, ttl: int) -> None:
+    """The table, whose log keeps rows for `ttl` seconds."""
+    server.execute(
+        f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
+    )
+
+
+def alter(server: EmbeddedScylla, ttl: int) -> None:
+    """Rows written from now on are kept for `ttl` seconds."""
+    server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
+
+
+def insert(server: EmbeddedScylla, p: int) -> None:
+    """A row, written now."""
+    server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
+
+
+def test_raising_the_ttl_does_not_hide_a_loss(
+    server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
+) -> None:
+    """Rows written before expired by the TTL of then."""
+    create(server, ttl=3_600)
+    insert(server, 1)
+    assert run() == [1]
+    insert(server, 2)
+    clock.advance(2 * HOUR)
+    alter(server, ttl=86_400)
+    clock.advance(HOUR)
+    with pytest.raises(DataLossError, match=r"rows written in .* were gone"):
+        run()
+
+
+def test_lowering_the_ttl_is_no_loss(
+    server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
+) -> None:
+    """Rows written before live on by the TTL of then, those written since by that of now."""
+    create(server, ttl=86_400)
+    insert(server, 1)
+    assert run() == [1]
+    insert(server, 2)
+    clock.advance(2 * HOUR)
+    alter(server, ttl=600)
+    insert(server, 3)
+    assert run() == [2, 3]
+    insert(server, 4)
+    clock.advance(HOUR)
+    with pytest.raises(DataLossError, match="were gone"):
+        run()
+
+
+def test_the_history_of_the_ttl_is_kept_as_far_as_it_matters(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+) -> None:
+    """From the TTL in force at the position on."""
+    create(server, ttl=3_600)
+    run()
+    clock.advance(HOUR // 2)
+    alter(server, ttl=7_200)
+    since = clock.now()
+    run()
+    kept = store.load(NAME)
+    assert kept is not None
+    assert kept.table_id is not None
+    assert kept.ttls.changes == ((since, 7_200),)
+
+
+def test_a_table_created_again_is_told(
+    server: EmbeddedScylla,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+) -> None:
+    """The checkpoint of the one before says nothing of it, and stays as it is."""
+    create(server, ttl=3_600)
+    insert(server, 1)
+    assert run() == [1]
+    kept = store.load(NAME)
+    server.execute("DROP TABLE ks.t")
+    create(server, ttl=3_600)
+    insert(server, 2)
+    with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again.*start anew"):
+        run()
+    assert store.load(NAME) == kept
+
+
+def test_a_checkpoint_of_an_earlier_version_learns_its_table(
+    server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
+) -> None:
+    """What it does not say is not held against the table."""
+    create(server, ttl=3_600)
+    insert(server, 1)
+    run()
+    kept = store.load(NAME)
+    assert kept is not None
+    owner, unknown = Owner.of_this_process(0), evolve(kept, table_id=None, ttls=type(kept.ttls)())
+    assert store.acquire(NAME, owner, timedelta(seconds=1)) == owner
+    assert store.save_as(owner, NAME, unknown)
+    store.release(NAME, owner)
+    insert(server, 2)
+    assert run() == [2]
+    learnt = store.load(NAME)
+    assert learnt is not None
+    assert (learnt.table_id, learnt.ttls) == (kept.table_id, kept.ttls)

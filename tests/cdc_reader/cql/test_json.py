@@ -1,0 +1,97 @@
+"""Keys in JSON, of every type that a key may have."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cdc_reader.cluster.token import token_of
+from cdc_reader.cql.json import parse_key
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.types import UserType, parse
+from cdc_reader.errors import ConfigurationError
+
+PAIR = UserType("ks", "pair", (("x", parse("int")), ("y", parse("text"))), frozen=True)
+UUID = uuid.UUID(int=7)
+AT = dt.datetime(2026, 1, 2, 3, 4, 5, 6_000, dt.UTC)
+
+
+def table(text: str) -> TableSchema:
+    """A table whose key is one column `k` of this type."""
+    column = Column("k", parse(text, lambda _: PAIR), ColumnKind.PARTITION_KEY, 0)
+    return TableSchema(TableName("ks", "t"), (column,))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "value"),
+    [
+        ("text", "a", "a"),
+        ("int", -5, -5),
+        ("bigint", "9007199254740993", 2**53 + 1),
+        ("varint", str(2**70), 2**70),
+        ("decimal", "1.50", Decimal("1.50")),
+        ("double", 2.5, 2.5),
+        ("double", 2, 2.0),
+        ("boolean", True, True),
+        ("uuid", str(UUID), UUID),
+        ("blob", "0x00ff", b"\x00\xff"),
+        ("inet", "::1", "::1"),
+        ("date", "2026-01-02", dt.date(2026, 1, 2)),
+        ("timestamp", "2026-01-02T03:04:05.006Z", AT),
+        ("timestamp", round(AT.timestamp() * 1_000), AT),
+        ("time", "03:04:05", dt.time(3, 4, 5)),
+        ("frozen<list<bigint>>", [1, 2], [1, 2]),
+        ("frozen<set<uuid>>", [str(UUID)], {UUID}),
+        ("frozen<map<int, text>>", {"1": "y"}, {1: "y"}),
+        ("frozen<map<int, text>>", [[1, "y"]], {1: "y"}),
+        ("frozen<tuple<int, blob>>", [1, "0x01"], (1, b"\x01")),
+        ("frozen<pair>", {"y": "w", "x": 3}, (3, "w")),
+        ("frozen<pair>", {"x": 3}, (3, None)),
+        ("vector<float, 2>", [1, 2.5], [1.0, 2.5]),
+    ],
+)
+def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None:
+    """Alone, in an object and by its bytes on the wire."""
+    schema = table(text)
+    expected = token_of(schema, {"k": value})
+    assert token_of(schema, parse_key(json.dumps({"k": given}), schema)) == expected
+    if not isinstance(given, dict):
+        assert token_of(schema, parse_key(json.dumps(given), schema)) == expected
+
+
+def test_decimals_keep_their_digits() -> None:
+    """Read as floating-point numbers, 0.10 and 0.1 would be one key."""
+    assert parse_key("0.10", table("decimal")) == {"k": Decimal("0.10")}
+    assert str(parse_key("0.10", table("decimal"))["k"]) == "0.10"
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("int", '"x"'),
+        ("int", "true"),
+        ("int", "1.5"),
+        ("text", "1"),
+        ("boolean", "1"),
+        ("uuid", '"x"'),
+        ("blob", "7"),
+        ("blob", '"0xg"'),
+        ("timestamp", '"yesterday"'),
+        ("frozen<list<int>>", "7"),
+        ("frozen<tuple<int, int>>", '["x", 1]'),
+        ("frozen<tuple<int, int>>", "[1]"),
+        ("frozen<pair>", '{"k": {"z": 1}}'),
+        ("frozen<pair>", "1"),
+        ("int", "null"),
+    ],
+)
+def test_what_is_no_value_of_the_type_is_told(text: str, given: str) -> None:
+    """With the type that it should be of."""
+    with pytest.raises(ConfigurationError, match=r"^key column k is .*: give a value of type"):
+        parse_key(given, table(text))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql.names import TableName
+from cdc_reader.streams.stream import StreamId
+
+
+def test_the_documented_stream_id_has_its_documented_parts() -> None:
+    """An id of a real server, taken apart."""
+    stream = StreamId(bytes.fromhex("ced00000000000009663c8dc500005a1"))
+    parts = (stream.token, stream.random, stream.index, stream.version)
+    assert parts == (-3544332906740580352, 161479800596, 90, 1)
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**38 - 1),
+    st.integers(0, 2**22 - 1),
+    st.integers(0, 15),
+)
+def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, version: int) -> None:
+    """Making and taking apart are inverse."""
+    stream = StreamId.from_parts(token, random, index, version)
+    assert (stream.token, stream.random, stream.index, stream.version) == (
+        token, random, index, version,
+    )  # fmt: skip
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_an_id_is_its_bytes(raw: bytes) -> None:
+    """It binds to statements, compares and pickles as the bytes it is."""
+    stream = StreamId(raw)
+    assert stream == raw
+    assert pickle.loads(pickle.dumps(stream)) == stream
+    assert type(pickle.loads(pickle.dumps(stream))) is StreamId
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(15), bytes(17)])
+def test_other_lengths_are_no_stream_ids(raw: bytes) -> None:
+    """The message says how many bytes there were."""
+    with pytest.raises(ValueError, match=f"expected 16 bytes, found {len(raw)}"):
+        StreamId(raw)
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    """A part never runs over into its neighbour."""
+    with pytest.raises(ValueError, match="out of range"):
+        StreamId.from_parts(0, 0, 1 << 22)
+
+
+def test_a_table_name_keeps_its_case_and_quotes_itself() -> None:
+    """The log's name has the suffix, whatever the base table's case."""
+    name = TableName("ks", 'My"T')
+    assert name.log.name == 'My"T_scylla_cdc_log'
+    assert name.log.is_log_name
+    assert name.cql == '"ks"."My""T"'
+    assert str(name) == 'ks.My"T'

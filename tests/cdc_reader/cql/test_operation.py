@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pickle
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql.schema import Operation
+
+
+def test_known_codes_have_their_names() -> None:
+    """Images are told from changes."""
+    assert Operation(2) is Operation.INSERT
+    assert Operation(-4) is Operation.SERVER_PARTITION_DELETE
+    assert [operation for operation in Operation if operation.is_image] == [0, 9]
+
+
+@given(st.integers(-128, 127))
+def test_every_code_of_a_byte_is_an_operation(code: int) -> None:
+    """Unknown ones keep their number and are the same member each time, here and unpickled."""
+    operation = Operation(code)
+    assert operation == code
+    assert Operation(code) is operation
+    assert pickle.loads(pickle.dumps(operation)) == operation
+    assert operation.is_known == (code in range(10) or code in (-3, -4))

@@ -1,0 +1,139 @@
+"""CQL values as Python's: of all types, whole columns at a time."""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import pickle
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+    parse,
+)
+from cdc_reader.cql.values import Duration, FrozenDict, converter
+from cdc_reader.decoding import arrow_type, decode
+from tests.cdc_reader.decoding.schemas import EPOCH, _told_inet, cql_types, values
+from tests.cdc_reader.decoding.wire import column_of, encode
+
+
+def in_python(cql_type: CqlType, value: Any) -> Any:  # noqa: PLR0911 - a table of types
+    """A value as the driver takes it, as this package gives it: told again, value by value."""
+    if value is None:
+        return None
+    match cql_type:
+        case Native(name):
+            return _SCALARS.get(name, lambda scalar: scalar)(value)
+        case ListType(element) | VectorType(element):
+            return tuple(in_python(element, item) for item in value)
+        case SetType(element):
+            return frozenset(in_python(element, item) for item in value)
+        case MapType(key, item):
+            return FrozenDict({in_python(key, k): in_python(item, v) for k, v in value})
+        case TupleType(elements):
+            return tuple(map(in_python, elements, value))
+        case UserType(fields=fields):
+            named = {n: in_python(t, v) for (n, t), v in zip(fields, value, strict=True)}
+            return FrozenDict(named)
+
+
+_SCALARS: dict[str, Any] = {
+    "date": lambda value: value.date(),
+    "duration": lambda value: Duration(value.months, value.days, value.nanoseconds),
+    "inet": lambda value: ipaddress.ip_address(_told_inet(value)),
+    "time": lambda value: value.nanosecond_time,
+    "timestamp": lambda value: EPOCH + timedelta(milliseconds=value),
+}
+
+
+@given(st.data())
+def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
+    """Nested to any depth, null or not; and the values can be keys, be pickled and copied."""
+    cql_type = data.draw(cql_types)
+    drawn = data.draw(st.lists(st.none() | values(cql_type), min_size=1, max_size=4))
+    batch = decode(
+        column_of(*(encode(cql_type, value) for value in drawn)), [Column("c", cql_type)]
+    )
+    found = converter(cql_type)(batch["c"])
+    assert found == [in_python(cql_type, value) for value in drawn]
+    assert pickle.loads(pickle.dumps(found)) == found == copy.deepcopy(found)
+    assert len(set(found)) <= len(found)
+    if len(drawn) > 1:
+        assert converter(cql_type)(batch.slice(1)["c"]) == found[1:]
+
+
+@pytest.mark.parametrize(
+    ("cql_type", "arrow", "expected"),
+    [
+        ("timestamp", [0, 1 << 62], [datetime(1970, 1, 1, tzinfo=UTC), 1 << 62]),
+        ("timestamp", [None, -(1 << 60)], [None, -(1 << 60)]),
+        ("date", [1, 2**31 - 1, None], [date(1970, 1, 2), 2**31 - 1, None]),
+    ],
+)
+def test_what_no_calendar_holds_is_its_number(
+    cql_type: str, arrow: list[int | None], expected: list[Any]
+) -> None:
+    """CQL's timestamps and dates reach further than Python's years."""
+    wide = arrow_type(parse(cql_type))
+    raw = pa.array(arrow, pa.int64() if cql_type == "timestamp" else pa.int32())
+    assert converter(parse(cql_type))(raw.cast(wide)) == expected
+
+
+def test_a_varint_has_any_number_of_digits() -> None:
+    """More than Python reads from text by default, too."""
+    text = "-" + "7" * 5_000
+    (found,) = converter(Native("varint"))(pa.array([text]))
+    assert found == -7 * (10**5_000 - 1) // 9
+
+
+def test_scalars_are_of_the_types_promised() -> None:
+    """As the module's table says."""
+    made = {
+        "decimal": ("1.50", Decimal("1.50")),
+        "uuid": ("00000000-0000-0000-0000-00000000000a", uuid.UUID(int=10)),
+        "inet": ("::1", ipaddress.IPv6Address("::1")),
+    }
+    for name, (text, value) in made.items():
+        (found,) = converter(Native(name))(pa.array([text]))
+        assert (type(found), str(found)) == (type(value), str(value))
+
+
+def test_a_frozen_dict_stays_as_it_is() -> None:
+    """Equal to a dict of the same pairs, and a key where a dict cannot be one."""
+    found = FrozenDict({"a": 1})
+    assert found == {"a": 1}
+    assert {found: 2}[FrozenDict(a=1)] == 2
+    for change in (
+        lambda: found.update(b=2),
+        lambda: found.pop("a"),
+        lambda: found.__setitem__("a", 2),
+        lambda: found.__delitem__("a"),
+        lambda: found.__ior__({"b": 2}),
+        found.clear,
+        found.popitem,
+        lambda: found.setdefault("b", 2),
+    ):
+        with pytest.raises(TypeError, match="make a dict of it"):
+            change()
+    assert found == {"a": 1}
+
+
+def test_a_duration_is_told_in_its_parts() -> None:
+    """As CQL spells it."""
+    assert str(Duration(1, 2, 3)) == "1mo2d3ns"

@@ -1,0 +1,80 @@
+"""Both kernels: many values at a time are the values that are made one by one."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from itertools import repeat
+from types import ModuleType
+from typing import Any
+
+import attrs
+import pytest
+
+from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
+from cdc_reader.cql.values import FrozenDict
+from cdc_reader.decoding.choice import MODULES
+from tests.cdc_reader.decoding.conftest import kernel
+
+
+@pytest.fixture(params=sorted(MODULES))
+def bulk(request: pytest.FixtureRequest) -> ModuleType:
+    """Each kernel."""
+    return kernel(request.param)
+
+
+def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
+    """Equal, hashed and pickled alike, and as immutable."""
+    values = [1, None, "x", FrozenDict(a=1)]
+    made = bulk.instances(Set, len(values), values)
+    assert made == [Set(value) for value in values]
+    assert set(made) == {Set(value) for value in values}
+    assert pickle.loads(pickle.dumps(made)) == made
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        made[0].value = 2
+
+
+def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
+    """One that is the same for all is repeated; one that is missing is an error."""
+    added = [frozenset([1]), frozenset([2])]
+    made = bulk.instances(CollectionDelta, 2, repeat(True), added, repeat(frozenset[int]()))
+    assert made == [CollectionDelta(True, elements) for elements in added]
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        bulk.instances(CollectionDelta, 2, repeat(True))
+
+
+def test_there_may_be_none(bulk: ModuleType) -> None:
+    """No instances, and instances of a class without attributes."""
+    assert bulk.instances(Set, 0, []) == []
+    assert bulk.instances(Deleted, 2) == [Deleted(), Deleted()]
+
+
+def test_instances_are_collected(bulk: ModuleType) -> None:
+    """The garbage collector sees them, and a cycle through them."""
+
+    def alive() -> list[Any]:
+        return [found for found in gc.get_objects() if type(found) is Set and found.value is cycle]
+
+    cycle: list[Any] = []
+    cycle += bulk.instances(Set, 3, repeat(cycle))
+    assert len(alive()) == 3
+    cycle = []
+    gc.collect()
+    assert not alive()
+
+
+def test_a_class_that_makes_its_instances_itself_is_refused(bulk: ModuleType) -> None:
+    """Nothing of it is passed by."""
+    with pytest.raises(TypeError):
+        bulk.instances(FrozenDict, 1)
+
+
+def test_values_are_put_into_their_mappings(bulk: ModuleType) -> None:
+    """In the order of the calls, each under the name."""
+    mappings: list[FrozenDict[str, int]] = [FrozenDict(), FrozenDict(z=0)]
+    bulk.put_all(mappings, "b", [1, 2])
+    bulk.put_all(mappings, "a", [3, 4])
+    assert [list(mapping.items()) for mapping in mappings] == [
+        [("b", 1), ("a", 3)],
+        [("z", 0), ("b", 2), ("a", 4)],
+    ]

@@ -1,0 +1,84 @@
+"""What stands before the rows: its columns are parsed once for all pages that have them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import Native
+from cdc_reader.decoding import ResultMetadata, metadata, parse_metadata
+from cdc_reader.errors import DecodeError
+from tests.cdc_reader.decoding.schemas import damaged
+from tests.cdc_reader.decoding.test_twins import ALL_BODIES
+from tests.cdc_reader.decoding.wire import integer
+
+
+def outcome(body: bytes) -> ResultMetadata | str:
+    """The metadata, or the message of its DecodeError."""
+    try:
+        return parse_metadata(body)
+    except DecodeError as error:
+        return str(error)
+
+
+def head(body: bytes) -> bytes:
+    """What stands before the rows."""
+    return body[: parse_metadata(body).rows_offset]
+
+
+def unprepared(body: bytes) -> ResultMetadata | str:
+    """The outcome where nothing was parsed before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "_parsed", {})
+        return outcome(body)
+
+
+@given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
+def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.DataObject) -> None:
+    """Above all for bodies that begin alike and go on otherwise."""
+    body = data.draw(damaged(head(data.draw(st.sampled_from(before)))))
+    for other in before:
+        outcome(other)
+    assert outcome(body) == unprepared(body)
+
+
+def test_every_cut_is_refused_as_if_it_were_the_first() -> None:
+    """A description that ends too early is not the one that was parsed."""
+    longest = max(map(head, ALL_BODIES), key=len)
+    for length in range(len(longest)):
+        assert outcome(longest[:length]) == unprepared(longest[:length])
+    assert outcome(longest) == unprepared(longest)
+
+
+def test_pages_of_a_query_share_their_columns() -> None:
+    """So that what is looked up by them is found at once."""
+    first, again = (parse_metadata(bytes(bytearray(ALL_BODIES[0]))) for _ in range(2))
+    assert first.columns
+    assert first.columns is again.columns
+
+
+def test_no_more_is_kept_than_of_some_tables() -> None:
+    """However many there are, and however long their descriptions."""
+    for number in range(300):
+        table, column = f"t{number}", "c" * min(number * 300, 65535)
+        strings = b"".join(
+            len(text).to_bytes(2, "big") + text.encode() for text in ("ks", table, column)
+        )
+        found = parse_metadata(integer(2) + integer(1) + integer(1) + strings + b"\0\x09")
+        assert found.columns == (Column(column, Native("int")),)
+    kept = [len(described) for described, _ in metadata._parsed.values()]
+    assert 0 < len(kept) <= 128
+    assert max(kept) <= 1 << 16
+
+
+def test_the_id_of_changed_columns_is_told() -> None:
+    """The driver sends it with the next execution, and gets results without metadata."""
+    strings = b"".join(len(text).to_bytes(2, "big") + text for text in (b"ks", b"t", b"c"))
+    found = parse_metadata(
+        integer(2) + integer(1 | 8) + integer(1) + b"\0\3new" + strings + b"\0\x09"
+    )
+    assert found.metadata_id == b"new"
+    assert found.columns == (Column("c", Native("int")),)
+    assert parse_metadata(ALL_BODIES[0]).metadata_id is None

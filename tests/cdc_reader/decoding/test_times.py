@@ -1,0 +1,59 @@
+"""Both kernels: the times in columns of time UUIDs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cql.timeuuid import MAX_MICROS, MIN_MICROS, make, micros
+from cdc_reader.decoding.choice import MODULES
+from tests.cdc_reader.decoding.conftest import kernel
+
+MicrosOf = Callable[[pa.Array], pa.Array]
+TIMES = st.builds(make, st.integers(MIN_MICROS, MAX_MICROS), st.binary(min_size=8, max_size=8))
+ANY = st.uuids()
+"""Any time in ticks: those the server makes are whole microseconds."""
+
+
+@pytest.fixture(scope="session", params=sorted(MODULES))
+def micros_of(request: pytest.FixtureRequest) -> MicrosOf:
+    """Each kernel in turn."""
+    found: MicrosOf = kernel(request.param).micros_of
+    return found
+
+
+@given(st.lists(TIMES | ANY, max_size=9))
+def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None:
+    """In the middle of a longer column, before 1970 too."""
+    around = [uuid.UUID(int=0)]
+    column = pa.array([*map(str, [*around, *times, *around])])[1:-1]
+    found = micros_of(column)
+    assert found.type == pa.int64()
+    assert found.to_pylist() == [micros(time.bytes) for time in times]
+
+
+@pytest.mark.parametrize("text", [None, "", "x" * 36, str(uuid.UUID(int=1))[:-1]])
+def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> None:
+    """A null too; nothing beyond the column is read."""
+    with pytest.raises(ValueError):  # noqa: PT011 - what it says differs
+        micros_of(pa.array([str(uuid.UUID(int=1)), text], pa.string()))
+    with pytest.raises(ValueError, match="found 0 nulls among large_string"):
+        micros_of(pa.array([str(uuid.UUID(int=1))], pa.large_string()))
+
+
+@pytest.mark.parametrize("place", [*range(8), *range(9, 13), *range(14, 18)])
+def test_only_digits_are_taken_for_digits(place: int) -> None:
+    """By the compiled kernel, which looks at eight at a time; of 128 characters 16 are some."""
+    text = list(str(uuid.UUID(int=2**128 - 1)))
+    taken = set()
+    for text[place] in map(chr, range(128)):
+        with suppress(ValueError):
+            kernel("cython").micros_of(pa.array(["".join(text)]))
+            taken.add(text[place])
+    assert taken == set("0123456789abcdef")

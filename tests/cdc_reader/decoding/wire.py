@@ -1,0 +1,107 @@
+"""The protocol's encoding, told independently of what decodes it; scalars by the driver."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from cassandra import cqltypes
+from cassandra.marshal import uvint_pack
+
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+
+# Cassandra's sizes of elements that vectors pack; all others have their lengths before them.
+_CLASSES = {
+    "ascii": cqltypes.AsciiType, "bigint": cqltypes.LongType, "blob": cqltypes.BytesType,
+    "boolean": cqltypes.BooleanType, "counter": cqltypes.CounterColumnType,
+    "date": cqltypes.SimpleDateType, "decimal": cqltypes.DecimalType,
+    "double": cqltypes.DoubleType, "duration": cqltypes.DurationType,
+    "float": cqltypes.FloatType, "inet": cqltypes.InetAddressType, "int": cqltypes.Int32Type,
+    "smallint": cqltypes.ShortType, "text": cqltypes.UTF8Type, "time": cqltypes.TimeType,
+    "timestamp": cqltypes.TimestampType, "timeuuid": cqltypes.TimeUUIDType,
+    "tinyint": cqltypes.ByteType, "uuid": cqltypes.UUIDType, "varint": cqltypes.IntegerType,
+}  # fmt: skip
+_PACKED = {
+    "bigint", "boolean", "double", "float", "int", "timestamp", "timeuuid", "uuid"
+}  # fmt: skip
+
+
+def native_class(name: str) -> Any:
+    """The driver's class of a native type."""
+    return _CLASSES[name]
+
+
+def integer(value: int) -> bytes:
+    """An int's four bytes."""
+    return struct.pack(">i", value)
+
+
+def cell(value: bytes | None) -> bytes:
+    """A value with its length before it."""
+    return integer(-1) if value is None else integer(len(value)) + value
+
+
+def cells(*values: bytes | None) -> bytes:
+    """Values in a row: a tuple, a UDT."""
+    return b"".join(map(cell, values))
+
+
+def collection(count: int, *values: bytes | None) -> bytes:
+    """A list, set or map that says it has `count` elements."""
+    return integer(count) + cells(*values)
+
+
+def body_of(*rows: Iterable[bytes | None]) -> bytes:
+    """A result without metadata; every row has as many values as the first."""
+    table = [list(row) for row in rows]
+    width = len(table[0]) if table else 1
+    header = struct.pack(">iiii", 2, 4, width, len(table))
+    return header + b"".join(cells(*row) for row in table)
+
+
+def column_of(*values: bytes | None) -> bytes:
+    """A result of one column, without metadata."""
+    return body_of(*([value] for value in values))
+
+
+def encode(cql_type: CqlType, value: Any) -> bytes | None:
+    """A value as the server sends it: maps as pairs, structs as sequences of fields."""
+    return None if value is None else _encoded(cql_type, value)
+
+
+def _encoded(cql_type: CqlType, value: Any) -> bytes:
+    match cql_type:
+        case Native(name):
+            raw: bytes = _CLASSES[name].serialize(value, 4)
+            return raw
+        case ListType(element) | SetType(element):
+            return collection(len(value), *(encode(element, item) for item in value))
+        case MapType(key, item):
+            parts = [part for pair in value for part in zip((key, item), pair, strict=True)]
+            return collection(len(value), *(encode(*part) for part in parts))
+        case VectorType(element):
+            return b"".join(_in_vector(element, encode(element, item) or b"") for item in value)
+        case TupleType(elements):
+            return cells(*map(encode, elements, value))
+        case UserType(fields=fields):
+            return cells(*map(encode, (part for _, part in fields), value))
+
+
+def _in_vector(element: CqlType, raw: bytes) -> bytes:
+    return raw if _is_packed(element) else uvint_pack(len(raw)) + raw
+
+
+def _is_packed(cql_type: CqlType) -> bool:
+    if isinstance(cql_type, VectorType):
+        return _is_packed(cql_type.element)
+    return isinstance(cql_type, Native) and cql_type.name in _PACKED

@@ -1,0 +1,79 @@
+"""A line to a server, which can be cut and held."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+
+class Line:
+    """Forwards what is sent to its port to a server.
+
+    When cut, it still takes new connections. While held, it takes and keeps what is sent, as a
+    server does that hangs.
+    """
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._flows = threading.Event()
+        self._flows.set()
+        self.holds = threading.Event()
+        """Set once something is kept back."""
+        self._start(self._accept)
+
+    @property
+    def contact_point(self) -> str:
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def cut(self) -> None:
+        """Break all connections, in the middle of whatever they carry."""
+        for end in list(self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def hold(self) -> None:
+        """Pass nothing on, in either direction."""
+        self.holds.clear()
+        self._flows.clear()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._flows.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        while self._threads:
+            self._threads.pop().join()
+        for end in (self._listener, *self._ends):
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                self._ends |= {client, server}
+                self._start(self._forward, client, server)
+                self._start(self._forward, server, client)
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                if not self._flows.is_set():
+                    self.holds.set()
+                self._flows.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()

@@ -1,0 +1,468 @@
+"""Following a log: each rule by itself. The simulation mixes them all."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import defaultdict
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader._time import BEGINNING
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.timeuuid import micros
+from cdc_reader.errors import (
+    CheckpointError,
+    ConfigurationError,
+    DataLossError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
+from cdc_reader.reader import TableChanges
+from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.testing import ManualClock
+from cdc_reader.testing.in_process import RecordedQuery
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, last_marks
+
+SMALL = ReadConfig(
+    window=timedelta(seconds=10), chunk_size=4, fetch_size=3, retry_deadline=timedelta(seconds=1)
+)
+MINUTE = 60 * SECOND
+
+
+@pytest.fixture
+def followed() -> Followed:
+    """A table with nothing in it, read in small windows."""
+    return Followed(config=SMALL)
+
+
+def test_windows_adjoin_and_keep_their_distance_from_now(followed: Followed) -> None:
+    """Not even right after a sleep does one pass now less the confidence window."""
+    windows = []
+    for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
+        assert delivery.window.end <= followed.clock.now() - 30 * SECOND
+        windows.append(delivery.window)
+    assert windows[0].start == EPOCH
+    assert windows[-1].end == EPOCH + 5 * MINUTE
+    assert all(first.end == second.start for first, second in pairwise(windows))
+
+
+class SleeplessClock(ManualClock):
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        raise AssertionError((micros, wake))
+
+
+def test_it_does_not_sleep_while_behind() -> None:
+    """A day of log, read while the clock stands still, is read without a pause."""
+    followed = Followed(clock=SleeplessClock(EPOCH), config=SMALL)
+    followed.clock.advance(24 * 60 * MINUTE)
+    horizon = followed.clock.now() - 30 * SECOND
+    assert len(followed.follow(EPOCH, horizon)) < 20
+
+
+class UnsteadyClock(ManualClock):
+    def set_back(self, micros: int) -> None:
+        self._now -= micros
+
+    def sleep(self, micros: int, wake: threading.Event) -> None:
+        assert micros <= 5 * SECOND
+        super().sleep(micros, wake)
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
+    """An hour back in the middle of a pass costs no hour: the next look comes when it would."""
+    clock = UnsteadyClock(EPOCH)
+    followed = Followed(clock=clock, config=SMALL)
+    clock.advance(60 * MINUTE)
+    reads = iter([lambda: clock.set_back(60 * MINUTE)])
+
+    def set_back_once(asked: RecordedQuery) -> None:
+        if "scylla_cdc_log" in asked.query.cql:
+            next(reads, lambda: None)()
+
+    followed.before = set_back_once
+    start = clock.now() - MINUTE
+    deliveries = followed.follow(start, start + 2 * MINUTE, delivery=delivery)
+    assert deliveries[-1].window.end == start + 2 * MINUTE
+    assert next(reads, None) is None
+
+
+def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
+    """Not years of windows in which all has expired."""
+    followed.clock.advance(400 * 24 * 60 * MINUTE)
+    first = next(followed.follower(BEGINNING).follow())
+    day_ago = followed.clock.now() - 24 * 60 * MINUTE
+    assert day_ago - 2 * MINUTE <= first.window.start <= day_ago
+
+
+def test_it_waits_for_the_first_generation(followed: Followed) -> None:
+    """It may be announced after it began; a position that moved on before would lose rows."""
+    start = EPOCH // 1_000
+    announced = "system_distributed.cdc_generation_timestamps"
+    followed.execute(f"DELETE FROM {announced} WHERE key = 'timestamps'")
+    followed.insert(1, 1)
+    looks: list[RecordedQuery] = []
+
+    def announce(asked: RecordedQuery) -> None:
+        looks.append(asked)
+        if followed.clock.now() >= EPOCH + 5 * MINUTE:
+            followed.execute(f"INSERT INTO {announced} (key, time) VALUES ('timestamps', {start})")
+
+    followed.before = announce
+    deliveries = followed.follow(EPOCH - MINUTE, EPOCH + MINUTE)
+    assert deliveries[0].window == type(deliveries[0].window)(EPOCH - MINUTE, EPOCH)
+    assert cells(deliveries, "c") == [(1,)]
+    assert len(looks) < 1_000
+
+
+def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
+    """The older generation's part of a window is read first."""
+    followed.server.join(vnodes=3)
+    for c in range(60):
+        followed.insert(1, c)
+        followed.clock.advance(SECOND)
+    followed.clock.advance(MINUTE)
+    deliveries = followed.follow(EPOCH, EPOCH + MINUTE, window=timedelta(minutes=10))
+    assert cells(deliveries, "c") == [(c,) for c in range(60)]
+    assert len({stream for (stream,) in cells(deliveries, "cdc$stream_id")}) == 2
+
+
+@pytest.mark.parametrize("strategy", ["streams", "ranges"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_generation_announced_late_is_caught_up_with(
+    followed: Followed, resumed: bool, strategy: str
+) -> None:
+    """By far more than the confidence window, and over a restart: no row is lost or repeated,
+    nor delivered out of turn where a range shows rows of streams that nobody has announced.
+    """
+    followed.config = evolve(followed.config, strategy=strategy)
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    for c in range(100):
+        followed.insert(1, c)
+        followed.clock.advance(SECOND)
+    followed.clock.advance(MINUTE)
+    before = followed.follower(EPOCH, publication_wait=timedelta(0))
+    deliveries = []
+    for delivery in before.follow(EPOCH + 5 * MINUTE):
+        deliveries.append(delivery)
+        if delivery.position < EPOCH + 2 * MINUTE or len(followed.server.cluster.generations) < 2:
+            continue
+        followed.server.complete_publication()
+        if resumed and delivery.complete:
+            break
+    if resumed:
+        last = deliveries[-1]
+        at = Checkpoint(last.position, last.generation)
+        deliveries += followed.follow(at, EPOCH + 5 * MINUTE)
+    assert cells(deliveries, "c") == [(c,) for c in range(100)]
+    assert [d.late for d in deliveries if d.batch is not None].count(True) > 0
+
+
+def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
+    """Whenever a reader starts again while it catches up with them."""
+    followed.server.hold_publication(rows=0)
+    for c in range(4):
+        followed.server.join(vnodes=2)
+        followed.clock.advance(MINUTE)
+        followed.insert(1, c)
+    followed.clock.advance(MINUTE)
+    end = followed.clock.now() - MINUTE // 2
+    last = followed.follow(EPOCH, end)[-1]
+    followed.server.complete_publication()
+    start, deliveries = Checkpoint(last.position, last.generation), []
+    for _ in range(10):
+        for delivery in followed.follower(start).follow(end + MINUTE):
+            deliveries.append(delivery)
+            if delivery.complete:
+                start = Checkpoint(max(start.position, delivery.position), delivery.generation)
+                break
+    assert sorted(cells(deliveries, "c")) == [(c,) for c in range(4)]
+
+
+def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
+    """Its streams are written down, so that it began is known before it is announced."""
+    followed.server.hold_publication(rows=2)
+    generation = followed.server.join(vnodes=3)
+    followed.clock.advance(3 * MINUTE)
+    start = generation.timestamp * 1_000
+    positions = []
+    for delivery in followed.follower(EPOCH).follow(EPOCH + 3 * MINUTE):
+        positions.append(delivery.position)
+        if delivery.position == start:
+            assert followed.clock.now() > start + MINUTE
+            followed.insert(1, 7)
+            followed.server.complete_publication()
+    assert start in positions
+
+
+def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
+    """What was not delivered is delivered after the restart, what was acknowledged is not."""
+    for c in range(10):
+        followed.insert(1, c, EPOCH + c)
+    followed.clock.advance(MINUTE)
+    follower = followed.follower(EPOCH)
+    deliveries = []
+    for delivery in follower.follow():
+        deliveries.append(delivery)
+        follower.stop()
+    assert [delivery.complete for delivery in deliveries] == [False]
+    (batch,) = [delivery.batch for delivery in deliveries]
+    marks = last_marks(batch)
+    rest = followed.follow(Checkpoint(EPOCH, EPOCH, marks), EPOCH + SECOND)
+    assert cells(deliveries + rest, "c") == [(c,) for c in range(10)]
+
+
+def test_rows_that_expired_are_told_once_or_refused(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As configured; a log forgets what its TTL says it does."""
+    followed.clock.advance(3 * 24 * 60 * MINUTE)
+    resumed = Checkpoint(EPOCH, EPOCH)
+    end = followed.clock.now()
+    followed.follow(resumed, end)
+    assert caplog.text.count("rows_lost") == 1
+    with pytest.raises(DataLossError, match="were gone before they were read"):
+        followed.follow(resumed, end, data_loss="fail")
+
+
+def test_a_table_created_again_while_it_is_followed_is_told(followed: Followed) -> None:
+    """The log of the new table is not taken for that of the old one."""
+    followed.insert(1, 1)
+    followed.clock.advance(MINUTE)
+    deliveries = followed.follower(EPOCH).follow()
+    assert cells([next(deliveries)], "c") == [(1,)]
+    followed.execute("DROP TABLE ks.t")
+    followed.execute(
+        "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}"
+    )
+    followed.insert(1, 2)
+    rest: list[Delivery] = []
+    with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again"):
+        rest.extend(deliveries)
+    assert cells(rest, "c") == []
+
+
+def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) -> None:
+    """Between windows, and in the middle of one."""
+    followed.insert(1, 1)
+    followed.clock.advance(MINUTE)
+    follower = followed.follower(EPOCH)
+    deliveries = []
+    for delivery in follower.follow(EPOCH + 10 * MINUTE):
+        deliveries.append(delivery)
+        if not delivery.complete and len(cells(deliveries, "c")) == 1:
+            followed.execute("ALTER TABLE ks.t ADD w int")
+            followed.execute("ALTER TABLE ks.t DROP v")
+            followed.execute("INSERT INTO ks.t (p, c, w) VALUES (1, 2, 5)")
+    rows = [d.batch.to_pylist()[0] for d in deliveries if d.batch is not None]
+    assert ("v" in rows[0], "w" in rows[0]) == (True, False)
+    assert ("v" in rows[1], rows[1]["w"]) == (False, 5)
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_read_at_once_has_the_columns_it_was_written_with(
+    followed: Followed, late: bool
+) -> None:
+    """Even one that was added when the schema had been looked at already."""
+    followed.clock.advance(20 * MINUTE)
+    altered: list[RecordedQuery] = []
+
+    def looks_back(asked: RecordedQuery) -> bool:
+        start: Any = asked.query.values[-2]
+        return micros(start.bytes) < followed.clock.now() - 5 * MINUTE
+
+    def add(asked: RecordedQuery) -> None:
+        if "cdc$time" in asked.query.cql and not altered and looks_back(asked) == late:
+            altered.append(asked)
+            followed.execute("ALTER TABLE ks.t ADD w int")
+            at = followed.clock.now() - late * 5 * MINUTE
+            followed.execute(f"INSERT INTO ks.t (p, c, w) VALUES (1, 2, 5) USING TIMESTAMP {at}")
+
+    follower = followed.follower(
+        followed.clock.now() - 10 * MINUTE,
+        delivery="settled" if late else "eager",
+        late_rows="deliver" if late else "ignore",
+    )
+    deliveries = []
+    for delivery in follower.follow(followed.clock.now() + 3 * MINUTE):
+        deliveries.append(delivery)
+        if delivery.position > followed.clock.now() - MINUTE and not altered:
+            followed.before = add
+    assert cells(deliveries, "c", "w") == [(2, 5)]
+
+
+def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
+    """The server refuses the next page; the rows before it are not read to the user again."""
+    for c in range(20):
+        followed.insert(c % 4, c, EPOCH + c)
+    followed.clock.advance(MINUTE)
+    deliveries = []
+    for delivery in followed.follower(EPOCH).follow(EPOCH + SECOND):
+        deliveries.append(delivery)
+        if len(deliveries) == 2:
+            followed.execute("ALTER TABLE ks.t DROP v")
+    assert sorted(cells(deliveries, "c")) == [(c,) for c in range(20)]
+
+
+@pytest.mark.parametrize("error", ["dropped", "unauthorised"])
+def test_what_cannot_pass_is_an_error_at_once(followed: Followed, error: str) -> None:
+    """A dropped table or a lost permission is not asked for again and again."""
+    followed.clock.advance(MINUTE)
+    follower = followed.follower(EPOCH)
+    deliveries = follower.follow()
+    next(deliveries)
+    kind: type[Exception] = TableNotFoundError
+    message = "dropped meanwhile"
+    if error == "dropped":
+        followed.execute("DROP TABLE ks.t")
+    else:
+        kind, message = PermissionDeniedError, "no SELECT"
+        followed.before = _refuse
+    asked, now = len(followed.asked), followed.clock.now()
+    with pytest.raises(kind, match=message):
+        list(deliveries)
+    assert len(followed.asked) - asked < 20
+    assert followed.clock.now() - now < 20 * SECOND
+
+
+def _refuse(asked: RecordedQuery) -> None:
+    if "scylla_cdc_log" in asked.query.cql:
+        raise PermissionDeniedError("no SELECT for the role")
+
+
+def test_eager_delivery_hands_rows_on_at_once_and_marks_what_comes_behind(
+    followed: Followed,
+) -> None:
+    """A row is delivered once, though the span it is in is read again and again."""
+    follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
+    wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
+    deliveries = []
+    followed.clock.advance(50 * SECOND)
+    for delivery in follower.follow(EPOCH + 2 * MINUTE):
+        deliveries.append(delivery)
+        if delivery.batch is not None and followed.clock.now() < EPOCH + 70 * SECOND:
+            assert delivery.window.end > followed.clock.now()
+        if wanted and followed.clock.now() >= EPOCH + 50 * SECOND:
+            c, at = wanted.pop(0)
+            followed.insert(1, c, EPOCH + at * SECOND)
+    assert cells(deliveries, "c") == [(1,), (2,), (3,), (4,)]
+    late = [cells([d], "c") for d in deliveries if d.late and d.batch is not None]
+    assert late == [[(3,)]]
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
+    """Each once, marked as late; a restart finds what arrived meanwhile."""
+    modes: dict[str, Any] = {
+        "delivery": delivery,
+        "eager_interval": timedelta(seconds=5),
+        "late_rows": "deliver",
+    }
+    follower = followed.follower(EPOCH, **modes)
+    deliveries = []
+    followed.clock.advance(5 * MINUTE)
+    written: set[int] = set()
+    for got in follower.follow():
+        deliveries.append(got)
+        minute = (followed.clock.now() - EPOCH) // MINUTE
+        if got.complete and minute not in written and minute < 10:
+            written.add(minute)
+            followed.insert(1, minute)
+            followed.insert(1, 100 + minute, followed.clock.now() - 3 * MINUTE)
+        if minute >= 10 and got.swept and got.swept > EPOCH + 10 * MINUTE - 10 * SECOND:
+            break
+    position = max(d.position for d in deliveries if d.complete and not d.late)
+    at = Checkpoint(position, EPOCH, marks_of(deliveries), deliveries[-1].swept)
+    followed.clock.advance(SECOND)
+    followed.insert(1, 999, followed.clock.now() - 4 * MINUTE)
+    followed.clock.advance(SECOND)
+    deliveries += followed.follower(at, **modes).follow(followed.clock.now() + 3 * MINUTE)
+    found = sorted(c for (c,) in cells(deliveries, "c"))
+    assert found == sorted([*written, *(100 + minute for minute in written), 999])
+    late = {c for (c,) in cells([d for d in deliveries if d.late], "c")}
+    assert late - {105} == {*(100 + minute for minute in written if minute > 5), 999}
+
+
+def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
+    """Every row delivered, acknowledged one by one."""
+    found: dict[StreamId, set[RowKey]] = defaultdict(set)
+    for delivery in deliveries:
+        for stream, key in keys(delivery.batch) if delivery.batch is not None else ():
+            found[stream].add(key)
+    return {stream: Mark(rows=frozenset(rows)) for stream, rows in found.items()}
+
+
+def test_late_rows_need_a_ttl_to_be_told_by() -> None:
+    """Of a log that keeps rows for good nobody knows when they arrived."""
+    followed = Followed(options="'enabled': true, 'ttl': 0")
+    with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows for good"):
+        followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
+
+
+@pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_shards_together_have_each_row_once(followed: Followed, strategy: str, count: int) -> None:
+    """By either way of reading, over a switch of generations."""
+    followed.server.join(vnodes=3)
+    for c in range(90):
+        followed.insert(c % 30, c)
+        followed.clock.advance(SECOND)
+    followed.clock.advance(MINUTE)
+    found = []
+    for number in range(1, count + 1):
+        follower = followed.follower(EPOCH, Shard(number, count), strategy=strategy)
+        found += cells(list(follower.follow(EPOCH + 2 * MINUTE)), "c")
+    assert sorted(found) == [(c,) for c in range(90)]
+
+
+def test_a_generation_without_streams_is_skipped_with_a_warning(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing can have been written in it."""
+    followed.server.add_empty_generation()
+    followed.clock.advance(5 * MINUTE)
+    followed.follow(EPOCH, EPOCH + 3 * MINUTE)
+    assert caplog.text.count("generation_without_streams") == 1
+
+
+def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
+    """Also once it has been pickled; that it is late makes it no other change."""
+    followed.insert(1, 2, EPOCH + 2)
+    followed.insert(1, 1, EPOCH + 1)
+    followed.clock.advance(MINUTE)
+    [first, second] = followed.follow(EPOCH, EPOCH + SECOND)[:2]
+    assert not first.complete
+    changes = TableChanges()
+    found = changes.feed(evolve(first, late=True)) + changes.feed(first) + changes.feed(second)
+    assert [change.late for change in found] == [True, True, False, False]
+    assert [change.late for change in pickle.loads(pickle.dumps(found))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert found[:2] == found[2:]
+    assert repr(found[0]).replace(" late ", " ") == repr(found[2])
+
+
+def test_polling_often_does_not_look_at_generations_as_often(followed: Followed) -> None:
+    """An idle table costs a query a chunk and poll, and some small ones a second."""
+    followed.clock.advance(MINUTE)
+    start = followed.clock.now()
+    eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=100))
+    list(eager.follow(start + 10 * SECOND))
+    log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
+    polls = (followed.clock.now() - start) // 100_000
+    assert polls <= len(log) / 2 <= polls + 1  # of two chunks
+    assert len(followed.asked) - len(log) < 12 * (polls // 10 + 2)

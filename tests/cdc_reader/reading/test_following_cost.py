@@ -1,0 +1,82 @@
+"""What following costs in queries: cold starts over days of nothing, and idle tables.
+
+A generation has 512 streams here, 8 chunks of 64. Small queries about schema and generations
+are counted apart: they are a few a look, whatever the number of streams.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from attrs import define, field
+
+from cdc_reader._time import micros
+from cdc_reader.cluster.log import CdcTable
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
+
+_EPOCH = 1_700_000_000_000_000
+_CHUNKS = 8
+_SMALL_QUERIES_A_LOOK = 8
+
+pytestmark = pytest.mark.needs("faults", "topology")
+
+
+@define
+class _Counted:
+    """A table on 512 streams, and how many queries are asked of its log, and of all else."""
+
+    clock: ManualClock = field(factory=lambda: ManualClock(_EPOCH))
+    of_log: int = 0
+    others: int = 0
+
+    def count(self, asked: RecordedQuery) -> None:
+        if "cdc$time" in asked.query.cql and asked.query.columns:
+            self.of_log += 1
+        else:
+            self.others += 1
+
+    def follower(self, config: ReadConfig, start: int) -> Follower:
+        server = EmbeddedScylla(clock=self.clock, vnodes=256, shards=2)
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
+            "'replication_factor': 1} AND tablets = {'enabled': false}"
+        )
+        server.execute(
+            "CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true, 'ttl': 0}"
+        )
+        connection = InProcessConnection(server, config, before=self.count)
+        table = CdcTable(connection, TableName("ks", "t"))
+        return Follower(table, self.clock, config, Checkpoint(start))
+
+
+@pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
+def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, most: int) -> None:
+    """Windows grow while they are empty: at most 20 queries for each chunk of streams."""
+    counted = _Counted()
+    follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
+    now = counted.clock.advance(micros(timedelta(days=7)))
+    last = list(follower.follow(now - micros(timedelta(minutes=1))))[-1]
+    assert last.position == now - micros(timedelta(minutes=1))
+    assert _CHUNKS * (strategy == "streams") < counted.of_log <= most
+
+
+@pytest.mark.parametrize(("strategy", "chunks"), [("streams", _CHUNKS), ("ranges", 1)])
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_an_idle_table_costs_one_query_a_chunk_and_look(
+    strategy: str, chunks: int, delivery: str
+) -> None:
+    """However long nothing is written."""
+    counted = _Counted()
+    config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
+    follower = counted.follower(config, _EPOCH)
+    deliveries = list(follower.follow(_EPOCH + micros(timedelta(minutes=10))))
+    looks = 1 + -(-(counted.clock.now() - _EPOCH) // micros(config.poll_interval))
+    assert len(deliveries) <= looks
+    assert 0 < counted.of_log <= looks * chunks
+    assert 0 < counted.others <= looks * _SMALL_QUERIES_A_LOOK + 2 * _SMALL_QUERIES_A_LOOK

@@ -1,0 +1,78 @@
+"""What a real cluster went through, followed while it happens, by a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cdc_reader._time import FOREVER, micros
+from cdc_reader.config import DeliveryMode, ReadConfig
+from cdc_reader.cql.timeuuid import micros as written_at
+from cdc_reader.cql.timeuuid import order_key
+from tests.cdc_reader.recorded_life import Followed, Recorded, follow, generations, switch
+
+_CONFIDENCE = timedelta(seconds=30)
+_POLL = timedelta(seconds=1)
+
+pytestmark = pytest.mark.needs("faults", "topology")
+
+
+@pytest.mark.parametrize("delivery", list(DeliveryMode))
+@pytest.mark.parametrize("life", [switch, generations])
+def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
+    """In order by base partition, however soon; each generation is read in its own time."""
+    recorded = life()
+    config = ReadConfig(
+        window=timedelta(seconds=3),
+        confidence_window=_CONFIDENCE,
+        poll_interval=_POLL,
+        eager_interval=timedelta(milliseconds=500),
+        chunk_size=8,
+        fetch_size=100,
+        delivery=delivery,
+    )
+    followed = follow(recorded, config)
+    _check_rows(recorded, followed, in_order_of_streams=delivery != DeliveryMode.EAGER)
+    _check_generations(recorded, followed)
+
+
+def _check_rows(recorded: Recorded, followed: Followed, *, in_order_of_streams: bool) -> None:
+    rows = [
+        row
+        for delivery in followed.deliveries
+        if delivery.batch is not None
+        for row in delivery.batch.to_pylist()
+    ]
+    found = [(row["cdc$stream_id"], uuid.UUID(row["cdc$time"]).bytes) for row in rows]
+    assert sorted(found) == sorted(
+        (bytes(r[0] or b""), bytes(r[1] or b"")) for r in recorded.log.rows
+    )
+    times: dict[Any, list[Any]] = defaultdict(list)
+    for row, (stream, time) in zip(rows, found, strict=True):
+        times[row["pk"]].append(written_at(time))
+        if in_order_of_streams:
+            times[stream].append(order_key(time))
+    assert all(each == sorted(each) for each in times.values())
+
+
+def _check_generations(recorded: Recorded, followed: Followed) -> None:
+    """None is read for a time that is not its own, by what was announced; nor long before it
+    begins or after it has ended.
+    """
+    patience, poll = micros(_CONFIDENCE), 2 * micros(_POLL)
+    for start, end in pairwise([*sorted(recorded.streams), FOREVER]):
+        readings = [r for r in followed.readings if r.streams & recorded.streams[start]]
+        known = recorded.announced.get(end, FOREVER) + poll
+        assert all(r.streams <= recorded.streams[start] for r in readings)
+        assert all(start <= r.window.start for r in readings)
+        assert all(r.window.end <= end or r.at <= known for r in readings)
+        assert start - patience <= min(r.at for r in readings)
+        assert max(r.at for r in readings) <= end + patience + poll
+    first = recorded.announced[min(recorded.streams)]
+    known_streams = frozenset().union(*recorded.streams.values())
+    assert all(r.at <= first + poll for r in followed.readings if not r.streams & known_streams)

@@ -1,0 +1,115 @@
+"""When a row arrived is known to the second only: no row is late and not found for that."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.late_rows import DOUBT, _arrivals
+from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.ttl_history import TtlHistory
+from tests.cdc_reader.followed import SECOND, Followed, cells, last_marks
+
+_POLL = timedelta(seconds=4.6)
+_CONFIG = ReadConfig(
+    confidence_window=timedelta(seconds=10),
+    poll_interval=_POLL,
+    late_rows="deliver",
+    late_interval=_POLL,
+)
+
+pytestmark = pytest.mark.needs("faults")
+
+
+@pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
+def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) -> None:
+    """The server counts whole seconds: by them it may seem to have been there before."""
+    followed = Followed(config=_CONFIG)
+    start = followed.clock.now()
+    followed.clock.advance(60 * SECOND + SECOND // 2)
+    follower = followed.follower(Checkpoint(start))
+    deliveries = []
+    written = followed.clock.now() - 20 * SECOND
+    for delivery in follower.follow(followed.clock.now() + 30 * SECOND):
+        deliveries.append(delivery)
+        if len(deliveries) == 1:
+            followed.clock.advance(after)
+            followed.insert(1, 1, at=written)
+    assert cells(deliveries, "p", "c") == [(1, 1)]
+
+
+@pytest.mark.parametrize("swept", [None, 1])
+def test_a_row_that_comes_behind_a_mark_is_found(swept: int | None) -> None:
+    """After a restart its stream is read anew, without what comes before the mark; be it that
+    late rows had been sought, or not yet.
+    """
+    followed = Followed(config=evolve(_CONFIG, window=timedelta(minutes=5)))
+    start = followed.clock.now()
+    for c in (1, 2):
+        followed.clock.advance(10 * SECOND)
+        followed.insert(1, c)
+    written = followed.clock.now() - 5 * SECOND
+    followed.clock.advance(20 * SECOND)
+    swept = swept and followed.clock.now()
+    first = next(followed.follower(Checkpoint(start)).follow())
+    assert cells([first], "c") == [(1,), (2,)]
+    marks = last_marks(first.batch)
+    followed.clock.advance(30 * SECOND)
+    followed.insert(1, 3, at=written)
+    followed.clock.advance(30 * SECOND)
+    resumed = Checkpoint(start, start, marks, swept)
+    deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
+    assert cells(deliveries, "c") == [(3,)]
+
+
+@pytest.mark.parametrize("ttl", [200, 86_400])
+def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
+    """It arrived under the TTL in force then; rows that were delivered in time stay delivered."""
+    followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
+    start = followed.clock.now()
+    followed.clock.advance(60 * SECOND)
+    followed.insert(1, 1)
+    followed.clock.advance(60 * SECOND)
+    follower = followed.follower(Checkpoint(start))
+    deliveries = []
+    for delivery in follower.follow(followed.clock.now() + 90 * SECOND):
+        deliveries.append(delivery)
+        if len(deliveries) == 3:
+            followed.clock.advance(SECOND)
+            followed.insert(1, 2, at=followed.clock.now() - 50 * SECOND)
+            followed.clock.advance(SECOND)
+            followed.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
+        if len(deliveries) == 9:
+            followed.insert(1, 3, at=followed.clock.now() - 50 * SECOND)
+    assert cells(deliveries, "c") == [(1,), (2,), (3,)]
+
+
+@given(
+    old=st.integers(60, 100_000),
+    new=st.integers(60, 100_000),
+    arrived=st.integers(-60, 300),
+    looked=st.integers(0, 400),
+)
+def test_no_row_is_taken_for_earlier_than_it_arrived(
+    old: int, new: int, arrived: int, looked: int
+) -> None:
+    """Whatever TTL was in force then; and, where the remaining time tells which, not for much
+    later. The TTL changes at 0, and the row is looked at some time after that and its arrival.
+    """
+    since = 1_800_000_000
+    ttls = TtlHistory((((since - 1_000) * SECOND, old), (since * SECOND, new)))
+    now = since + max(arrived, 0) + looked
+    remaining = (old if arrived < 0 else new) - (now - since - arrived)
+    assume(remaining > 0)
+    batch = pa.record_batch([pa.array([remaining], pa.int32())], [REMAINING])
+    [found] = _arrivals(batch, ttls, now * SECOND).to_pylist()
+    assert found >= (since + arrived) * SECOND
+    is_plain = new >= old + 60 or remaining > new + 60
+    assert not is_plain or found <= (since + arrived) * SECOND + 2 * DOUBT

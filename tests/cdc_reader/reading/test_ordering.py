@@ -1,0 +1,142 @@
+"""Delivery in order of write time: whatever is written, and however little may be held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.progress import Checkpoint, Mark
+from cdc_reader.testing.in_process import RecordedQuery
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
+
+ORDERED = ReadConfig(
+    window=timedelta(seconds=10), chunk_size=4, fetch_size=3, in_flight=2, delivery="ordered"
+)
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.integers(0, 30), st.sampled_from([0, 0, 1, 2, 700_000])),
+    st.tuples(st.just("advance"), st.sampled_from([1, 5, SECOND, 90 * SECOND]), st.just(0)),
+    st.tuples(st.just("join"), st.just(0), st.just(0)),
+)
+
+
+def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
+    """The stream and key of each row, in the order of delivery."""
+    return [name for d in deliveries if d.batch is not None for name in keys(d.batch)]
+
+
+def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
+    """Write so; returns the end of it, settled by then."""
+    begun = followed.clock.now()
+    for number, (kind, amount, back) in enumerate(steps):
+        if kind == "join":
+            followed.server.join(vnodes=2)
+            begun = followed.clock.advance(30 * SECOND)
+        elif kind == "advance":
+            followed.clock.advance(amount)
+        else:
+            followed.insert(amount, number, max(begun, followed.clock.now() - back))
+    end = followed.clock.advance(1)
+    followed.clock.advance(60 * SECOND)
+    return end
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, max_size=60), st.sampled_from([1, 900, 5_000, 1 << 25]))
+def test_rows_come_in_order_of_write_time(
+    steps: list[tuple[str, int, int]], sort_bytes: int
+) -> None:
+    """Each once; those of one microsecond by stream; and no more is held than may be."""
+    followed = Followed(config=ORDERED)
+    end = history(followed, steps)
+    found = followed.follow(EPOCH, end, sort_bytes=sort_bytes)
+    rows = keys_of(found)
+    assert sorted(rows) == sorted(keys_of(followed.follow(EPOCH, end, delivery="settled")))
+    times = [key.micros for _, key in rows]
+    assert times == sorted(times)
+    of_streams = defaultdict(list)
+    for stream, key in rows:
+        of_streams[stream].append(key)
+    assert all(one == sorted(one) for one in of_streams.values())
+    for _, tied in groupby(rows, lambda row: row[1].micros):
+        streams = [stream for stream, _ in groupby(stream for stream, _ in tied)]
+        assert len(streams) == len(set(streams))
+    sizes: dict[Any, int] = defaultdict(int)
+    for delivery in found:
+        if delivery.batch is not None:
+            sizes[delivery.window] += delivery.batch.nbytes
+    assert all(size <= sort_bytes or window.length == 1 for window, size in sizes.items())
+
+
+def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
+    """A day of quiet makes windows long; a burst then costs a few attempts, not one a window."""
+    followed = Followed(config=ORDERED)
+    for c in range(400):
+        followed.insert(c % 20, c)
+        followed.clock.advance(10_000)
+    end = followed.clock.advance(20 * 3600 * SECOND)
+    followed.clock.advance(60 * SECOND)
+    found = followed.follow(EPOCH, end, sort_bytes=6_000)
+    assert cells(found, "c") == [(c,) for c in range(400)]
+    windows = [d.window for d in found if d.complete]
+    assert len(windows) < 60
+    assert windows[-1].length > 3600 * SECOND
+
+
+def test_rows_of_one_microsecond_are_not_held() -> None:
+    """They may be any number: a bulk load that gives all its rows one timestamp is one."""
+    followed = Followed(config=ORDERED)
+    at = followed.clock.advance(SECOND)
+    for c in range(100):
+        followed.insert(c % 7, c, at)
+    followed.clock.advance(60 * SECOND)
+    found = followed.follow(EPOCH, at + SECOND, sort_bytes=2_000)
+    assert sorted(cells(found, "c")) == [(c,) for c in range(100)]
+    assert max(d.batch.num_rows for d in found if d.batch is not None) <= 3
+
+
+def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
+    """Batches of two schemas cannot be sorted together: the window is read anew."""
+    followed = Followed(config=ORDERED)
+    for c in range(30):
+        followed.insert(c % 10, c)
+        followed.clock.advance(1_000)
+    end = followed.clock.advance(1)
+    followed.clock.advance(60 * SECOND)
+    reads = 0
+
+    def drop(asked: RecordedQuery) -> None:
+        nonlocal reads
+        reads += '"cdc$time" >=' in asked.query.cql
+        if reads == 3:
+            reads += 1
+            followed.execute("ALTER TABLE ks.t DROP v")
+
+    followed.before = drop
+    found = followed.follow(EPOCH, end)
+    assert cells(found, "c") == [(c,) for c in range(30)]
+    schemas = {id(d.schema) for d in found if d.batch is not None}
+    assert len(schemas) == 1
+
+
+@pytest.mark.parametrize("printed", [0, 1, 17, 40])
+def test_it_goes_on_in_the_middle_of_a_window(printed: int) -> None:
+    """What was delivered first is named by marks, stream by stream; the rest comes in order."""
+    followed = Followed(config=ORDERED)
+    for c in range(40):
+        followed.insert(c % 9, c)
+        followed.clock.advance(1_000)
+    end = followed.clock.advance(1)
+    followed.clock.advance(60 * SECOND)
+    names = keys_of(followed.follow(EPOCH, end))[:printed]
+    marks = {stream: Mark(key) for stream, key in names}
+    rest = followed.follow(Checkpoint(EPOCH, None, marks), end)
+    assert cells(rest, "c") == [(c,) for c in range(printed, 40)]

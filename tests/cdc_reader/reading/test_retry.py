@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from tenacity import wait_fixed
+
+from cdc_reader.errors import (
+    QueryRefusedError,
+    RetriesExhaustedError,
+    StoppedError,
+    TransientError,
+)
+from cdc_reader.reading.retry import (
+    Stop,
+    each_stopped_by,
+    each_until,
+    retries_told,
+    retry,
+    retrying,
+    stopped_by,
+)
+
+
+def _failing(*errors: Exception) -> Callable[[], str]:
+    left = list(errors)
+
+    def action() -> str:
+        if left:
+            raise left.pop(0)
+        return "page"
+
+    return action
+
+
+def _no_pause(seconds: float) -> None:
+    raise AssertionError(seconds)
+
+
+def test_a_transient_error_is_retried_until_it_passes() -> None:
+    """After pauses of at most a ceiling that doubles."""
+    pauses: list[float] = []
+    action = _failing(*[TransientError("overloaded")] * 4)
+    assert retry(action, timedelta(minutes=1), pauses.append) == "page"
+    assert all(0 <= pause <= 0.1 * 2**attempt for attempt, pause in enumerate(pauses))
+    assert len(pauses) == 4
+
+
+def test_an_error_that_lasts_is_given_up_at_the_deadline() -> None:
+    """With the last error as its cause."""
+    with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
+        retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
+    assert isinstance(caught.value.__cause__, TransientError)
+
+
+def test_what_a_failed_attempt_held_is_let_go() -> None:
+    """At once, without a collection of garbage: it may be a page."""
+
+    class Held:
+        pass
+
+    held: list[weakref.ref[Held]] = []
+
+    def action() -> str:
+        page = Held()
+        held.append(weakref.ref(page))
+        if len(held) < 3:
+            raise TransientError("overloaded")
+        return "page"
+
+    gc.disable()
+    try:
+        assert retry(action, timedelta(minutes=1), lambda _: None) == "page"
+        assert [it() for it in held] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_other_errors_are_raised_at_once() -> None:
+    """A refused query is refused again."""
+    with pytest.raises(QueryRefusedError):
+        retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
+
+
+def test_further_attempts_are_told() -> None:
+    """Within the context, not after it."""
+    seen: list[None] = []
+    minute, pauses = timedelta(minutes=1), list[float]()
+    with retries_told(lambda: seen.append(None)):
+        retry(_failing(*[TransientError("overloaded")] * 2), minute, pauses.append)
+    retry(_failing(TransientError("overloaded")), minute, pauses.append)
+    assert len(seen) == 2
+
+
+def test_a_stop_ends_the_attempts() -> None:
+    """One that fails after the stop is the last; the error says what it met."""
+    stop, made = Stop(), list[None]()
+
+    def action() -> None:
+        made.append(None)
+        if len(made) == 3:
+            stop.set()
+        raise TransientError("overloaded")
+
+    with stopped_by(stop), pytest.raises(StoppedError, match="after 3 attempts: overloaded"):
+        retry(action, timedelta(minutes=1), lambda _: None)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("each", [each_stopped_by, each_until])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stop_ends_what_waits_for_nothing(
+    each: Callable[[Stop, Iterator[int]], Iterator[int]], count: int
+) -> None:
+    """No further item comes, although there are some, and the end is not taken for the whole."""
+    stop = Stop()
+    items = each(stop, iter(range(count)))
+    assert next(items) == 0
+    stop.set()
+    with pytest.raises(StoppedError):
+        next(items)
+
+
+def test_a_stop_ends_a_pause() -> None:
+    """An hour long. The attempt after it is the last one."""
+    stop, made = Stop(), list[None]()
+
+    def action() -> None:
+        made.append(None)
+        raise TransientError("overloaded")
+
+    def run() -> None:
+        hour = 3600.0
+        with stopped_by(stop), pytest.raises(TransientError):
+            retrying(lambda _: False, hour, hour, wait=wait_fixed(hour), reraise=True)(action)
+
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    while not made:
+        running.join(0.001)
+    stop.set()
+    running.join(30)
+    assert not running.is_alive()
+    assert len(made) == 2

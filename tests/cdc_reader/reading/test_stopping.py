@@ -1,0 +1,377 @@
+"""Stopping in the middle of an outage: no retry, request or connecting holds it up.
+
+Every deadline here is an hour, so a stop that waits for one fails by the patience of `ended`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import ScyllaCheckpoints
+from cdc_reader.cluster.write import CqlWriter
+from cdc_reader.consumer import CdcConsumer, ConsumerConfig
+from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+from cdc_reader.cql.statement import Statement
+from cdc_reader.cql.types import Native
+from cdc_reader.errors import CheckpointError, StoppedError
+from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.line import Line
+
+pytestmark = pytest.mark.needs("faults")
+
+HOUR = timedelta(hours=1)
+PATIENCE = 20.0
+READ = ReadConfig(
+    confidence_window=timedelta(0), poll_interval=timedelta(milliseconds=10), retry_deadline=HOUR
+)
+LOG = "ks.t_scylla_cdc_log"
+OUTAGE = Fault("unavailable", LOG, times=None)
+COUNT = 20
+SETTLED = ("--from", "earliest", "--confidence-window", "0s")
+
+
+def patient(contact_point: str) -> ConnectionConfig:
+    """Waits an hour to connect and for each answer."""
+    return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedScylla]:
+    """A server whose table `ks.t` has had rows inserted."""
+    with EmbeddedScylla(vnodes=4) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+        server.execute("CREATE TABLE ks.u (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        for number in range(COUNT):
+            server.execute(f"INSERT INTO ks.t (p, v) VALUES ({number}, {number})")
+        yield server
+
+
+@pytest.fixture
+def way(server: EmbeddedScylla) -> ConnectionConfig:
+    """How to connect, with an hour for everything."""
+    return patient(server.contact_point)
+
+
+@pytest.fixture
+def line(server: EmbeddedScylla) -> Iterator[Line]:
+    """A line to the server."""
+    line = Line((server.host, server.port))
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+class Running(threading.Thread):
+    """Something that runs, and what it raised in the end."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - a test looks at it
+            self.error = error
+
+    def until(self, event: Callable[[], object]) -> None:
+        """Wait until it has come so far."""
+        while not event():
+            self.join(0.001)
+            assert self.is_alive(), self.error
+
+    def ended(self) -> BaseException | None:
+        """The error with which it has ended, after a stop."""
+        self.join(PATIENCE)
+        assert not self.is_alive()
+        return self.error
+
+
+@contextmanager
+def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
+    """A fault in force; called, it tells how often it has struck."""
+    with server.faults.during(fault):
+        yield lambda: server.faults.struck(fault)
+
+
+def following(reader: CdcReader) -> Running:
+    """A thread that follows for good."""
+    return Running(lambda: list(reader.follow()))
+
+
+def test_a_retry_does_not_hold_up_a_reader(server: EmbeddedScylla, way: ConnectionConfig) -> None:
+    """`follow` ends without an error, and the reader can be used again."""
+    with CdcReader(way, "ks.t", config=READ) as reader:
+        with outage(server) as struck:
+            follow = following(reader)
+            follow.until(lambda: struck() > 4)
+            reader.stop()
+            assert follow.ended() is None
+        assert sum(batch.num_rows for batch in reader.batches()) == COUNT
+
+
+@pytest.mark.parametrize("statement", [LOG, "system_schema.columns"])
+def test_a_late_answer_does_not_hold_up_a_reader(
+    server: EmbeddedScylla, way: ConnectionConfig, statement: str
+) -> None:
+    """Of a page, or of what is asked for before."""
+    late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
+    with CdcReader(way, "ks.t", config=READ) as reader, outage(server, late) as struck:
+        follow = following(reader)
+        follow.until(struck)
+        reader.stop()
+        assert follow.ended() is None
+
+
+def test_a_server_that_hangs_does_not_hold_up_a_reader(line: Line) -> None:
+    """Nor that its connection is closed."""
+    reader = CdcReader(patient(line.contact_point), "ks.t", config=READ)
+    handed_on = threading.Event()
+
+    def follow() -> None:
+        for _ in reader.follow():
+            handed_on.set()
+
+    running = Running(follow)
+    running.until(handed_on.is_set)
+    line.hold()
+    running.until(line.holds.is_set)
+    closing = Running(reader.close)
+    assert running.ended() is None
+    assert closing.ended() is None
+
+
+def test_connecting_does_not_hold_up_a_reader(silent: socket.socket) -> None:
+    """To a server that takes the connection, and no more."""
+    reader = CdcReader(patient(f"127.0.0.1:{silent.getsockname()[1]}"), "ks.t", config=READ)
+    follow = following(reader)
+    accepted, _ = silent.accept()
+    with accepted:
+        closing = Running(reader.close)
+        assert follow.ended() is None
+        assert closing.ended() is None
+
+
+def test_several_tables_are_stopped_together(server: EmbeddedScylla, way: ConnectionConfig) -> None:
+    """Though their deliveries come through one iterator."""
+    with CdcReader(way, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
+        follow = Running(lambda: list(reader.follow()))
+        follow.until(struck)
+        reader.stop()
+        assert follow.ended() is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda reader: list(reader.batches()),
+        lambda reader: list(reader.changes()),
+    ],
+    ids=["batches", "changes"],
+)
+def test_a_bounded_read_that_is_stopped_says_so(
+    server: EmbeddedScylla, way: ConnectionConfig, read: Callable[[CdcReader], object]
+) -> None:
+    """What it has read is incomplete."""
+    with CdcReader(way, "ks.t", config=READ) as reader, outage(server) as struck:
+        running = Running(lambda: read(reader))
+        running.until(struck)
+        reader.stop()
+        assert isinstance(running.ended(), StoppedError)
+
+
+@pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
+def test_nothing_is_handed_on_after_a_stop(way: ConnectionConfig, read: str) -> None:
+    """Not even what is there already, for it may take its reader long to deal with."""
+    small = evolve(READ, fetch_size=2, chunk_size=100)
+    with CdcReader(way, "ks.t", config=small) as reader:
+        items = getattr(reader, read)()
+        next(items)
+        reader.stop()
+        with pytest.raises(StoppedError if read in {"batches", "changes"} else StopIteration):
+            next(items)
+
+
+def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
+    way: ConnectionConfig, line: Line
+) -> None:
+    """It ends in order, and the change comes again."""
+    target = CqlWriter(patient(line.contact_point), READ)
+    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
+    target.write([insert])
+    line.hold()
+
+    def fail(_: Change) -> None:
+        raise LookupError
+
+    stuck = consumer(
+        way,
+        fail,
+        dead_letter=lambda *_: target.write([insert]),
+        config=ConsumerConfig(attempts=1),
+    )
+    running = Running(stuck.run)
+    running.until(line.holds.is_set)
+    stuck.stop()
+    assert running.ended() is None
+    assert Running(target.close).ended() is None
+
+
+def consumer(
+    way: ConnectionConfig, handler: Callable[[Change], object], **more: Any
+) -> CdcConsumer:
+    """A consumer of all there is, for good."""
+    options: Any = {"application": "app", "read": READ} | more
+    return CdcConsumer(way, "ks.t", handler, **options)
+
+
+def test_an_outage_does_not_hold_up_a_consumer(
+    server: EmbeddedScylla, way: ConnectionConfig
+) -> None:
+    """It ends in order."""
+    stuck = consumer(way, print)
+    with outage(server) as struck:
+        running = Running(stuck.run)
+        running.until(struck)
+        stuck.stop()
+        assert running.ended() is None
+
+
+def test_a_store_out_of_reach_does_not_hold_up_a_start(
+    way: ConnectionConfig, silent: socket.socket
+) -> None:
+    """Nothing was handled, so nothing is left to save."""
+    nowhere = patient(f"127.0.0.1:{silent.getsockname()[1]}")
+    stuck = consumer(way, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=HOUR))
+    running = Running(stuck.run)
+    accepted, _ = silent.accept()
+    with accepted:
+        stuck.stop()
+        assert running.ended() is None
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
+    way: ConnectionConfig, line: Line, *, hangs: bool
+) -> None:
+    """It says that what it handled is not saved. The store is down, or never answers."""
+    store = ScyllaCheckpoints(
+        evolve(patient(line.contact_point), consistency="ONE"), "ks", retry_deadline=HOUR
+    )
+    handled = threading.Event()
+
+    def handle(_: Change) -> None:
+        if not handled.is_set():
+            line.hold() if hangs else line.close()
+            handled.set()
+
+    each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))
+    name = f"hangs-{hangs}"  # a lease that cannot be released lasts longer than the test
+    stuck = consumer(way, handle, checkpoints=store, config=each, application=name)
+    running = Running(stuck.run)
+    running.until(line.holds.is_set if hangs else handled.is_set)
+    stuck.stop()
+    error = running.ended()
+    assert isinstance(error, CheckpointError)
+    assert "stopped before the checkpoint of ks.t was saved" in str(error)
+    closing = Running(store.close)
+    assert closing.ended() is None
+
+
+def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
+    way: ConnectionConfig, line: Line
+) -> None:
+    """A handler's own writes end, and its change comes again."""
+    target = CqlWriter(patient(line.contact_point), READ)
+    insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
+    target.write([insert])
+    line.hold()
+    stuck = consumer(way, lambda _: target.write([insert]))
+    running = Running(stuck.run)
+    running.until(line.holds.is_set)
+    stuck.stop()
+    assert running.ended() is None
+    assert Running(target.close).ended() is None
+
+
+def test_a_handlers_pause_does_not_hold_up_a_consumer(way: ConnectionConfig) -> None:
+    """It gets the change again in the next run."""
+    called = threading.Event()
+
+    def fail(_: Change) -> None:
+        called.set()
+        raise LookupError
+
+    stuck = consumer(way, fail, config=ConsumerConfig(pause=HOUR, workers=1, attempts=100))
+    running = Running(stuck.run)
+    running.until(called.is_set)
+    stuck.stop()
+    assert running.ended() is None
+
+
+@pytest.mark.parametrize("is_loop", [True, False])
+def test_an_outage_does_not_hold_up_a_cancellation(
+    server: EmbeddedScylla, way: ConnectionConfig, *, is_loop: bool
+) -> None:
+    """Of a loop over changes, and of a consumer with coroutines."""
+    options: Any = {"application": "app", "read": READ}
+
+    async def handle(_: Change) -> None: ...
+
+    async def main() -> None:
+        if is_loop:
+            await anext(aiter(AsyncChanges(way, "ks.t", **options)))
+        else:
+            await AsyncCdcConsumer(way, "ks.t", handle, **options).run()
+
+    loop = asyncio.new_event_loop()
+    following = loop.create_task(main())
+    with outage(server) as struck:
+        running = Running(lambda: loop.run_until_complete(following))
+        running.until(struck)
+        loop.call_soon_threadsafe(following.cancel)
+        assert isinstance(running.ended(), asyncio.CancelledError)
+    loop.close()
+
+
+def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
+    """Its reads are retried for two minutes otherwise."""
+    run = "from cdc_reader.cli import main; main()"
+    with outage(server) as struck:
+        command = subprocess.Popen(
+            [sys.executable, "-c", run, "tail", "ks.t", *SETTLED, "--hosts", server.contact_point],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            Running(command.wait).until(struck)
+            os.kill(command.pid, signal.SIGTERM)
+            assert command.wait(PATIENCE) == 0
+        finally:
+            command.kill()

@@ -1,0 +1,218 @@
+"""Rows in a stream of another generation than the one in force when they were written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.streams.shard import Shard
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
+
+MINUTE = 60 * SECOND
+_CONFIG = ReadConfig(
+    confidence_window=timedelta(seconds=10),
+    eager_interval=timedelta(seconds=2),
+    late_rows="deliver",
+)
+
+pytestmark = pytest.mark.needs("faults", "topology")
+
+
+@pytest.fixture
+def followed() -> Followed:
+    """A table whose generation changes 25 s after the epoch."""
+    followed = Followed(config=_CONFIG)
+    followed.server.join(vnodes=3)
+    return followed
+
+
+def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
+    """A row that a coordinator logs `by` generations from where it belongs."""
+    followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
+    followed.insert(c, c, at)
+    followed.server.misplacing.by = 0
+
+
+def switch(followed: Followed) -> int:
+    """When the newest generation begins."""
+    return followed.server.cluster.generations[-1].start_us
+
+
+def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
+    """Rows before and after the switch, each second one astray; returns what must come."""
+    at = switch(followed)
+    followed.clock.advance(at - 3 * SECOND - followed.clock.now())
+    for c in range(60):
+        written = followed.clock.now()
+        if c % 2:
+            astray(followed, c, written, by=1 if written < at else -1, twice=twice)
+        else:
+            followed.insert(c, c, written)
+        followed.clock.advance(SECOND // 10)
+    return [(c,) for c in range(60)]
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_strays_are_delivered_once(
+    followed: Followed, delivery: str, strategy: str, twice: bool
+) -> None:
+    """In streams of the generation before or after; from the stream in force if in both."""
+    written = write_around(followed, twice=twice)
+    found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
+    assert sorted(cells(found, "c")) == written
+    assert any(d.late for d in found if d.batch is not None) == (not twice)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
+    """Also where the two streams of a row are of two shards."""
+    written = write_around(followed, twice=twice)
+    followed.clock.advance(MINUTE)
+    found = [
+        row
+        for number in range(1, 4)
+        for row in cells(
+            list(followed.follower(EPOCH, Shard(number, 3)).follow(EPOCH + MINUTE)), "c"
+        )
+    ]
+    assert sorted(found) == written
+
+
+def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
+    """What is delivered to one of several processes."""
+    return list(followed.follower(EPOCH, shard).follow(EPOCH + MINUTE))
+
+
+@pytest.mark.parametrize("mode", ["ignore", "report"])
+def test_strays_are_for_those_who_want_late_rows(followed: Followed, mode: str) -> None:
+    """Else no window costs a query more."""
+    write_around(followed, twice=False)
+    found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
+    assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
+
+
+def test_strays_are_counted_where_late_rows_are_reported(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each once, twins not at all."""
+    caplog.set_level("INFO")
+    write_around(followed, twice=False)
+    astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)
+    followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows="report")
+    reports = [line for line in caplog.messages if "late_rows_sought" in line]
+    assert [line for line in reports if "strays=0" not in line] == [
+        "event='late_rows_sought' rows=30 strays=30"
+    ]
+
+
+@pytest.mark.parametrize("reached", ["in the window", "behind it"])
+def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -> None:
+    """Whatever a checkpoint says: marks of a window that was cut short, or its end."""
+    written = write_around(followed, twice=False)
+    followed.clock.advance(MINUTE)
+    whole = followed.follow(EPOCH, EPOCH + MINUTE)
+    for count in range(len(whole)):
+        before = whole[: count + 1]
+        if before[-1].complete != (reached == "behind it"):
+            continue
+        rest = followed.follow(checkpoint(before), EPOCH + MINUTE)
+        assert sorted(cells(before, "c") + cells(rest, "c")) == written, count
+
+
+def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
+    """All that was delivered is acknowledged."""
+    work = Acknowledgements(Checkpoint(EPOCH), settled=True)
+    for each in deliveries:
+        if each.batch is None:
+            work.complete(each.window, each.generation, each.swept, late=each.late)
+        else:
+            for stream, key in keys(each.batch):
+                work.acknowledge(work.deliver(Place(stream, key.time, (key.seq,))))
+    taken = work.take()
+    assert taken is not None
+    return taken
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_stray_that_arrives_behind_the_position_is_found(
+    delivery: str, by: int, twice: bool
+) -> None:
+    """By the sweep, which looks beyond the ends of generations too; once, like every late row."""
+    followed = Followed(config=_CONFIG, tablets=True)
+    at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
+    written = False
+    found = []
+    for got in followed.follower(EPOCH, delivery=delivery).follow(EPOCH + 10 * MINUTE):
+        found.append(got)
+        if not written and followed.clock.now() > at + 2 * MINUTE:
+            written = True
+            astray(followed, 1, at, by=by, twice=twice)
+    assert cells(found, "c") == [(1,)]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+def test_strays_of_a_generation_announced_late_are_delivered_once(
+    twice: bool, delivery: str
+) -> None:
+    """Those of the generation before were delivered while it seemed to be in force."""
+    followed = Followed(config=_CONFIG)
+    followed.server.hold_publication(rows=None)
+    followed.server.join(vnodes=3)
+    written = write_around(followed, twice=twice)
+    found = []
+    follower = followed.follower(EPOCH, delivery=delivery, publication_wait=timedelta(0))
+    for got in follower.follow(EPOCH + 6 * MINUTE):
+        found.append(got)
+        if got.position > EPOCH + 2 * MINUTE:
+            followed.server.complete_publication()
+    assert Counter(cells(found, "c")) == Counter(written)
+
+
+def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
+    """With a ring delay of 0, and a coordinator that hears of it a second and a half later."""
+    followed = Followed(config=_CONFIG)
+    followed.server.cluster.ring_delay_ms = 0
+    written: list[tuple[int]] = []
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            written.append((len(written),))
+            followed.insert(len(written) - 1, len(written) - 1)
+            followed.clock.advance(SECOND // 10)
+
+    write(20)
+    followed.server.join(vnodes=3)
+    followed.server.misplacing.by = -1
+    write(15)
+    followed.server.misplacing.by = 0
+    write(20)
+    assert sorted(cells(followed.follow(EPOCH, EPOCH + 2 * MINUTE), "c")) == written
+
+
+@pytest.mark.parametrize("resize", ["split_tablets", "merge_tablets"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_strays_on_tablets_are_delivered_once(resize: str, twice: bool) -> None:
+    """A table on tablets has a set of streams for each resize."""
+    followed = Followed(config=_CONFIG, tablets=True)
+    change: Callable[..., Any] = getattr(followed.server, resize)
+    start = change("ks", "t").start_us
+    followed.clock.advance(start - followed.clock.now() + SECOND)
+    for c in range(10):
+        astray(followed, c, start + c, by=-1, twice=twice)
+        astray(followed, 10 + c, start - 1 - c, by=1, twice=twice)
+    found = followed.follow(EPOCH, EPOCH + 2 * MINUTE)
+    assert sorted(cells(found, "c")) == [(c,) for c in range(20)]

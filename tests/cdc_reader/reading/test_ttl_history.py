@@ -1,0 +1,102 @@
+"""Which rows may have expired, against a row-by-row account of a log whose TTL changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
+
+SECOND = 1_000_000
+GRACE = 60
+
+moments = st.integers(-1_000, 1_000)
+ttls = st.sampled_from([0, 1, 30, 300, 900])
+histories = st.lists(st.tuples(moments, ttls), min_size=1, max_size=4).map(
+    lambda changes: TtlHistory(sorted((since * SECOND, ttl) for since, ttl in changes))
+)
+
+
+def ttl_at(history: TtlHistory, second: int) -> int:
+    """The TTL of a row written then, in the plainest words."""
+    found = history.changes[0][1]
+    for since, ttl in history.changes:
+        if since <= second * SECOND:
+            found = ttl
+    return found
+
+
+@given(histories, moments, st.integers(0, 3_000))
+def test_each_row_expires_by_the_ttl_it_was_written_with(
+    history: TtlHistory, position: int, now: int
+) -> None:
+    """The first and the last write time that is lost are those of rows that are."""
+    gone = [
+        second
+        for second in range(position, now)
+        if (ttl := ttl_at(history, second)) and second + ttl + GRACE < now
+    ]
+    lost = history.lost(position * SECOND, now * SECOND)
+    assert lost.is_empty == (not gone)
+    if gone:
+        assert lost.start == gone[0] * SECOND
+        assert lost.end - SECOND <= gone[-1] * SECOND < lost.end
+        assert history.after(position * SECOND).lost(position * SECOND, now * SECOND) == lost
+
+
+@given(histories, st.integers(0, 3_000))
+def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
+    """No row written earlier does."""
+    since = history.kept_since(now * SECOND)
+    seconds = range(-5_000, 4_000)
+    alive = [s for s in seconds if not (ttl := ttl_at(history, s)) or s + ttl >= now]
+    if history.changes[0][1] == 0:
+        assert since == BEGINNING
+    else:
+        assert alive[0] * SECOND == since
+    assert history.oldest_kept(now * SECOND) == history.kept_since((now - GRACE) * SECOND)
+
+
+@given(histories, moments)
+def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
+    """No row from the position on expires earlier."""
+    times = [s + ttl for s in range(position, 3_000) if (ttl := ttl_at(history, s))]
+    expected = min(times) * SECOND if times else FOREVER
+    assert history.expires(position * SECOND) == expected
+
+
+def test_a_change_counts_from_when_the_table_was_altered() -> None:
+    """Or from when it was seen; what was seen before stays."""
+    seen = TtlHistory().seen(60, now=100, altered=50)
+    assert seen.changes == ((50, 60),)
+    assert seen.seen(60, now=200, altered=150) is seen
+    assert seen.seen(90, now=200, altered=150).changes == ((50, 60), (150, 90))
+    assert seen.seen(90, now=200).changes == ((50, 60), (200, 90))
+    assert seen.seen(90, now=200, altered=10).changes == ((50, 60), (51, 90))
+
+
+def test_nothing_known() -> None:
+    """Nothing is lost, and all may be there."""
+    nothing = TtlHistory()
+    assert nothing.lost(5, 10**18).is_empty
+    assert (nothing.kept_since(7), nothing.expires(5)) == (BEGINNING, FOREVER)
+    assert (nothing.after(3), nothing.seconds) == (nothing, 0)
+
+
+def test_only_what_matters_is_kept() -> None:
+    """The TTL in force at the position, and the later ones."""
+    history = TtlHistory([(10, 1), (20, 2), (30, 3)])
+    assert history.after(5) == history.after(19) == history
+    assert history.after(20).changes == ((20, 2), (30, 3))
+    assert history.after(99).changes == ((30, 3),)
+    assert history.after(20).lost(20, 0) == Window(20, 20)
+
+
+@pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
+def test_what_is_no_history_is_refused(given: list[tuple[int, int]]) -> None:
+    """As a stored text may hold it."""
+    with pytest.raises(ValueError, match=r"history|unpack"):
+        TtlHistory(given)

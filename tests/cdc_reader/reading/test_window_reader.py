@@ -1,0 +1,56 @@
+"""What a window held decides into how many queries the next one is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_reader._time import BEGINNING, FOREVER, SystemClock
+from cdc_reader.cluster import CdcTable
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.current_log import CurrentLog
+from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.window_reader import WindowReader
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.in_process import InProcessConnection
+
+_EVER = Window(BEGINNING, FOREVER)
+
+
+def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
+    """Those of a window with these values, and those of the next."""
+    server = EmbeddedScylla(vnodes=1, shards=4)
+    server.execute(
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v blob) WITH cdc = {'enabled': true}")
+    for key, value in enumerate(values):
+        server.execute(f"INSERT INTO ks.t (p, v) VALUES ({key}, ?)", [value])
+    table = CdcTable(InProcessConnection(server, config), TableName("ks", "t"))
+    log = CurrentLog(table, config.in_flight)
+    planner = Planner(table.generations, config.chunk_size)
+    planner.refresh()
+    reader = WindowReader(log, planner, SystemClock(), config, lambda _: False)
+    found = []
+    for _ in range(2):
+        assert sum(batch.num_rows for batch in reader.read(_EVER)) == reader.rows == len(values)
+        found.append(reader.queries)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fetch_size", "sizes", "queries"),
+    [
+        (10, [1] * 19, [1, 1]),
+        (10, [1] * 20, [1, 2]),
+        (10_000, [300_000] * 7, [1, 1]),
+        (10_000, [300_000] * 9, [1, 2]),
+    ],
+)
+def test_a_chunk_that_fills_two_pages_is_split(
+    fetch_size: int, sizes: list[int], queries: list[int]
+) -> None:
+    """Be a page as large as was asked for, or ended by the server before."""
+    config = ReadConfig(fetch_size=fetch_size)
+    assert _queries(config, [bytes(size) for size in sizes]) == queries

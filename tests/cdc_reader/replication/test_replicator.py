@@ -1,0 +1,421 @@
+"""A table replicated by its log is the table, writetimes included."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from attrs import frozen
+from cassandra.cluster import Session
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.grouping import Grouping
+from cdc_reader.cluster import Connection, Query, SchemaSource
+from cdc_reader.cluster.write import CqlWriter
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer import CdcConsumer
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema
+from cdc_reader.cql.types import MapType, freeze, quote
+from cdc_reader.decoding import decode, parse_metadata
+from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.replication.replicator import Expiry, Replicator
+from cdc_reader.testing.clock import ManualClock
+from cdc_reader.testing.comparison import Result
+from cdc_reader.testing.replay import raw_select
+from tests.cdc_reader.changes.test_change import ALL_TYPES, change_of
+from tests.cdc_reader.decoding.test_recorded_frames import BODIES
+from tests.cdc_reader.recorded_logs import BASE, History, histories, log_schema
+from tests.cdc_reader.testing.embedded.test_laws import statements
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+IMAGES = {
+    "none": "'enabled': true",
+    "both": "'enabled': true, 'preimage': true, 'postimage': true",
+    "images": "'enabled': true, 'preimage': 'full', 'postimage': true",
+    "after": "'enabled': true, 'postimage': true",
+}
+COLUMNS = (
+    "(pk int, ck int, a int, b text, l list<int>, m map<int, text>, s set<int>, u u, "
+    "st int static, ss set<int> static, PRIMARY KEY (pk, ck))"
+)
+TIMES = ", ".join(
+    f"{fact}({column})" for fact in ("writetime", "ttl") for column in ("a", "b", "st")
+)
+KEYS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def writer(way: ConnectionConfig) -> Iterator[CqlWriter]:
+    """A writer to the server under test."""
+    writer = CqlWriter(way)
+    yield writer
+    writer.close()
+
+
+def rows_of(result: Result) -> list[str]:
+    """The rows, in an order of their own; times to live to the minute."""
+    ttls = [name.startswith("ttl(") for name, _ in result.columns]
+    rows = [
+        [_minutes(cell) if is_ttl else cell for is_ttl, cell in zip(ttls, row, strict=True)]
+        for row in result.rows
+    ]
+    return sorted(map(repr, rows))
+
+
+def _minutes(cell: bytes | None) -> int | None:
+    """Reading takes a while: the times in use are far apart."""
+    return None if cell is None else round(int.from_bytes(cell, "big") / 60)
+
+
+@pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
+def test_a_recorded_log_gives_the_recorded_table(
+    scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
+) -> None:
+    """Of a real ScyllaDB 5.2: every cell and every writetime, of 1,200 statements' log."""
+    recorded = history.recorded
+    for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
+        scylla.session.execute(cql.replace("{ks}", keyspace))
+    replicator = Replicator(writer, {TableName("ks", "t"): TableName(keyspace, "t")})
+    for change in history.changes():
+        replicator.apply(change)
+    base = raw_select(scylla.session, f"SELECT * FROM {keyspace}.t")
+    times = raw_select(scylla.session, recorded["writetimes_cql"].replace("{ks}", keyspace))
+    assert rows_of(base) == rows_of(Result.from_recording(recorded["base"]))
+    assert rows_of(times) == rows_of(Result.from_recording(recorded["writetimes"]))
+
+
+def test_recorded_pages_of_every_type_give_the_recorded_table(
+    scylla: Scylla, keyspace: str, writer: CqlWriter, way: ConnectionConfig
+) -> None:
+    """As they came off the wire of a real ScyllaDB 5.2, records cut where its pages were."""
+    log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
+    schema = log_schema(*map(_with_kind, parse_metadata(base[0]).columns or ()))
+    grouping = Grouping(schema)
+    changes = [change for page in log for change in grouping.feed(decode(page))]
+    assert not grouping.finish()
+    columns = ", ".join(
+        f"{quote(c.name)} {c.type}{' static' * (c.kind is ColumnKind.STATIC)}"
+        for c in schema.base.columns
+    )
+    scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
+    scylla.session.execute(f"CREATE TABLE {keyspace}.t ({columns}, PRIMARY KEY (pk, ck))")
+    replicator = Replicator(writer, {schema.base.name: TableName(keyspace, "t")})
+    for change in changes:
+        replicator.apply(change)
+    connection = Connection(way, ReadConfig())
+    found = list(connection.batches(Query(f"SELECT * FROM {keyspace}.t")))
+    connection.close()
+    assert contents(found) == contents(map(decode, base))
+
+
+def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """All rows, in an order of their own."""
+    return sorted(repr(row) for batch in batches for row in batch.to_pylist())
+
+
+def _with_kind(column: Column) -> Column:
+    """A column of the recorded table, which has some frozen ones: a result does not say so."""
+    kinds = {
+        "pk": (ColumnKind.PARTITION_KEY, 0),
+        "ck": (ColumnKind.CLUSTERING, 0),
+        "st": (ColumnKind.STATIC, -1),
+    }
+    cql_type = column.type
+    if column.name == "fl":
+        cql_type = freeze(cql_type)
+    if isinstance(cql_type, MapType):
+        cql_type = MapType(cql_type.key, freeze(cql_type.value))
+    return Column(column.name, cql_type, *kinds.get(column.name, ()))
+
+
+@frozen
+class Tables:
+    """Tables of one shape: one for each kind of images, and a copy without CDC."""
+
+    session: Session
+    connection: Connection
+    writer: CqlWriter
+    keyspace: str
+    schemas: dict[str, LogSchema]
+
+    def execute(self, table: str, key: int, base: int, statement: str) -> None:
+        """Run a statement with ``<t>``, ``<pk>`` and timestamps such as ``<+7>`` in it."""
+        text = statement.replace("<t>", f"{self.keyspace}.{table}").replace("<pk>", str(key))
+        self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
+
+    def changes(self, table: str, key: int) -> list[Change]:
+        """All changes of a partition."""
+        schema = self.schemas[table]
+        grouping = Grouping(schema)
+        cql = f"SELECT * FROM {schema.name.cql} WHERE pk = {key} ALLOW FILTERING"
+        pages = self.connection.batches(Query(cql))
+        return [change for page in pages for change in grouping.feed(page)] + grouping.finish()
+
+    def replicate(self, table: str, key: int) -> None:
+        """Apply the log of a partition to the copy."""
+        name = self.schemas[table].base.name
+        replicator = Replicator(self.writer, {name: TableName(self.keyspace, "copy")})
+        for change in self.changes(table, key):
+            replicator.apply(change)
+
+    def contents(self, table: str, key: int) -> list[list[str]]:
+        """Rows, and the write times and times to live that can be read."""
+        where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
+        queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
+        return [rows_of(raw_select(self.session, query)) for query in queries]
+
+
+@pytest.fixture(scope="module")
+def tables(scylla: Scylla, way: ConnectionConfig, writer: CqlWriter) -> Iterator[Tables]:
+    """Empty ones, in a keyspace of their own."""
+    session, keyspace = scylla.session, f"replica_{uuid.uuid4().hex[:8]}"
+    session.execute(
+        f"CREATE KEYSPACE {keyspace} WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+    session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
+    session.execute(f"CREATE TABLE {keyspace}.copy {COLUMNS}")
+    for name, options in IMAGES.items():
+        session.execute(f"CREATE TABLE {keyspace}.{name} {COLUMNS} WITH cdc = {{{options}}}")
+    connection = Connection(way, ReadConfig())
+    source = SchemaSource(connection)
+    schemas = {name: source.log_schema(TableName(keyspace, name)) for name in IMAGES}
+    yield Tables(session, connection, writer, keyspace, schemas)
+    connection.close()
+    session.execute(f"DROP KEYSPACE {keyspace}")
+
+
+@st.composite
+def timed(draw: st.DrawFn) -> str:
+    """A statement, sometimes with a time to live or a timestamp of its own."""
+    statement, options = draw(statements), []
+    if statement.startswith("UPDATE"):  # the fewer rows, the more happens to each
+        statement = statement.replace("ck = 2", "ck = 0").replace("ck = 3", "ck = 1")
+    if not statement.startswith("DELETE"):
+        options += draw(st.sampled_from([[], [], ["TTL 6000"], ["TTL 60000"]]))
+    options += draw(st.sampled_from([[], ["TIMESTAMP <+{}>"]]))
+    using = " AND ".join(options).format(draw(st.integers(0, 9))) if options else ""
+    return _with_using(statement, f" USING {using}" if using else "")
+
+
+def _with_using(statement: str, using: str) -> str:
+    match statement.split(maxsplit=1)[0]:
+        case "UPDATE":
+            return statement.replace(" SET ", f"{using} SET ", 1)
+        case "DELETE":
+            return statement.replace(" WHERE ", f"{using} WHERE ", 1)
+        case _:
+            return statement + using
+
+
+batches = st.lists(timed(), min_size=2, max_size=4).map(
+    lambda batch: f"BEGIN BATCH {'; '.join(batch)}; APPLY BATCH"
+)
+_ELEMENTS_SET = (
+    "INSERT INTO <t> (pk, ck, l, m, s, u) "
+    "VALUES (<pk>, 1, [1, 2], {1: 'a', 2: 'b'}, {1, 2}, {x: 1, y: 'a'})"
+)
+writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("images", sorted(IMAGES))
+@settings(max_examples=25)
+@given(history=writes, probe=st.integers(0, 9))
+@example([_ELEMENTS_SET, "UPDATE <t> SET l = l - [1], u.x = null WHERE pk = <pk> AND ck = 1"], 9)
+@example([_ELEMENTS_SET, "UPDATE <t> SET m[1] = null, s = s - {1} WHERE pk = <pk> AND ck = 1"], 9)
+@example(["UPDATE <t> SET u = null, m = {} WHERE pk = <pk> AND ck = 1"], 0)
+@example(["INSERT INTO <t> (pk, ck, a, m) VALUES (<pk>, 1, 1, {1: 'x'}) USING TTL 6000"], 5)
+def test_the_replica_of_a_table_is_the_table(
+    tables: Tables, images: str, history: list[str], probe: int
+) -> None:
+    """Whatever was written, with whatever images; and what is deleted of both at some time in
+    between leaves both alike, so that all cells have the timestamps they should.
+    """
+    key, base = next(KEYS), time.time_ns() // 1_000
+    for statement in history:
+        tables.execute(images, key, base, statement)
+    tables.replicate(images, key)
+    tables.replicate(images, key)  # what is applied again changes nothing
+    assert tables.contents("copy", key) == tables.contents(images, key)
+    for ck in range(4):
+        delete = f"DELETE FROM <t> USING TIMESTAMP <+{probe}> WHERE pk = <pk> AND ck = {ck}"
+        for table in ("copy", images):
+            tables.execute(table, key, base, delete)
+    assert tables.contents("copy", key) == tables.contents(images, key)
+
+
+@settings(max_examples=15)
+@given(
+    deletes=st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "c1 = {0} AND c2 > {1} AND c2 <= {2}", "c1 = {0} AND c2 < {1}", "c1 >= {0}",
+                    "(c1, c2) > ({0}, {1})", "c1 < {0}", "c1 = {0}", "c1 = {0} AND c2 = {1}",
+                    "c1 = {0} AND c2 = {1} AND c3 > {2}",
+                ]
+            ),
+            st.tuples(*[st.integers(0, 2)] * 3),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)  # fmt: skip
+def test_ranges_are_deleted_in_any_clustering_order(
+    scylla: Scylla, tables: Tables, deletes: list[tuple[str, tuple[int, int, int]]]
+) -> None:
+    """Columns ascend and descend; the ranges of a batch fuse."""
+    key, keyspace = next(KEYS), tables.keyspace
+    columns = "(pk int, c1 int, c2 int, c3 int, v int, PRIMARY KEY (pk, c1, c2, c3)) "
+    order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC)"
+    for table, cdc in (("ranges", " AND cdc = {'enabled': true}"), ("ranges_copy", "")):
+        scylla.session.execute(
+            f"CREATE TABLE IF NOT EXISTS {keyspace}.{table} {columns}{order}{cdc}"
+        )
+    name = TableName(keyspace, "ranges")
+    schema = tables.schemas.setdefault("ranges", SchemaSource(tables.connection).log_schema(name))
+    for row in itertools.product(range(3), repeat=3):
+        values = ", ".join(map(str, row))
+        insert = f"INSERT INTO <t> (pk, c1, c2, c3) VALUES (<pk>, {values})"
+        tables.execute("ranges", key, 0, insert)
+    texts = [f"DELETE FROM <t> WHERE pk = <pk> AND {text.format(*at)};" for text, at in deletes]
+    tables.execute("ranges", key, 0, f"BEGIN BATCH {' '.join(texts)} APPLY BATCH")
+    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "ranges_copy")})
+    for change in tables.changes("ranges", key):
+        replicator.apply(change)
+    found = [
+        rows_of(raw_select(scylla.session, f"SELECT * FROM {keyspace}.{table} WHERE pk = {key}"))
+        for table in ("ranges", "ranges_copy")
+    ]
+    assert found[0] == found[1]
+
+
+def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
+    """Byte for byte, in columns of their own, as keys, and as elements of collections."""
+    session, key_types = scylla.session, list(ALL_TYPES)
+    session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
+    columns = "".join(f", c{at} {t}, l{at} list<{t}>" for at, t in enumerate(key_types))
+    columns += "".join(
+        f", m{at} map<{t}, {t}>" for at, t in enumerate(key_types) if t != "duration"
+    )
+    for table, cdc in (("t", " WITH cdc = {'enabled': true}"), ("copy", "")):
+        session.execute(f"CREATE TABLE {keyspace}.{table} (pk int PRIMARY KEY{columns}){cdc}")
+    for at, (cql_type, (text, _, _)) in enumerate(ALL_TYPES.items()):
+        assigned = f"c{at} = {text}, l{at} = [{text}, {text}]"
+        assigned += f", m{at} = {{{text}: {text}}}" if cql_type != "duration" else ""
+        session.execute(f"UPDATE {keyspace}.t SET {assigned} WHERE pk = 1")
+    schema = SchemaSource(tables.connection).log_schema(TableName(keyspace, "t"))
+    grouping = Grouping(schema)
+    replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
+    for page in tables.connection.batches(Query(f"SELECT * FROM {schema.name.cql}")):
+        for change in grouping.feed(page):
+            replicator.apply(change)
+    found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
+    assert found[0] == found[1]
+    assert "None" not in found[0][0]
+
+
+def test_a_consumer_keeps_a_replica(way: ConnectionConfig, tables: Tables) -> None:
+    """With a replicator for its handler, in several threads."""
+    key, base = next(KEYS), time.time_ns() // 1_000
+    row = "WHERE pk = <pk> AND ck = 1"
+    for statement in (
+        _ELEMENTS_SET,
+        f"UPDATE <t> USING TTL 6000 SET a = 1, l = [0] + l, m = m - {{1}} {row}",
+        f"UPDATE <t> SET b = 'b', u.y = null, s = {{7}} {row}",
+        "UPDATE <t> SET st = 3, ss = ss + {1} WHERE pk = <pk>",
+        "INSERT INTO <t> (pk, ck) VALUES (<pk>, 2)",
+        "DELETE FROM <t> WHERE pk = <pk> AND ck >= 2",
+    ):
+        tables.execute("images", key, base, statement)
+    source, copy = TableName(tables.keyspace, "images"), TableName(tables.keyspace, "copy")
+    now = time.time_ns() // 1_000 + 1
+    consumer = CdcConsumer(
+        way,
+        [source],
+        Replicator(tables.writer, {source: copy}).apply,
+        application="replica",
+        end=now,
+        clock=ManualClock(now + 60_000_000),
+    )
+    consumer.run()
+    assert tables.contents("copy", key) == tables.contents("images", key)
+    assert len(tables.contents("copy", key)[0]) == 1
+
+
+class Ledger:
+    """A writer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.statements: list[object] = []
+
+    def write(self, statements: object) -> None:
+        self.statements.append(statements)
+
+
+def test_what_cannot_be_applied_is_refused() -> None:
+    """A log of keys, an operation of a newer server, half a range, rows from before a clustering
+    column had its name: nothing is written.
+    """
+    keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
+    ledger = Ledger()
+    for change, message in (
+        (change_of({"op": 1, "ck": 1}, schema=keys_only), "tells keys only"),
+        (change_of({"op": 42, "ck": 1}), "operation unknown_42 is not known"),
+        (change_of({"op": 5, "ck": 1}, complete=False), "expected both ends"),
+        (change_of({"op": 3}), "does not show its clustering key"),
+        (change_of({"op": 2, "a": 1}), "does not show its clustering key"),
+        (change_of({"op": 1, "a": 1}), "does not show its clustering key"),
+    ):
+        with pytest.raises(UnsupportedTableError, match=message):
+            Replicator(ledger).apply(change)
+    Replicator(ledger).apply(change_of({"op": 0, "ck": 1, "a": 1}))
+    assert ledger.statements == []
+
+
+@pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
+def test_what_the_server_deleted_is_deleted(operation: int, has_row: bool) -> None:
+    """As a row or a partition whose time was up."""
+    row = {"ck": 1} if has_row else {}
+    (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
+    ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
+    assert statement.cql == f'DELETE FROM "ks"."t" USING TIMESTAMP ? {ends}'
+    assert statement.values == (1_700_000_000_000_000, 1, 1)[: 3 if has_row else 2]
+
+
+@pytest.mark.parametrize(
+    ("expiry", "late", "ttl"),
+    [
+        (Expiry.WRITTEN, 0, 60),
+        (Expiry.WRITTEN, 20_000_001, 40),
+        (Expiry.WRITTEN, 90_000_000, 1),
+        (Expiry.WRITTEN, -5_000_000, 60),
+        (Expiry.APPLIED, 90_000_000, 60),
+    ],
+)
+def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
+    """However late it is applied; or lives as long as it was given, if that is asked for."""
+    change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
+    clock = ManualClock(change.timestamp + late)
+    first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
+    assert first.values[:2] == (change.timestamp, ttl)
+    assert other.values[:2] == (change.timestamp, 0)
+
+
+def test_the_texts_of_statements_are_few() -> None:
+    """Preparing pays: a whole history is a few dozen texts."""
+    for history in histories():
+        replicator = Replicator(Ledger())
+        texts = {s.cql for change in history.changes() for s in replicator.statements(change)}
+        assert len(texts) < 30

@@ -1,0 +1,53 @@
+"""The table that a copy needs, as CQL that a server takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.replication.table_copy import check_copy, creation
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+TYPES = (
+    """CREATE TYPE {ks}."In ner" (x int, "Y" frozen<list<text>>)""",
+    """CREATE TYPE {ks}.outer_ (
+        i frozen<"In ner">, m frozen<map<text, frozen<tuple<int, frozen<"In ner">>>>>
+    )""",
+)
+TABLE = (
+    "CREATE TABLE {ks}.t (a int, b text, c timeuuid, d int, o outer_, "
+    'f frozen<set<frozen<"In ner">>>, "select" decimal static, '
+    "PRIMARY KEY ((b, a), d, c)) WITH CLUSTERING ORDER BY (d DESC, c ASC)"
+)
+
+
+def test_the_table_made_has_the_columns_and_the_key_of_the_other(
+    scylla: Scylla, keyspace: str, way: ConnectionConfig
+) -> None:
+    """With its user-defined types, nested ones first; elsewhere they are the same types."""
+    for statement in (*TYPES, TABLE):
+        scylla.session.execute(statement.format(ks=keyspace))
+    connection = Connection(way, ReadConfig())
+    schemas = SchemaSource(connection)
+    other = f"{keyspace}_copy"
+    scylla.session.execute(
+        f"CREATE KEYSPACE {other} WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+    )
+    try:
+        schema, name = schemas.table_schema(TableName(keyspace, "t")), TableName(other, "Copy")
+        for statement in creation(schema, name, {}).split("; "):
+            scylla.session.execute(statement)
+        made = schemas.table_schema(name)
+        check_copy(schema, made, {})
+        facts = [(c.name, str(c.type), c.kind, c.position, c.descending) for c in schema.columns]
+        assert facts == [
+            (c.name, str(c.type), c.kind, c.position, c.descending) for c in made.columns
+        ]
+    finally:
+        connection.close()
+        scylla.session.execute(f"DROP KEYSPACE {other}")

@@ -1,0 +1,70 @@
+"""Which way of reading is chosen: by measures, never by guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_reader.streams.strategy import Strategy, StrategyChoice
+
+
+def read(
+    choice: StrategyChoice, windows: int, cost: dict[Strategy, int], share: float
+) -> list[Strategy]:
+    """The ways of so many windows, if they take what `cost` says."""
+    used = []
+    for _ in range(windows):
+        used.append(way := choice.next())
+        choice.measured(way, cost[way], 100, share)
+    return used
+
+
+@pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
+def test_a_way_that_is_set_is_kept(wanted: Strategy) -> None:
+    """Even if the other would be quicker."""
+    cost = {wanted: 1_000, _other(wanted): 1}
+    assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
+
+
+def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() -> None:
+    """After an attempt, on a log where nearly no stream holds anything."""
+    choice = StrategyChoice(Strategy.AUTO)
+    quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
+    used = read(choice, 100, quick, 0.0)
+    assert used[:20] == [Strategy.STREAMS] * 20
+    assert used[30:40] == [Strategy.RANGES] * 10
+    slow = {Strategy.STREAMS: 70, Strategy.RANGES: 700}
+    assert read(choice, 200, slow, 0.0)[-10:].count(Strategy.STREAMS) >= 9
+
+
+def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
+    """That windows get quicker by themselves says nothing about ranges."""
+    choice = StrategyChoice(Strategy.AUTO)
+    for cost in range(1_000, 980, -1):
+        assert choice.next() is Strategy.STREAMS
+        choice.measured(Strategy.STREAMS, cost, 100, 0.0)
+    assert choice.next() is Strategy.RANGES
+    choice.measured(Strategy.RANGES, 2_000, 100, 0.0)
+    assert choice.next() is Strategy.STREAMS
+
+
+def test_only_auto_is_open() -> None:
+    """Of a way that is set nothing need be measured."""
+    assert [way for way in Strategy if StrategyChoice(way).is_open] == [Strategy.AUTO]
+
+
+def test_auto_does_not_even_try_ranges_where_streams_hold_rows() -> None:
+    """One attempt over filled streams costs as much as many windows."""
+    cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
+    assert set(read(StrategyChoice(Strategy.AUTO), 100, cost, 0.5)) == {Strategy.STREAMS}
+
+
+def test_auto_leaves_ranges_as_soon_as_streams_fill() -> None:
+    """The share of streams with rows is seen either way."""
+    choice = StrategyChoice(Strategy.AUTO)
+    cost = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
+    assert read(choice, 60, cost, 0.0)[-1] is Strategy.RANGES
+    assert read(choice, 2, cost, 0.9)[-1] is Strategy.STREAMS
+
+
+def _other(strategy: Strategy) -> Strategy:
+    return Strategy.STREAMS if strategy is Strategy.RANGES else Strategy.RANGES

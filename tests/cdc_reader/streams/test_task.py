@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import Task, split
+from cdc_reader.streams.window import Window
+
+MICROS = st.integers(0, 40)
+
+
+@given(st.integers(0, 30), st.integers(0, 9))
+def test_a_split_keeps_all_tasks_in_order_and_even(tasks: int, count: int) -> None:
+    """Runs differ by one task at most, and none is empty."""
+    whole = [Task(Window(0, 1), (StreamId.from_parts(at, 0, 0),)) for at in range(tasks)]
+    runs = split(whole, count)
+    assert [task for run in runs for task in run] == (whole if count else [])
+    assert len(runs) == min(tasks, count)
+    sizes = {len(run) for run in runs}
+    assert not sizes or (min(sizes) > 0 and max(sizes) - min(sizes) <= 1)
+
+
+def test_a_task_pickles_and_prints_short() -> None:
+    """It travels to other processes, and into logs."""
+    task = Task(Window(0, 1), (StreamId(bytes(16)),) * 64)
+    assert pickle.loads(pickle.dumps(task)) == task
+    assert repr(task).endswith("streams=<64 streams>)")
+
+
+@given(st.lists(MICROS, max_size=5), MICROS, MICROS)
+def test_touched_generations_are_those_with_a_moment_in_the_window(
+    starts: list[int], start: int, end: int
+) -> None:
+    """Timestamps may come unsorted and twice."""
+    timeline, window = Timeline(tuple(starts)), Window(start, end)
+    touched = timeline.touched(window)
+    assert all(first.end == second.start for first, second in pairwise(touched))
+    expected = {
+        max(s for s in starts if s <= at) for at in range(start, end) if at >= min([*starts, 99])
+    }
+    assert {span.start for span in touched} == expected

@@ -1,0 +1,83 @@
+"""Where log events go: as the application has set up structlog and logging, or to stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+EVENTS = """
+from cdc_reader._log import get_logger
+log = get_logger("cdc_reader.some.module")
+log.debug("unseen", rows=1)
+log.info("read", rows=2)
+log.warning("lost", rows=3, table="ks.t")
+try:
+    raise ValueError("why")
+except ValueError as error:
+    log.error("failed", exc_info=error)
+"""
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def stderr_of(setup: str, *, after: str = "") -> str:
+    """What a process writes that sets logging up, imports us, sets more up, and logs."""
+    code = f"{setup}\nimport cdc_reader._log\n{after}\n{EVENTS}"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stderr
+
+
+def test_without_any_set_up_lines_have_time_and_level() -> None:
+    """Warnings and errors, on stderr; a failure has its traceback."""
+    first, second, *rest = stderr_of("").splitlines()
+    name = r"cdc_reader\.some\.module"
+    assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)
+    assert re.fullmatch(f"{TIME} ERROR {name}: event='failed'", second)
+    assert rest[0] == "Traceback (most recent call last):"
+    assert rest[-1] == "ValueError: why"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_application_that_uses_logging_has_them_as_it_likes(late: bool) -> None:
+    """Before or after it imports us; each event once."""
+    setup = (
+        "import logging\n"
+        "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"
+    )
+    lines = stderr_of("", after=setup) if late else stderr_of(setup)
+    first, second, third, *rest = lines.splitlines()
+    assert first == "INFO|cdc_reader.some.module|event='read' rows=2"
+    assert second == "WARNING|cdc_reader.some.module|event='lost' rows=3 table='ks.t'"
+    assert third == "ERROR|cdc_reader.some.module|event='failed'"
+    assert rest[-1] == "ValueError: why"
+
+
+def test_an_application_may_silence_us() -> None:
+    """As it does other libraries."""
+    assert stderr_of("import logging\nlogging.getLogger('cdc_reader').setLevel('CRITICAL')") == ""
+    quiet = "import logging\nlogging.getLogger('cdc_reader').addHandler(logging.NullHandler())"
+    assert stderr_of(quiet) == ""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_application_that_uses_structlog_has_them_with_its_own(late: bool) -> None:
+    """Through its processors, not ours."""
+    setup = (
+        "import sys, structlog\n"
+        "structlog.configure(\n"
+        "    processors=[structlog.processors.add_log_level,\n"
+        "                structlog.processors.format_exc_info,\n"
+        "                structlog.processors.JSONRenderer()],\n"
+        "    wrapper_class=structlog.make_filtering_bound_logger(20),\n"
+        "    logger_factory=structlog.PrintLoggerFactory(sys.stderr),\n"
+        ")"
+    )
+    lines = stderr_of("", after=setup) if late else stderr_of(setup)
+    first, second, third = map(json.loads, lines.splitlines())
+    assert first == {"event": "read", "level": "info", "rows": 2}
+    assert second == {"event": "lost", "level": "warning", "rows": 3, "table": "ks.t"}
+    assert third["exception"].endswith("ValueError: why")

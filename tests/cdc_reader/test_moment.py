@@ -1,0 +1,118 @@
+"""Points in write time as callers give them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader._time import (
+    BEGINNING,
+    FOREVER,
+    as_micros,
+    end_micros,
+    format_timestamp,
+    start_micros,
+)
+from cdc_reader.errors import ConfigurationError
+
+NOW = 1_795_322_564_000_000
+ZONE = timezone(timedelta(hours=1))
+MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(5000, 1, 1))  # noqa: DTZ001 - zones follow
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (datetime(2026, 11, 22, 4, 42, 44, tzinfo=UTC), NOW),
+        (datetime(2026, 11, 22, 5, 42, 44, tzinfo=ZONE), NOW),
+        ("2026-11-22T05:42:44+01:00", NOW),
+        ("2026-11-22T04:42:44", NOW),
+        ("20261122", 1_795_305_600_000_000),
+        ("1795322564000", NOW),
+        ("now", NOW),
+        (" NOW ", NOW),
+        ("-90m", NOW - 5_400_000_000),
+        ("-1h30m", NOW - 5_400_000_000),
+        ("-999999999d", BEGINNING),
+        (NOW, NOW),
+        (0, 0),
+        ("0", 0),
+        (BEGINNING, BEGINNING),
+        (FOREVER, FOREVER),
+    ],
+)
+def test_moments(moment: int | datetime | str, expected: int) -> None:
+    """Datetimes with a zone, texts and µs name the same points in time."""
+    assert as_micros(moment, "start", NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("moment", "message"),
+    [
+        (1_795_322_564, f"counts seconds since 1970, and microseconds are expected: give {NOW}"),
+        (1_795_322_564_000, f"counts milliseconds since 1970, .* give {NOW}"),
+        (NOW * 1_000, f"counts nanoseconds since 1970, .* give {NOW}"),
+        ("1795322564", "seconds since 1970, and milliseconds are expected: give 1795322564000"),
+        (str(NOW), "counts microseconds since 1970, .* give 1795322564000"),
+        (5, "no time of a change in microseconds since 1970: give a number such as 1795"),
+        (-1, "no time of a change in microseconds"),
+        ("-1", "give 'now', how long ago such as '-10m'"),
+        ("9" * 30, "no time of a change in milliseconds"),
+        ("9" * 5_000, "give 'now', how long ago"),
+        ("soon", "give 'now', how long ago such as '-10m', an ISO-8601 time"),
+        ("-soon", "give 'now', how long ago"),
+        ("", "give 'now', how long ago"),
+        (1_795_322_564.5, "give 'now', a datetime with a time zone"),
+        (True, "give 'now', a datetime with a time zone"),
+        (None, "give 'now', a datetime with a time zone"),
+        (date(2026, 11, 22), "give 'now', a datetime with a time zone"),
+        (datetime(2026, 11, 22), r"no time zone: give datetime\.now\(UTC\).*astimezone"),  # noqa: DTZ001 - refused
+    ],
+)
+def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
+    """In one line that says what was meant, where that can be known."""
+    with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
+        as_micros(moment, "start", NOW)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.integers(1_000_000_000, 95_000_000_000))
+def test_a_number_of_another_unit_is_never_taken(seconds: int) -> None:
+    """The message shows the number in the unit that is expected, and that one is taken."""
+    millis, micros = seconds * 1_000, seconds * 1_000_000
+    assert as_micros(micros, "start", NOW) == as_micros(str(millis), "start", NOW) == micros
+    for number in (seconds, millis, micros * 1_000):
+        with pytest.raises(ConfigurationError, match=f"give {micros}$"):
+            as_micros(number, "start", NOW)
+    for number in (seconds, micros, micros * 1_000):
+        with pytest.raises(ConfigurationError, match=f"give {millis}$"):
+            as_micros(str(number), "start", NOW)
+
+
+@given(st.datetimes())
+def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
+    """Python would take it as local time, servers as UTC: we take it as neither."""
+    with pytest.raises(ConfigurationError, match="no time zone"):
+        as_micros(moment, "start", NOW)
+
+
+@given(MOMENTS)
+def test_the_text_of_a_position_names_it(moment: datetime) -> None:
+    """What is printed can be given."""
+    micros = as_micros(moment.replace(tzinfo=UTC), "start", NOW)
+    assert as_micros(format_timestamp(micros), "start", NOW) == micros
+
+
+def test_open_ends() -> None:
+    """Without a start it is the beginning; without an end, for good."""
+    assert start_micros(None, NOW) == start_micros("earliest", NOW) == BEGINNING
+    assert start_micros("-1h", NOW) == NOW - 3_600_000_000
+    assert end_micros(None, NOW) == FOREVER
+    assert end_micros("now", NOW) == NOW
+    with pytest.raises(ConfigurationError, match=r"^start is 'first': give 'earliest', 'now', how"):
+        start_micros("first", NOW)
+    with pytest.raises(ConfigurationError, match=r"^end is 'earliest': give 'now', how long ago"):
+        end_micros("earliest", NOW)

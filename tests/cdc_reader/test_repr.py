@@ -1,0 +1,74 @@
+"""What a user's `print` shows of the objects of this package: what they are of, no secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc_reader import (
+    AsyncCdcConsumer,
+    AsyncChanges,
+    CdcConsumer,
+    CdcReader,
+    ConnectionConfig,
+    MemoryCheckpoints,
+    ScyllaCheckpoints,
+    SqliteCheckpoints,
+)
+from cdc_reader.cql.names import TableName
+from cdc_reader.metrics import LAG, ROWS, MemoryMetrics
+from cdc_reader.reading.progress import Checkpoint, CheckpointName
+
+WAY = ConnectionConfig("one,[::1]:9043", username="me", password="s3cret")
+TABLE = TableName("shop", "orders")
+
+
+def nothing(_change: object) -> None:
+    """A handler that is never called."""
+    raise AssertionError
+
+
+async def nothing_soon(_change: object) -> None:
+    """The same, as a coroutine."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (CdcReader(WAY, "shop.orders", "a.b"), "<CdcReader shop.orders, a.b at {hosts}>"),
+        (CdcReader(WAY, "shop.orders").table, "<TableReader shop.orders at {hosts}>"),
+        (
+            CdcConsumer(WAY, ["shop.orders"], nothing, application="app", shard="1/2"),
+            "<CdcConsumer 'app' of shop.orders at {hosts}, shard 1/2>",
+        ),
+        (
+            AsyncCdcConsumer(WAY, "shop.orders", nothing_soon, application="app"),
+            "<AsyncCdcConsumer 'app' of shop.orders at {hosts}>",
+        ),
+        (
+            AsyncChanges(WAY, "shop.orders", application="app"),
+            "<AsyncChanges 'app' of shop.orders at {hosts}>",
+        ),
+        (SqliteCheckpoints(Path("my.db")), "<SqliteCheckpoints my.db>"),
+        (ScyllaCheckpoints(WAY, "kept"), "<ScyllaCheckpoints kept.cdc_checkpoints at {hosts}>"),
+        (MemoryCheckpoints(), "<MemoryCheckpoints of 0 checkpoints>"),
+        (MemoryMetrics(), "<MemoryMetrics empty>"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_objects_show_what_they_are_of(made: object, shown: str) -> None:
+    """On one line, without asking anything of a cluster or a file."""
+    assert repr(made) == shown.format(hosts="one:9042, [::1]:9043")
+
+
+def test_figures_and_checkpoints_are_shown() -> None:
+    """Those that there are."""
+    metrics = MemoryMetrics()
+    metrics.add(ROWS, TABLE, 3)
+    metrics.set(LAG, TABLE, 1.5)
+    assert repr(metrics) == "<MemoryMetrics shop.orders lag_seconds=1.5, shop.orders rows=3>"
+    kept = MemoryCheckpoints()
+    kept.save(CheckpointName("app", TABLE), Checkpoint(1))
+    assert repr(kept) == "<MemoryCheckpoints of 1 checkpoints>"

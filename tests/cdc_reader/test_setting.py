@@ -1,0 +1,226 @@
+"""Wrong values are refused by public constructors, in one line that says what to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cdc_reader
+from cdc_reader import (
+    AsyncCdcConsumer,
+    AsyncChanges,
+    CdcConsumer,
+    CdcReader,
+    ConnectionConfig,
+    ConsumerConfig,
+    CqlWriter,
+    ReadConfig,
+    Replicator,
+    ScyllaCheckpoints,
+    SqliteCheckpoints,
+    TableName,
+)
+from cdc_reader.cluster import Connection
+from cdc_reader.config import as_connection
+from cdc_reader.errors import ConfigurationError
+
+cdc: Any = cdc_reader
+"""Without its types, which forbid what is tried here."""
+WAY = "host:9042"
+SEVERAL = {"contact_points": "h", "password": "hunter2"}
+
+
+async def coroutine(_: object) -> None:
+    """A handler for asyncio."""
+
+
+def consumer(**wrong: Any) -> CdcConsumer:
+    """A consumer with one thing wrong about it."""
+    given = {"connection": WAY, "tables": "ks.t", "handler": print, "application": "a", **wrong}
+    return CdcConsumer(**given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: cdc.CdcReader(None, "ks.t"),
+            "connection is None: give a ConnectionConfig, or contact",
+        ),
+        (
+            lambda: cdc.CdcReader(SEVERAL, "ks.t"),
+            "connection is <class 'dict'>: give a ConnectionConfig",
+        ),
+        (lambda: cdc.CdcReader("host:x", "ks.t"), "contact_points is 'host:x': give each host as"),
+        (lambda: cdc.CdcReader(WAY), "tables is (): give at least one table, as 'keyspace.table'"),
+        (lambda: cdc.CdcReader(WAY, None), "table is None: give it as keyspace.table"),
+        (lambda: cdc.CdcReader(WAY, ["ks.t"]), "table is ['ks.t']: give it as keyspace.table"),
+        (
+            lambda: cdc.CdcReader(WAY, "ks.t", config=SEVERAL),
+            "config is <class 'dict'>: give a ReadConf",
+        ),
+        (lambda: cdc.CdcReader(WAY, "ks.t", shard=3), "shard is '3': give it as '1/4' to '4/4'"),
+        (lambda: cdc.TableReader(Connection(WAY, cdc.ReadConfig()), 7), "table is 7: give it as"),
+        (lambda: cdc.CqlWriter(5), "connection is 5: give a ConnectionConfig, or contact points"),
+        (lambda: cdc.CqlWriter(WAY, 5), "read is 5: give a ReadConfig"),
+        (lambda: cdc.ScyllaCheckpoints(True, "ks"), "connection is True: give a ConnectionConfig"),
+        (lambda: cdc.ScyllaCheckpoints(WAY, None), "keyspace is None: give a text"),
+        (
+            lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl=30),
+            "ttl is 30: give a timedelta, such as time",
+        ),
+        (
+            lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl="1ms"),
+            "ttl is '1ms': give a second or more",
+        ),
+        (
+            lambda: cdc.ScyllaCheckpoints(WAY, "ks", consistency="MOST"),
+            "consistency is 'MOST': give one",
+        ),
+        (lambda: cdc.SqliteCheckpoints(None), "path is None: give the path of a file"),
+        (
+            lambda: cdc.SqliteCheckpoints("x", wait=1),
+            "wait is 1: give a timedelta, such as timedelta(",
+        ),
+        (
+            lambda: cdc.Replicator(WAY),
+            "writer is 'host:9042': give a writer, such as CqlWriter('host:",
+        ),
+        (
+            lambda: cdc.Replicator(cdc.CqlWriter(WAY), "ks.t"),
+            "targets is 'ks.t': give a mapping, such as",
+        ),
+        (
+            lambda: cdc.Replicator(cdc.CqlWriter(WAY), {"t": "u"}),
+            "table is 't': give it as keyspace.table",
+        ),
+        (lambda: consumer(connection=None), "connection is None: give a ConnectionConfig"),
+        (lambda: consumer(tables=None), "tables is None: give at least one table"),
+        (lambda: consumer(tables=[]), "tables is []: give at least one table"),
+        (lambda: consumer(tables=[1]), "table is 1: give it as keyspace.table"),
+        (lambda: consumer(handler=None), "handler is None: give a function"),
+        (lambda: consumer(handler=coroutine), "a coroutine is for AsyncCdcConsumer"),
+        (lambda: consumer(dead_letter=3), "dead_letter is 3: give a function"),
+        (
+            lambda: consumer(application=None),
+            "application is None: give a name to keep checkpoints",
+        ),
+        (
+            lambda: consumer(checkpoints="a.db"),
+            "checkpoints is 'a.db': give a store, such as Sqlite",
+        ),
+        (
+            lambda: consumer(checkpoints=SqliteCheckpoints),
+            "give a store, such as SqliteCheckpoints",
+        ),
+        (lambda: consumer(config=cdc.ReadConfig()), "give a ConsumerConfig"),
+        (
+            lambda: consumer(read=timedelta(1)),
+            "read is <class 'datetime.timedelta'>: give a ReadConf",
+        ),
+        (lambda: consumer(on_window=1), "on_window is 1: give a function, or leave it out"),
+        (lambda: consumer(metrics={}), "metrics is <class 'dict'>: give a recorder, such as Mem"),
+        (lambda: cdc.AsyncChanges(3, "ks.t", application="a"), "connection is 3: give a Conn"),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", None, application="a"),
+            "handler is None: give a cor",
+        ),
+        (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
+        (lambda: cdc.Shard("1", 2), "shard is '1/2': give it as"),
+        (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
+        (lambda: cdc.ConnectionConfig("h", port=True), "port is True: give a whole number"),
+        (lambda: cdc.ConnectionConfig("h", username=1, password="p"), "username is 1: give a text"),
+        (
+            lambda: cdc.ConnectionConfig("h", username="u", password=b"hunter2"),
+            "password is <class 'byt",
+        ),
+        (
+            lambda: cdc.ConnectionConfig("h", consistency=None),
+            "consistency is 'NONE': give one of ONE",
+        ),
+        (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a text"),
+        (
+            lambda: cdc.ConnectionConfig("h", connect_timeout=5),
+            "connect_timeout is 5: give a timedelta",
+        ),
+        (
+            lambda: cdc.ReadConfig(confidence_window=5),
+            "give a timedelta, such as timedelta(seconds=5), or a text, such as '5s'",
+        ),
+        (
+            lambda: cdc.ReadConfig(window=None),
+            "window is None: give a timedelta, such as timedelta(sec",
+        ),
+        (lambda: cdc.ReadConfig(window="0s"), "give a duration above zero"),
+        (
+            lambda: cdc.ReadConfig(poll_interval="5"),
+            "poll_interval is '5': give a unit, such as '5s'",
+        ),
+        (
+            lambda: cdc.ReadConfig(late_horizon="soon"),
+            "late_horizon is 'soon': give a duration such as",
+        ),
+        (lambda: cdc.ReadConfig(in_flight=True), "in_flight is True: give a whole number from 1"),
+        (
+            lambda: cdc.ReadConfig(strategy=[]),
+            "strategy is <class 'list'>: give one of streams, ranges",
+        ),
+        (
+            lambda: cdc.ConsumerConfig(pause=0.5),
+            "pause is 0.5: give a timedelta, such as timedelta(seco",
+        ),
+        (
+            lambda: cdc.ConsumerConfig(workers=True),
+            "workers is True: give a whole number of at least 1",
+        ),
+        (
+            lambda: cdc.ConsumerConfig(checkpoint_interval="-1s"),
+            "checkpoint_interval is '-1s': give a",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(make: Callable[[], object], message: str) -> None:
+    """At once, without Python's own errors, and without secrets."""
+    with pytest.raises(ConfigurationError) as refused:
+        make()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_durations_may_be_texts() -> None:
+    """The same everywhere."""
+    read = ReadConfig(confidence_window="5s", late_horizon="1h30m", retry_deadline="0s")
+    assert read == ReadConfig(
+        confidence_window=timedelta(seconds=5),
+        late_horizon=timedelta(minutes=90),
+        retry_deadline=timedelta(0),
+    )
+    assert ConsumerConfig(pause="250ms").pause == timedelta(milliseconds=250)
+    assert ConnectionConfig("h", connect_timeout="3s").connect_timeout == timedelta(seconds=3)
+
+
+def test_a_cluster_may_be_a_text() -> None:
+    """The contact points, without a user and without TLS."""
+    assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
+    config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
+    assert as_connection(config) is config
+    assert config.tls_ca == "/ca.pem"
+    made: list[object] = [
+        CdcReader("a:1", "ks.t"),
+        consumer(connection="a:1"),
+        AsyncChanges("a:1", ["ks.t"], application="a"),
+        AsyncCdcConsumer("a:1", TableName("ks", "t"), coroutine, application="a"),
+        ScyllaCheckpoints("a:1", "ks", ttl="30d"),
+        Replicator(CqlWriter("a:1"), {"ks.t": "ks.u"}),
+    ]
+    assert all(made)
+
+
+def test_a_table_that_is_named_twice_is_read_once() -> None:
+    """Whatever form its names have."""
+    assert len(CdcReader("a", "ks.t", '"ks".t', TableName("ks", "t")).tables) == 1

@@ -1,0 +1,130 @@
+"""What statements may not ask for, though the grammar allows it; writes that meet themselves."""
+
+from typing import Any
+
+import pytest
+
+SERVER, SYNTAX, INVALID = 0x0000, 0x2000, 0x2200
+LONG = b"x" * 65_536
+DAY_US = 86_400_000_000
+NANO = 1
+
+
+@pytest.fixture
+def table(shell: Any) -> Any:
+    """A table of texts, one of counters."""
+    shell.run("CREATE TABLE t (pk text, ck text, v text, PRIMARY KEY (pk, ck))")
+    shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
+    return shell
+
+
+def vint_duration(nanoseconds: int) -> bytes:
+    """A duration of a few nanoseconds: three zigzag vints."""
+    return bytes((0, 0, nanoseconds * 2))
+
+
+def test_keys_have_at_most_65535_bytes(table: Any) -> None:
+    """A longer partition key is refused, and so is a longer clustering key."""
+    insert = "INSERT INTO t (pk, ck, v) VALUES (?, ?, 'v')"
+    table.run(insert, LONG[1:], LONG[1:])
+    message = "Key length of 65536 is longer than maximum of 65535"
+    assert table.refusal(insert, LONG, b"c") == (INVALID, message)
+    assert table.refusal(insert, b"p", LONG) == (SERVER, "Key size too large: 65536 > 65535")
+
+
+@pytest.mark.parametrize(
+    "cql",
+    [
+        "INSERT INTO t (pk, ck) VALUES ('p', 'c') USING TIMESTAMP {}",
+        "DELETE FROM t USING TIMESTAMP {} WHERE pk = 'p'",
+        "BEGIN BATCH USING TIMESTAMP {} INSERT INTO t (pk, ck) VALUES ('p', 'c'); APPLY BATCH",
+    ],
+)
+def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
+    """What says more is nanoseconds, most likely."""
+    table.run(cql.format(table.now_us + 3 * DAY_US))
+    code, message = table.refusal(cql.format(table.now_us + 4 * DAY_US))
+    assert (code, message[:58]) == (
+        INVALID,
+        "Cannot provide a timestamp more than 3 days into the futur",
+    )
+
+
+def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> None:
+    """One of a single partition may be larger."""
+    insert = "INSERT INTO t (pk, ck, v) VALUES ('{}', '{}', ?); "
+    value = b"v" * 600_000
+    table.run(f"BEGIN BATCH {insert.format(1, 1)}{insert.format(1, 2)} APPLY BATCH", value, value)
+    two = f"BEGIN BATCH {insert.format(1, 1)}{insert.format(2, 2)} APPLY BATCH"
+    assert table.refusal(two, value, value) == (INVALID, "Batch too large")
+
+
+@pytest.mark.parametrize(
+    "cql",
+    [
+        "SELECT * FROM t USING TIMEOUT ?",
+        "INSERT INTO t (pk, ck) VALUES ('p', 'c') USING TTL 5 AND TIMEOUT ?",
+        "DELETE FROM t USING TIMEOUT ? WHERE pk = 'p'",
+        "UPDATE t USING TIMEOUT ? SET v = 'v' WHERE pk = 'p' AND ck = 'c'",
+    ],
+)
+def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
+    """They are durations of whole milliseconds."""
+    table.run(cql.replace("?", "5ms"))
+    message = "Timeout values must be expressed in millisecond granularity"
+    assert table.refusal(cql, vint_duration(NANO)) == (INVALID, message)
+    assert table.refusal(cql.replace("?", "1d")) == (
+        INVALID,
+        "Timeout values cannot be expressed in days/months",
+    )
+    assert table.refusal(cql, None) == (INVALID, "Timeout value cannot be null")
+
+
+def test_each_increment_of_a_batch_counts(table: Any) -> None:
+    """Of one counter or several; a later statement of the same time counts, too."""
+    table.run(
+        "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
+        "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
+    )
+    table.run("UPDATE c SET n = n - 10 WHERE pk = 2")
+    table.now_us -= 1_000
+    table.run("UPDATE c SET n = n - 1 WHERE pk = 2")
+    assert table.ints("SELECT pk, n FROM c WHERE pk IN (1, 2)") == [(1, -1), (2, -6)]
+
+
+def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
+    """Whatever the values: with a TTL over without, and the later expiry over the earlier."""
+    insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
+    for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
+        table.run(insert.format(value, ttl))
+    assert table.rows("SELECT v FROM t") == [(b"a",)]
+
+
+def test_limits_are_not_null(table: Any) -> None:
+    """A bound limit is a number."""
+    assert table.refusal("SELECT * FROM t LIMIT ?", None) == (
+        INVALID,
+        "Invalid null value of limit",
+    )
+
+
+def test_markers_of_one_name_are_one_variable(table: Any) -> None:
+    """It is bound once."""
+    table.run("INSERT INTO t (pk, ck, v) VALUES (:x, :x, :y)", b"x", b"y")
+    assert table.rows("SELECT * FROM t") == [(b"x", b"x", b"y")]
+
+
+def test_a_comment_ends_with_its_line(table: Any) -> None:
+    """At the end of a text it has no end."""
+    assert table.rows("SELECT * FROM t -- all\n") == []
+    assert table.refusal("SELECT * FROM t -- all")[0] == SYNTAX
+
+
+@pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])
+def test_a_base_table_has_no_column_of_the_log_s(table: Any, name: str) -> None:
+    """A real 5.2 aborts on it."""
+    with_cdc = "WITH cdc = {'enabled': true}"
+    refused = f'CREATE TABLE b (pk int PRIMARY KEY, a int, "{name}" int) {with_cdc}'
+    assert table.refusal(refused)[0] == INVALID
+    table.run(f"CREATE TABLE b (pk int PRIMARY KEY, a int) {with_cdc}")
+    assert table.refusal(f'ALTER TABLE b ADD "{name}" int')[0] == INVALID

@@ -1,0 +1,96 @@
+"""The streams of tablets split, merge and stay as recorded from a real server."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.clock import ManualClock
+
+DATA = Path(__file__).parents[4] / "data"
+LITTLE_MS = 10
+
+State = tuple[str, int, str, str]
+"""Table, number of the set, state, and the token of a stream."""
+
+
+def recorded() -> Any:
+    """A table's life on 2026.1: its DDL, and the streams in each phase."""
+    with gzip.open(DATA / "scylla-2026.1-tablets.json.gz", "rt") as file:
+        return json.load(file)
+
+
+def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
+    """The streams without what chance made: timestamps are numbered, ids are their tokens."""
+    times = {table: sorted({row[1] for row in rows if row[0] == table}) for table in ("t", "u")}
+    return {
+        (table, times[table].index(time), str(state), stream[:8].hex())
+        for table, time, state, stream in rows
+    }
+
+
+def test_streams_follow_the_least_number_of_tablets() -> None:
+    """Doubled or halved step by step, closed and opened, and kept when CDC is disabled."""
+    recording = recorded()
+    clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
+    scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
+    scylla.execute(
+        "CREATE KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
+        "'replication_factor': 1} AND tablets = {'initial': 2}"
+    )
+    left = list(recording["ddl"])
+    for phase in recording["phases"]:
+        is_disabled = phase["name"] == "disabled"
+        until = left[0]["at"] if is_disabled else phase["at"]
+        while left and left[0]["at"] <= until:
+            run(scylla, clock, left.pop(0))
+        found = states(streams(scylla))
+        expected = states(
+            [
+                (text(table), int(time, 16), int(state, 16), bytes.fromhex(stream))
+                for _, table, time, state, stream in phase["streams"]["rows"]
+            ]
+        )
+        # The real server takes a minute for each step; here they are there at once.
+        assert found >= expected
+        assert phase["name"] == "splitting" or found == expected
+
+
+def test_the_first_streams_begin_before_their_table() -> None:
+    """By five seconds, so that the first writes find them."""
+    recording = recorded()
+    clock = ManualClock(recording["ddl"][0]["at"])
+    scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
+    scylla.execute(
+        "CREATE KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
+        "'replication_factor': 1} AND tablets = {'initial': 2}"
+    )
+    run(scylla, clock, recording["ddl"][0])
+    rows = recording["phases"][0]["timestamps"]["rows"]
+    (expected,) = (int(time, 16) for _, table, time in rows if text(table) == "t")
+    ((found,),) = scylla.execute("SELECT timestamp FROM system.cdc_timestamps")
+    assert found is not None
+    assert 0 <= expected - int.from_bytes(found, "big") <= LITTLE_MS
+
+
+def run(scylla: EmbeddedScylla, clock: ManualClock, ddl: dict[str, Any]) -> None:
+    """Execute a statement at its time."""
+    clock.advance(max(0, ddl["at"] - clock.now()))
+    scylla.execute(ddl["cql"])
+
+
+def streams(scylla: EmbeddedScylla) -> list[tuple[str, int, int, bytes]]:
+    """The rows of `system.cdc_streams`."""
+    rows = scylla.execute("SELECT table_name, timestamp, stream_state, stream_id "
+                          "FROM system.cdc_streams")  # fmt: skip
+    return [
+        (table.decode(), int.from_bytes(time, "big"), int.from_bytes(state, "big"), stream)
+        for table, time, state, stream in rows
+        if table is not None and time is not None and state is not None and stream is not None
+    ]
+
+
+def text(cell: str) -> str:
+    """A recorded text."""
+    return bytes.fromhex(cell).decode()

@@ -1,0 +1,133 @@
+"""Decimal texts as Arrow decimals: Python's `decimal` tells what fits, and what it is then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cdc_reader.changes.frames import ValueTypes
+from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, TupleType, UserType
+from cdc_reader.decoding import arrow_type
+from cdc_reader.errors import ConfigurationError
+
+KINDS = st.integers(1, 38).flatmap(
+    lambda precision: st.builds(pa.decimal128, st.just(precision), st.integers(0, precision))
+)
+FARTHEST = 2**31
+EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
+
+
+@st.composite
+def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
+    """A number as the kernel writes it: random digits, or nearly as many as `kind` has places."""
+    if draw(st.booleans()):
+        digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
+        exponent = draw(EXPONENTS)
+    else:
+        digits = draw(st.integers(-(10**kind.precision) - 1, 10**kind.precision + 1))
+        exponent = -kind.scale
+    zeros = draw(st.integers(0, 50))
+    sign, places, _ = Decimal(digits * 10**zeros).as_tuple()
+    return str(Decimal((sign, places, exponent - zeros)))
+
+
+KIND_AND_TEXTS = KINDS.flatmap(
+    lambda kind: st.tuples(st.just(kind), st.lists(st.none() | numbers(kind), max_size=4))
+)
+
+
+def fits(text: str, kind: pa.Decimal128Type) -> bool:
+    """Whether the number is a whole count of the type's units, and one within its precision."""
+    number = Decimal(text)
+    if not number:
+        return True
+    if not -kind.scale - len(text) <= number.adjusted() < kind.precision:
+        return False
+    units = Fraction(number) * Fraction(10) ** int(kind.scale)
+    return units.denominator == 1 and abs(units) < Fraction(10) ** int(kind.precision)
+
+
+@given(KIND_AND_TEXTS)
+@example((pa.decimal128(38, 18), ["12345678912345678912345"]))
+@example((pa.decimal128(10, 2), ["1.2345"]))
+@example((pa.decimal128(10, 1), ["1.500", "-0", None, "-0.00", "1E+1"]))
+@example((pa.decimal128(38, 0), ["1E+2147483647"]))
+@example((pa.decimal128(38, 18), ["1E-2147483647"]))
+@example((pa.decimal128(38, 18), ["0E+2147483647", "0E-2147483647"]))
+@example((pa.decimal128(38, 0), ["9" * 39]))
+@example((pa.decimal128(38, 0), ["9" * 5_000]))
+@example((pa.decimal128(3, 3), ["1.000"]))
+def test_a_number_arrives_as_it_is_or_not_at_all(
+    given: tuple[pa.Decimal128Type, list[str | None]],
+) -> None:
+    """Each number equals the one that was written; with one that does not fit there are none."""
+    kind, texts = given
+    array = pa.array(texts, pa.string())
+    if all(text is None or fits(text, kind) for text in texts):
+        found = decimals(array, kind)
+        assert found.type == kind
+        assert found.to_pylist() == [None if text is None else Decimal(text) for text in texts]
+    else:
+        with pytest.raises(DoesNotFitError):
+            decimals(array, kind)
+
+
+VARINT = Native("varint")
+WIDE = "12345678912345678912345"
+NESTED: list[tuple[CqlType, object]] = [
+    (ListType(VARINT), ["1", WIDE]),
+    (SetType(VARINT), [WIDE]),
+    (MapType(VARINT, Native("int")), [(WIDE, 1)]),
+    (MapType(Native("int"), VARINT), [(1, WIDE)]),
+    (TupleType((Native("int"), VARINT)), {"_1": 1, "_2": WIDE}),
+    (UserType("ks", "u", (("a", ListType(VARINT)),)), {"a": [WIDE]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
+def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
+    """The line names option, column and number."""
+    cells = pa.array([None, value], arrow_type(kind))
+    batch = pa.record_batch([cells], ["v"])
+    types = ValueTypes(pa.decimal128(38, 18))
+    with pytest.raises(ConfigurationError) as refused:
+        list(types.convert([batch], [Column("v", kind)]))
+    assert str(refused.value) == (
+        f"decimalType is 'decimal(38, 18)': column v holds {WIDE}, which does not fit: "
+        "give 'string', or more digits"
+    )
+
+
+def test_a_number_of_many_digits_is_shown_in_part() -> None:
+    """A message stays a line that can be read."""
+    with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
+        decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
+
+
+@pytest.mark.parametrize(
+    ("number", "enough"), [(WIDE, "decimal(38,15)"), ("0.0000000000000000001", "decimal(20,19)")]
+)
+def test_what_a_table_holds_is_not_changed_on_the_way(
+    execute: Callable[..., None],
+    rows: Callable[..., list[dict[str, Any]]],
+    number: str,
+    enough: str,
+) -> None:
+    """A decimal is read as it is, or the option that cannot hold it is named."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal) WITH cdc = {'enabled': true}",
+        f"INSERT INTO {{t}} (pk, d) VALUES (1, {number})",
+    )
+    assert [Decimal(row["d"]) for row in rows()] == [Decimal(number)]
+    assert [row["d"] for row in rows(decimalType=enough)] == [Decimal(number)]
+    with pytest.raises(ConfigurationError, match=r"^decimalType is .*column d holds"):
+        rows(decimalType="decimal(38,18)")

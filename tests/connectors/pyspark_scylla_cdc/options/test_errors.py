@@ -1,0 +1,60 @@
+"""How errors leave this package for Spark; what Spark makes of them is in `test_bad_input`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc.options.errors import RefusedStream, hide_traceback
+
+VARIABLE = "SPARK_HIDE_TRACEBACK"
+AS_WORKER = f"""
+import os, sys
+from importlib.machinery import ModuleSpec
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc.options.errors import hide_traceback
+sys.modules["__main__"].__spec__ = ModuleSpec("pyspark.daemon", None)
+try:
+    with hide_traceback():
+        raise {{error}}
+except Exception:
+    print(os.environ.get("{VARIABLE}"))
+"""
+
+
+def test_the_process_of_a_user_is_left_as_it_is() -> None:
+    """Outside of Spark's workers an error loses the frames behind it, and nothing is set."""
+    with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
+        raise SchemaError("so it is")
+    assert refused.value.__suppress_context__
+    assert VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize(("error", "hidden"), [("SchemaError('x')", "1"), ("KeyError(1)", "None")])
+def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -> None:
+    """What is no error of ours is a bug, whose frames are wanted."""
+    ran = subprocess.run(
+        [sys.executable, "-c", AS_WORKER.format(error=error)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == hidden
+
+
+def test_a_refused_stream_says_why_whatever_it_is_asked() -> None:
+    """Spark asks where it begins or, on a restart, what to read."""
+    stream = RefusedStream(SchemaError("so it is"))
+    start = {"version": 1, "position": 0}
+    for ask in (
+        stream.initialOffset,
+        lambda: stream.latestOffset(start, ReadMaxFiles(1)),
+        lambda: stream.partitions(start, start),
+    ):
+        with pytest.raises(SchemaError, match="so it is"):
+            ask()

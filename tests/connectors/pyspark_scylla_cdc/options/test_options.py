@@ -1,0 +1,296 @@
+"""The options table: parsing, errors, and the reference page made from it."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_reader._time import BEGINNING, FOREVER, SystemClock
+from cdc_reader.changes.frames.options import FormatName, FormatOptions, Preimages, RangeDelete
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.streams.strategy import Strategy
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.options.table import OPTIONS, SchemaMode, aliases_markdown, markdown
+from pyspark_scylla_cdc.schema import markdown as types_markdown
+
+REQUIRED = {"hosts": "db1,db2:9043", "keyspace": "shop", "table": "orders"}
+REFERENCE = Path(__file__).parents[4] / "docs/reference/spark-options.md"
+
+
+def parse(**given: str) -> SourceOptions:
+    """The options with these beside the required ones."""
+    return SourceOptions.parse(REQUIRED | given)
+
+
+def refusal(**given: str) -> str:
+    """The one line with which the options are refused."""
+    with pytest.raises(ConfigurationError) as refused:
+        parse(**given)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def test_defaults() -> None:
+    """The three required options alone give a query over everything the log holds."""
+    options = parse()
+    assert options.connection().endpoints() == [("db1", 9042), ("db2", 9043)]
+    assert str(options.table) == "shop.orders"
+    assert options.window(now=7) == Window(BEGINNING, FOREVER)
+    assert options.confidence_window == timedelta(seconds=30)
+    assert options.max_window is None
+
+
+def test_options_of_this_source() -> None:
+    """Those of formats, bounds and limits reach the values they speak of, too."""
+    options = parse(
+        format="Changes",
+        includeDelta="TRUE",
+        rangeDeletes="emit",
+        preimages="require",
+        columns='["a", "b,c"]',
+        decimalType="Decimal(20, 3)",
+        schemaMode="fail",
+        snapshot="none",
+        startingTimestamp="1970-01-01T00:00:01Z",
+        startingBoundInclusive="false",
+        endingTimestamp="1970-01-01T00:00:02Z",
+        endingBoundInclusive="true",
+        failOnDataLoss="false",
+        maxRowsPerTrigger="7",
+        readStrategy="ranges",
+        minPartitions="3",
+        partitionKey='{"a": 1}',
+    )
+    assert options.asked == FormatOptions(
+        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE
+    )
+    assert options.columns == ("a", "b,c")
+    assert options.decimal_type == pa.decimal128(20, 3)
+    assert options.window(now=0) == Window(1_000_001, 2_000_001)
+    assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
+    assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
+    assert options.partition_key == '{"a": 1}'
+    assert parse(snapshot="initial", format="envelope").snapshot
+    offset = '{"version": 1, "position": 1795239000000000}'
+    assert parse(startingOffsets=offset).starting == 1_795_239_000_000_000
+    assert parse(columns="a, b").columns == ("a", "b")
+
+
+def test_times_ago_count_from_when_the_options_are_read() -> None:
+    """A query that starts reads them, once."""
+    before = SystemClock().now()
+    options = parse(startingTimestamp="-1h", endingTimestamp="-30m")
+    after = SystemClock().now()
+    assert before <= options.starting + 3_600_000_000 <= after
+    assert options.ending is not None
+    assert before <= options.ending + 1_800_000_000 <= after
+    assert pickle.loads(pickle.dumps(options)).starting == options.starting
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("shop.orders", TableName("shop", "orders")),
+        ('shop."a.b"', TableName("shop", "a.b")),
+        ('"Shop".Orders', TableName("Shop", "Orders")),
+    ],
+)
+def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None:
+    """As `load` is given it; the two options may say the same."""
+    alone = {"hosts": "db1", "path": path}
+    assert SourceOptions.parse(alone).table == expected
+    assert SourceOptions.parse(alone | {"table": expected.name}).table == expected
+    with pytest.raises(ConfigurationError, match=r"^table is 'other': path is .* leave one of"):
+        SourceOptions.parse(alone | {"table": "other"})
+
+
+def test_names_are_case_insensitive() -> None:
+    """Spark lower-cases names; people write them as the docs do, or as they please."""
+    assert parse(maxpartitions="3").max_partitions == 3
+    assert parse(maxPartitions="3") == parse(MAXPARTITIONS="3")
+
+
+def test_every_option_is_read() -> None:
+    """Each option of the table reaches the value it speaks of."""
+    options = parse(
+        **{
+            "port": "19042",
+            "username": "u",
+            "password": "p",
+            "ssl.enabled": "true",
+            "ssl.caFile": "/ca",
+            "ssl.verifyHostname": "false",
+            "ssl.certFile": "/cert",
+            "ssl.keyFile": "/key",
+            "localDC": "dc1",
+            "consistencyLevel": "local_quorum",
+            "connectTimeout": "1s",
+            "requestTimeout": "2s",
+            "retryTimeout": "3s",
+            "startingTimestamp": "1970-01-01T00:00:01Z",
+            "endingTimestamp": "1970-01-01T00:00:02+00:00",
+            "confidenceWindow": "0s",
+            "maxWindowPerTrigger": "5 minutes",
+            "minAdvance": "250ms",
+            "fetchSize": "10",
+            "maxPartitions": "4",
+        }
+    )
+    connection = options.connection()
+    assert (connection.port, connection.username, connection.password) == (19042, "u", "p")
+    assert (connection.tls_ca, connection.tls_cert, connection.tls_key) == ("/ca", "/cert", "/key")
+    assert (connection.tls, connection.tls_verify_hostname) == (True, False)
+    assert (connection.local_dc, connection.consistency) == ("dc1", "LOCAL_QUORUM")
+    assert connection.connect_timeout == timedelta(seconds=1)
+    assert connection.request_timeout == timedelta(seconds=2)
+    assert options.window(now=0) == Window(1_000_000, 2_000_000)
+    assert options.read.fetch_size == 10
+    assert options.read.retry_deadline == timedelta(seconds=3)
+    assert options.max_window == timedelta(minutes=5)
+    assert options.min_advance == timedelta(milliseconds=250)
+    assert options.confidence_window == timedelta(0)
+
+
+def test_latest_is_the_moment_of_the_query() -> None:
+    """`latest` starts where the clock stands when the query starts."""
+    assert parse(startingTimestamp="latest").window(now=42).start == 42
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"hots": "db1"}, "did you mean hosts?"),
+        ({"startingTimestmap": "earliest"}, "did you mean startingTimestamp?"),
+        ({"xyzzy": "red"}, "the options are hosts, port, keyspace"),
+        ({"hosts": " "}, "hosts is"),
+        ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
+        (
+            {"hosts": "cql://me:secret,with:comma@db1:9042,db2"},
+            "hosts is '...@db1:9042,db2': give user and password by username and password, not",
+        ),
+        ({"port": "cql"}, "port is 'cql': give a whole number"),
+        ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give 'earliest', "),
+        (
+            {"endingTimestamp": "2026-13-01"},
+            "endingTimestamp is '2026-13-01': give 'now', how long",
+        ),
+        (
+            {"startingTimestamp": "1795322564"},
+            "that counts seconds since 1970, and milliseconds are expected: give 1795322564000",
+        ),
+        ({"endingTimestamp": "1795322564000000"}, "and milliseconds are expected: give 1795322564"),
+        (
+            {"startingTimestamp": "2026-11-21T00:00:01Z", "endingTimestamp": "2026-11-21"},
+            "it is after endingTimestamp, 2026-11-21T00:00:00Z: give an earlier start or",
+        ),
+        ({"confidenceWindow": "30"}, "confidenceWindow is '30': give a unit, such as '30s'"),
+        ({"maxWindowPerTrigger": "0s"}, "maxWindowPerTrigger is '0s': give a duration above zero"),
+        ({"format": "rows"}, "format is 'rows': give log, changes or envelope"),
+        ({"includeDelta": "yes"}, "includeDelta is 'yes': give true or false"),
+        (
+            {"includeDelta": "true"},
+            "includeDelta is 'true': rows of the log tell what they changed: leave it out, or give",
+        ),
+        ({"rangeDeletes": "drop"}, "rangeDeletes is 'drop': give fail, emit or skip"),
+        ({"preimages": "all"}, "preimages is 'all': give auto, none or require"),
+        ({"columns": "a,,b"}, "columns is 'a,,b': give names separated by commas, or a JSON"),
+        ({"columns": "[1]"}, "columns is '[1]': give names separated by commas, or a JSON"),
+        ({"decimalType": "decimal(39, 2)"}, "decimalType is 'decimal(39, 2)': give 'string', or"),
+        ({"decimalType": "decimal(3, 4)"}, "decimalType is 'decimal(3, 4)': give 'string', or"),
+        ({"schemaMode": "x"}, "schemaMode is 'x': give keep or fail"),
+        ({"startingOffsets": "{}"}, "startingOffsets is '{}': give 'earliest', 'latest', or an"),
+        ({"startingOffsets": "[" * 9_999}, "give 'earliest', 'latest', or an"),
+        ({"partitionKey": "[" * 9_999}, "give a JSON object"),
+        ({"startingOffsets": "7"}, "startingOffsets is '7': give 'earliest', 'latest', or an"),
+        (
+            {"startingOffsets": "latest", "startingTimestamp": "latest"},
+            "startingTimestamp is 'latest': give startingTimestamp or startingOffsets, not both",
+        ),
+        ({"startingBoundInclusive": "1"}, "startingBoundInclusive is '1': give true or false"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': give true or false"),
+        ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
+        ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams, ranges or auto"),
+        ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),
+        ({"partitionKey": "[1]"}, "partitionKey is '[1]': give a JSON object"),
+        ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),
+        (
+            {"spark.cassandra.connection.port": "1", "port": "2"},
+            "it is port by another name, which is given too: give one of them",
+        ),
+        ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),
+        ({"fetchSize": "2000000"}, "fetchSize is 2000000"),
+        ({"consistencyLevel": "MOST"}, "consistencyLevel is 'MOST': give one of ONE"),
+        ({"ssl.certFile": "/cert"}, "ssl.keyFile"),
+        (
+            {"ssl.certFile": "/cert", "ssl.keyFile": "/key"},
+            "ssl.caFile is None: give the authority that signs the servers' certificates, or turn ",
+        ),
+        (
+            {"spark.cassandra.connection.ssl.enabled": "false", "ssl.caFile": "/ca"},
+            "ssl.enabled is False: leave ssl.caFile out, or turn ssl.enabled on",
+        ),
+        ({"username": "u"}, "password"),
+        ({"username": "u", "passwordFile": "/none"}, "passwordFile is '/none': it cannot be read"),
+        (
+            {"username": "u", "password": "p", "passwordFile": "/none"},
+            "passwordFile is '/none': give password or passwordFile, not both",
+        ),
+    ],
+)
+def test_refusals(given: dict[str, str], expected: str) -> None:
+    """What cannot be used is refused with the option, its value and what to do."""
+    assert expected in refusal(**given)
+
+
+@pytest.mark.parametrize("name", list(REQUIRED))
+def test_required_options(name: str) -> None:
+    """A missing required option is named, with what it is for."""
+    given = {key: value for key, value in REQUIRED.items() if key != name}
+    with pytest.raises(ConfigurationError, match=f"^{name} is .*give {name}, "):
+        SourceOptions.parse(given)
+
+
+@pytest.mark.parametrize("name", ["pasword", "secretKey", "sessionToken"])
+def test_misspelt_secrets_are_not_shown(name: str) -> None:
+    """The value of an unknown option that looks like a secret stays out of the message."""
+    assert "hunter2" not in refusal(**{name: "hunter2"})
+
+
+def test_password_shows_nowhere() -> None:
+    """Neither the options' text nor their connection's holds the password."""
+    options = parse(username="u", password="hunter2")
+    assert "hunter2" not in repr(options) + str(options) + repr(options.connection())
+
+
+def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
+    """With a password file only its path travels; each machine reads its own."""
+    secret = tmp_path / "password"
+    secret.write_text("hunter2\n")
+    options = parse(username="u", passwordFile=str(secret))
+    travelled = pickle.dumps(options)
+    assert b"hunter2" not in travelled
+    assert pickle.loads(travelled).connection().password == "hunter2"
+
+
+def test_reference_page_is_current() -> None:
+    """The reference page holds the tables of options, aliases and types as they are."""
+    page = REFERENCE.read_text(encoding="utf-8")
+    assert markdown() in page
+    assert aliases_markdown() in page
+    assert types_markdown() in page
+
+
+def test_every_option_is_documented() -> None:
+    """Each option says what it does, in a sentence, and fits into one row of the table."""
+    for option in OPTIONS:
+        assert option.doc.endswith(".")
+        assert "|" not in option.doc
+        assert "\n" not in option.doc

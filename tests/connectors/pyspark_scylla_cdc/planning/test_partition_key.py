@@ -1,0 +1,144 @@
+"""The changes of one partition: few queries, whatever the cluster, and its rows alone."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cassandra.cluster import Session
+
+from cdc_reader._time import SystemClock
+from cdc_reader.cql.schema import Operation
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+from cdc_reader.testing.cql_session import open_session
+from pyspark_scylla_cdc.batch import BatchReader
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+
+SECOND = 1_000_000
+KEYS = range(60)
+ID = uuid.uuid4()
+GENERATIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedScylla]:
+    """A cluster that grew twice while all keys were written to."""
+    clock = ManualClock(SystemClock().now() - 600 * SECOND)
+    with EmbeddedScylla(clock=clock, vnodes=32, ring_delay_ms=0) as server:
+        session = open_session(server.host, server.port)
+        session.use_client_timestamp = False
+        write(session, clock, server)
+        session.cluster.shutdown()
+        clock.advance(60 * SECOND)
+        yield server
+
+
+def write(session: Session, clock: ManualClock, server: EmbeddedScylla) -> None:
+    """A write to each key in each generation."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    cdc = "WITH cdc = {'enabled': true, 'postimage': true, 'ttl': 0}"
+    session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY, v int) {cdc}")
+    session.execute(f"CREATE TABLE ks.c (a text, b uuid, v int, PRIMARY KEY ((a, b))) {cdc}")
+    for value in range(GENERATIONS):
+        clock.advance(SECOND)
+        for pk in KEYS:
+            session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, value))
+            session.execute("INSERT INTO ks.c (a, b, v) VALUES (%s, %s, %s)", (str(pk), ID, value))
+        clock.advance(SECOND)
+        if value + 1 < GENERATIONS:
+            server.join(vnodes=32)
+
+
+@pytest.fixture
+def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
+    """Reads a table of the cluster as an executor does."""
+
+    def read(**given: str) -> list[dict[str, Any]]:
+        where = {"hosts": cluster.contact_point, "keyspace": "ks", "consistencyLevel": "ONE"}
+        options = SourceOptions.parse({**where, "table": "t", **given})
+        schema = schema_of(options)
+        reader = BatchReader(options, schema, tuple(form_of(options, schema).schema.names))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    return read
+
+
+def test_one_query_a_generation(
+    cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Whatever the number of streams, each generation is asked once; other keys' rows stay out."""
+    for pk in (0, 7, 41):
+        asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
+        with cluster.faults.during(asked):
+            rows = read(partitionKey=json.dumps({"pk": pk}), format="changes")
+            queries = cluster.faults.struck(asked)
+        assert [(row["pk"], row["v"]) for row in rows] == [(pk, v) for v in range(GENERATIONS)]
+        assert queries == GENERATIONS
+
+
+def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> None:
+    """Values of the key are given as JSON has them; any format shows the partition alone."""
+    key = json.dumps({"a": "7", "b": str(ID)})
+    rows = read(table="c", partitionKey=key, readStrategy="ranges")
+    assert {(row["a"], row["b"]) for row in rows} == {("7", str(ID))}
+    assert len(rows) == 2 * GENERATIONS
+    assert len(read(table="c", partitionKey=key, format="envelope", minPartitions="4")) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ('{"pk": "seven"}', "key column pk is 'seven': give a value of type int"),
+        ('{"ck": 7}', "the key is pk"),
+        ("7", "give a JSON object"),
+        ("{", "give a JSON object"),
+    ],
+)
+def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: str) -> None:
+    """What is no key of the table is refused, by the option's name."""
+    with pytest.raises(ConfigurationError, match=f"^partitionKey is .*{expected}"):
+        read(partitionKey=key)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_ranges_of_the_ring(
+    cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]], count: int
+) -> None:
+    """By ranges, a generation is asked once a partition, and each row comes once."""
+    asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
+    with cluster.faults.during(asked):
+        rows = read(readStrategy="ranges", maxPartitions=str(count), format="changes")
+        queries = cluster.faults.struck(asked)
+    found = sorted((row["pk"], row["v"]) for row in rows)
+    assert found == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]
+    assert queries <= GENERATIONS + count - 1 + 2
+
+
+def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
+    """As they are with `auto`: across three generations too, each row comes once."""
+    given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
+    readers = [
+        BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))
+        for way in ("streams", "ranges")
+        for options in [
+            SourceOptions.parse({**given, "consistencyLevel": "ONE", "readStrategy": way})
+        ]
+    ]
+    for first in (0, 1):
+        rows = [
+            (row["pk"], row["v"])
+            for number, part in enumerate(readers[0].partitions(), first)
+            for batch in readers[number % 2].read(part)
+            for row in batch.to_pylist()
+            if row["cdc$operation"] == Operation.INSERT
+        ]
+        assert sorted(rows) == [(pk, v) for pk in KEYS for v in range(GENERATIONS)]

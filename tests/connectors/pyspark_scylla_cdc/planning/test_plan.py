@@ -1,0 +1,216 @@
+"""Plans: nothing left out, nothing twice, work shared out evenly, and small whatever the size."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.planning.plan import (
+    MOST_QUERIES,
+    SHORTEST_SLICE,
+    Span,
+    divide,
+    slices,
+    spans,
+)
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+def timeline(starts: list[int]) -> Timeline:
+    """Generations that begin at 0 and at these times."""
+    return Timeline((0, *starts))
+
+
+def one_generation(streams: int, length: int) -> list[Span]:
+    """All of a generation of so many streams, over so many µs."""
+    return spans(timeline([]), Window(0, length), lambda _: streams)
+
+
+def length_of(share: Sequence[Span], stream: int) -> int:
+    """The µs of a stream that a share reads."""
+    return sum(span.window.length for span in share if span.first <= stream < span.last)
+
+
+@given(
+    starts=st.lists(st.integers(1, 99), unique=True, max_size=3),
+    sizes=st.lists(st.integers(0, 9), min_size=4, max_size=4),
+    filled=st.builds(Window, st.integers(0, 99), st.integers(0, 99)),
+    at_least=st.integers(1, 12),
+    more=st.integers(0, 12),
+    count=st.integers(1, 24),
+)
+def test_each_stream_and_moment_once(
+    starts: list[int], sizes: list[int], filled: Window, at_least: int, more: int, count: int
+) -> None:
+    """Over all shares each stream of each generation is read once for each µs it operates in."""
+    lengths = dict(zip([0, *sorted(starts)], sizes, strict=False))
+    window, at_most = Window(10, 90), at_least + more
+    parts = spans(timeline(starts), window, lengths.__getitem__, filled)
+    shares = divide(parts, at_least, at_most, min(count, at_most))
+    read = Counter(
+        (span.generation, stream, moment)
+        for share in shares
+        for span in share
+        for stream in range(span.first, span.last)
+        for moment in range(span.window.start, span.window.end)
+    )
+    expected = Counter(
+        (operates.start, stream, moment)
+        for operates in timeline(starts).operating()
+        for stream in range(lengths[operates.start])
+        for moment in range(10, 90)
+        if moment in operates
+    )
+    assert read == expected
+    assert len(shares) <= at_most
+    assert all(shares)
+
+
+@given(
+    switches=st.lists(st.integers(1, 23), unique=True, max_size=3),
+    streams=st.integers(200, 2_000),
+    since=st.integers(0, 20),
+    at_most=st.integers(1, 16),
+    count=st.integers(1, 16),
+)
+def test_shares_are_about_equal(
+    switches: list[int], streams: int, since: int, at_most: int, count: int
+) -> None:
+    """Wherever rows are to be expected, and whatever generations and slices there are."""
+    starts = [hour * HOUR for hour in switches]
+    parts = spans(timeline(starts), Window(0, DAY), lambda _: streams, Window(since * HOUR, DAY))
+    count = min(count, at_most)
+    shares = divide(parts, 1, at_most, count)
+    rows = [sum(span.streams * span.filled.length for span in share) for share in shares]
+    assert len(shares) == at_most
+    assert max(rows) - min(rows) <= 2 * DAY + sum(rows) / at_most / 50
+
+
+@given(
+    streams=st.integers(1, 2_000),
+    at_most=st.integers(1, 16),
+    count=st.integers(1, 16),
+    around=st.floats(0, 0.999),
+)
+def test_a_hot_stream_is_spread_evenly(
+    streams: int, at_most: int, count: int, around: float
+) -> None:
+    """Whichever it is: as many shares as there are slices have an equal part of its time."""
+    hot = int(streams * around)
+    count = min(count, at_most)
+    shares = divide(one_generation(streams, DAY), 1, at_most, count)
+    lengths = [length for share in shares if (length := length_of(share, hot))]
+    assert len(lengths) == count
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_a_stream_is_in_order_in_each_share() -> None:
+    """Its generations and its times come in order."""
+    parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 3)
+    for share in divide(parts, 1, 8, 8):
+        for stream in range(3):
+            windows = [s.window for s in share if s.first <= stream < s.last]
+            assert windows == sorted(windows, key=lambda window: window.start)
+
+
+def test_slices_lie_where_rows_are_to_be_expected() -> None:
+    """A log of a table that is younger than the streams is cut in the time it has."""
+    parts = spans(timeline([]), Window(0, DAY), lambda _: 1, Window(DAY - HOUR, DAY))
+    shares = divide(parts, 1, 4, slices(parts, 4, 64))
+    assert [span.window.end for share in shares for span in share] == [
+        DAY - HOUR + quarter * HOUR // 4 for quarter in (1, 2, 3, 4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("streams", "length", "at_most", "expected"),
+    [
+        (512, DAY, 1, 1),
+        (512, DAY, 8, 8),
+        (512, MINUTE, 8, 6),
+        (512, SHORTEST_SLICE - 1, 8, 1),
+        (512, DAY, 200, 19),
+        (64_000, DAY, 8, 4),
+        (1_600_000, DAY, 8, 1),
+    ],
+)
+def test_slices_are_worth_their_queries(
+    streams: int, length: int, at_most: int, expected: int
+) -> None:
+    """None is shorter than it pays, and their queries are bounded."""
+    parts = one_generation(streams, length)
+    found = slices(parts, at_most, 64)
+    assert found == expected
+    queries = sum(-(-s.streams // 64) for share in divide(parts, 1, at_most, found) for s in share)
+    assert queries <= max(MOST_QUERIES, streams // 64 + at_most)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 32])
+def test_as_many_as_asked_for(count: int) -> None:
+    """With enough streams there are exactly as many shares as allowed, about equally long."""
+    shares = divide(one_generation(32, 9), 1, count)
+    assert len(shares) == count
+    streams = [sum(span.streams for span in share) for share in shares]
+    assert max(streams) - min(streams) <= 1
+
+
+def test_no_more_than_streams() -> None:
+    """Three streams make three shares if their time is not cut, however many were allowed."""
+    assert len(divide(one_generation(3, 9), 1, 8)) == 3
+
+
+def test_more_than_streams_where_that_is_wanted() -> None:
+    """A minimum above the number of streams divides their time, however short it is."""
+    shares = divide(one_generation(1, 900), 6, 8)
+    windows = [(span.window.start, span.window.end) for share in shares for span in share]
+    assert windows == list(pairwise(range(0, 901, 150)))
+
+
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_more_than_streams_are_cut_no_finer_than_need_be(streams: int, more: int) -> None:
+    """Shares are about equal, and few spans each: a span is a query at least."""
+    shares = divide(one_generation(streams, DAY), streams + more, 1_000)
+    assert len(shares) == streams + more
+    work = [sum(span.work for span in share) for share in shares]
+    assert max(work) <= 1.5 * min(work)
+    assert sum(map(len, shares)) == len(shares)
+
+
+def test_work_is_streams_times_time() -> None:
+    """A generation that ruled for long outweighs one that has just begun."""
+    shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)
+    work = [sum(span.work for span in share) for share in shares]
+    assert max(work) - min(work) <= 100 * HOUR
+
+
+def test_asking_is_work() -> None:
+    """Of two generations in a short window, the one that ends in it costs as many queries."""
+    shares = divide(spans(timeline([1]), Window(0, 1_000_000), lambda _: 100), 1, 2)
+    streams = [sum(span.streams for span in share) for share in shares]
+    assert max(streams) - min(streams) <= 10
+
+
+def test_nothing_to_read() -> None:
+    """No streams make no share."""
+    assert divide([], 1, 8) == []
+
+
+def test_millions_of_streams() -> None:
+    """The plan of a large cluster takes no time to speak of."""
+    began = time.perf_counter()
+    parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)
+    shares = divide(parts, 1, 64, slices(parts, 64, 64))
+    assert len(shares) == 64
+    assert sum(span.streams for share in shares for span in share) == 3_200_000
+    assert time.perf_counter() - began < 1

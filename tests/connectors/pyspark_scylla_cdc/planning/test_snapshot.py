@@ -1,0 +1,171 @@
+"""A query that begins with the table as it stands, and goes on with its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.clock import ManualClock
+from pyspark_scylla_cdc import fold
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = pytest.mark.spark
+
+Execute = Callable[..., None]
+Load = Callable[..., "DataFrame"]
+Rows = Callable[..., list[dict[str, Any]]]
+TABLE = (
+    "CREATE TABLE {t} (pk int, ck int, s int static, v int, l list<int>, PRIMARY KEY (pk, ck)) "
+    "WITH cdc = {'enabled': false}"
+)
+LOGGED = "ALTER TABLE {t} WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true}"
+SNAPSHOT = {
+    "format": "changes",
+    "snapshot": "initial",
+    "includeDelta": "true",
+    "maxPartitions": "2",
+}
+
+
+@pytest.fixture
+def table(execute: Execute) -> None:
+    """A table that had rows before it had a log, and has changes in its log since."""
+    execute(
+        TABLE,
+        *[
+            f"INSERT INTO {{t}} (pk, ck, v, l) VALUES ({n % 40}, {n}, {n}, [{n}])"
+            for n in range(99)
+        ],
+        *[f"UPDATE {{t}} SET s = {n} WHERE pk = {n}" for n in (1, 2, 77)],
+        LOGGED,
+        "UPDATE {t} SET v = 1000 WHERE pk = 3 AND ck = 3",
+        "DELETE FROM {t} WHERE pk = 4 AND ck = 4",
+        "INSERT INTO {t} (pk, ck, s, v) VALUES (5, 1, 2, 3)",
+    )
+
+
+@pytest.mark.usefixtures("table")
+def test_rows_of_a_snapshot(rows: Rows) -> None:
+    """Each row once, as an insert of the start, static columns in rows of their own."""
+    found = [row for row in rows(**SNAPSHOT) if row["_sequence"] == 0 and row["_inserted"]]
+    found = [row for row in found if row["_commit_version"].endswith("-" + "0" * 16)]
+    assert {row["_change_type"] for row in found} == {"insert"}
+    assert len({row["_commit_timestamp"] for row in found}) == 1
+    statics = sorted((row["pk"], row["s"]) for row in found if row["ck"] is None)
+    assert statics == [(1, 1), (2, 2), (5, 2), (77, 77)]
+    regular = [row for row in found if row["ck"] is not None]
+    assert len(regular) == len({(row["pk"], row["ck"]) for row in regular}) == 99
+    assert {row["s"] for row in regular} == {None}
+    assert all(row["_modified_columns"] == ["l", "v"] for row in regular)
+    assert {row["_modified_columns"] == ["s"] for row in found if row["ck"] is None} == {True}
+
+
+@pytest.mark.usefixtures("table")
+def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
+    """Folded by key, table and log together are the table; without the table they are not."""
+    assert folded(load(**SNAPSHOT)) == table_of(scylla, f"{keyspace}.t")
+    assert len(folded(load(format="changes", maxPartitions="2"))) < 10
+
+
+@pytest.mark.usefixtures("table")
+def test_streamed(
+    spark: SparkSession,
+    scylla: Scylla,
+    keyspace: str,
+    execute: Execute,
+    load: Load,
+    tmp_path: Path,
+) -> None:
+    """The first micro-batch with rows has the table; a restart goes on with the log."""
+
+    def run() -> None:
+        frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms", **SNAPSHOT)
+        query = (
+            frame.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "rows"))
+        )
+        query.awaitTermination()
+
+    run()
+    execute(
+        "UPDATE {t} SET v = 7 WHERE pk = 6 AND ck = 6", "DELETE FROM {t} WHERE pk = 7 AND ck = 7"
+    )
+    run()
+    found = spark.read.parquet(str(tmp_path / "rows"))
+    assert found.where("_change_type = 'insert'").count() >= 99 + 4
+    frame = fold(found)
+    result = in_order(row.asDict(recursive=True) for row in frame.collect())
+    assert result == table_of(scylla, f"{keyspace}.t")
+    first = (tmp_path / "checkpoint" / "offsets" / "0").read_text()
+    second = (tmp_path / "checkpoint" / "offsets" / "1").read_text()
+    assert ('"snapshot": "pending"' in first, '"snapshot": "done"' in second) == (True, True)
+
+
+@pytest.mark.usefixtures("table")
+def test_offsets(options: dict[str, str]) -> None:
+    """The snapshot is one micro-batch of its own kind: pinned first, read once, planned again."""
+    parsed = SourceOptions.parse({**options, **SNAPSHOT})
+    schema = schema_of(parsed)
+    clock = ManualClock(SystemClock().now())
+    reader = StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+    start = reader.initialOffset()
+    assert (start["position"], start["snapshot"]) == (clock.now() - 30_000_000, "pending")
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    assert reader.partitions(start, start) == []
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == start | {"snapshot": "done"}
+    parts = reader.partitions(start, end)
+    assert len(parts) == 2
+    again = StreamReader(parsed, schema, ("pk", "ck"), clock).partitions(start, end)
+    assert [repr(part) for part in again] == [repr(part) for part in parts]
+    found = [row for part in again for batch in reader.read(part) for row in batch.to_pylist()]
+    assert len(found) == 99 + 4
+    assert reader.partitions(end, end) == []
+
+
+@pytest.mark.usefixtures("table")
+def test_envelopes(rows: Rows) -> None:
+    """Rows of the table are reads, with all columns of their kind shown."""
+    found = [row for row in rows(format="envelope", snapshot="initial") if row["op"] == "r"]
+    assert len(found) == 99 + 4
+    assert {(row["before"], row["source"]["snapshot"]) for row in found} == {(None, "true")}
+    (row,) = [row for row in found if row["after"]["ck"] == 8]
+    assert row["after"] == {
+        "pk": 8,
+        "ck": 8,
+        "s": None,
+        "l": {"value": [8]},
+        "v": {"value": 8},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"format": "log", "includeDelta": "false"},
+            "snapshot is 'initial': a row of the table is no row of its log",
+        ),
+        ({"startingTimestamp": "latest"}, "startingTimestamp .* of now: leave it out"),
+        ({"partitionKey": '{"pk": 1}'}, "partitionKey .* whole table, and of now"),
+    ],
+)
+def test_refused(options: dict[str, str], given: dict[str, str], expected: str) -> None:
+    """What a snapshot cannot be joined with is refused."""
+    with pytest.raises(ConfigurationError, match=expected):
+        SourceOptions.parse({**options, **SNAPSHOT, **given})

@@ -1,0 +1,109 @@
+"""`readStrategy` ``auto`` in a stream: how it asks many streams of the log, and what comes."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_reader._time import SystemClock, format_timestamp
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECOND = 1_000_000
+LOG = "ks.t_scylla_cdc_log"
+PARTITIONS, QUERIES = 8, 16
+"""Of a micro-batch, and of a partition if it is read by streams: there are 8,192."""
+SPARSE, DENSE, KEYS = 10, 2, 900
+"""Seconds in which one key is written to, and in which many are: as many micro-batches."""
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The cluster's clock; all that the test writes has settled by Spark's."""
+    return ManualClock(SystemClock().now() - 600 * SECOND)
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A cluster whose table has its streams to fill."""
+    with EmbeddedScylla(clock=clock, vnodes=256, shards=32) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
+            "'datacenter1': 1} AND tablets = {'enabled': false}"
+        )
+        server.execute(
+            "CREATE TABLE ks.t (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'ttl': 0}"
+        )
+        yield server
+
+
+def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
+    """Write to so many keys a second; returns when that ends."""
+    for _ in range(seconds):
+        for key in range(keys):
+            cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])
+        clock.advance(SECOND)
+    return clock.now()
+
+
+def test_the_way_follows_what_is_measured(
+    spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
+) -> None:
+    """By ranges while nearly all streams are empty, by streams when they fill; each row once."""
+    start = clock.now()
+    quiet = write(cluster, clock, SPARSE, 1)
+    busy = write(cluster, clock, DENSE, KEYS)
+    by_streams, by_ranges = asked(spark, cluster, tmp_path, start, quiet)
+    assert by_streams + by_ranges * QUERIES == SPARSE * PARTITIONS * QUERIES
+    assert by_streams >= 20 * QUERIES
+    assert by_ranges >= PARTITIONS
+    by_streams, by_ranges = asked(spark, cluster, tmp_path, start, busy)
+    assert by_streams + by_ranges * QUERIES == DENSE * PARTITIONS * QUERIES
+    assert by_ranges <= PARTITIONS
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    found = Counter(
+        (bytes(row[0]), uuid.UUID(row[1]))
+        for row in rows.select("cdc$stream_id", "cdc$time").collect()
+    )
+    kept = cluster.execute(f'SELECT "cdc$stream_id", "cdc$time" FROM {LOG}')
+    assert found == Counter((stream, uuid.UUID(bytes=time)) for stream, time in kept)
+    assert found.total() == SPARSE + DENSE * KEYS
+
+
+def asked(
+    spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
+) -> tuple[int, int]:
+    """Follow the log on to `end`, a second a micro-batch; returns how many queries were asked by
+    streams and by ranges.
+    """
+    ways = [
+        Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
+        for by in ("cdc$stream_id IN", "token(cdc$stream_id)")
+    ]
+    options = {
+        "hosts": cluster.contact_point,
+        "keyspace": "ks",
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "readStrategy": "auto",
+        "maxPartitions": str(PARTITIONS),
+        "maxWindowPerTrigger": "1s",
+        "startingTimestamp": format_timestamp(start),
+        "endingTimestamp": format_timestamp(end),
+    }
+    with cluster.faults.during(*ways):
+        writer = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        query = writer.trigger(availableNow=True).format("parquet").start(str(folder / "rows"))
+        query.awaitTermination()
+        return cluster.faults.struck(ways[0]), cluster.faults.struck(ways[1])

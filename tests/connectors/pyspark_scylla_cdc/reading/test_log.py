@@ -1,0 +1,42 @@
+"""What the log may still hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_reader.errors import SourceError
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.generation import Timeline
+from pyspark_scylla_cdc.planning.log_plan import oldest_alive
+
+HOUR = 3_600_000_000
+
+
+def oldest(starts: tuple[int, ...], *, ttl: int, now: int) -> int:
+    """The oldest generation of these that may hold rows."""
+    return oldest_alive(Timeline(starts), TtlHistory([(0, ttl)]).kept_since(now))
+
+
+def test_without_ttl_the_first_generation_counts() -> None:
+    """Rows that never expire may be in any generation."""
+    assert oldest((HOUR, 5 * HOUR), ttl=0, now=10**18) == HOUR
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [(6 * HOUR, HOUR), (6 * HOUR + 4_999_999, HOUR), (6 * HOUR + 5_000_000, 5 * HOUR)],
+)
+def test_generations_die_with_their_last_row(now: int, expected: int) -> None:
+    """A generation takes writes for 5 s after its end, and these live for the TTL."""
+    assert oldest((HOUR, 5 * HOUR), ttl=3_600, now=now) == expected
+
+
+def test_the_last_generation_never_dies() -> None:
+    """It takes writes now, however old it is."""
+    assert oldest((HOUR,), ttl=1, now=10**18) == HOUR
+
+
+def test_no_generation() -> None:
+    """A cluster that has published none yet is still starting; that is said."""
+    with pytest.raises(SourceError, match="no CDC generation yet"):
+        oldest((), ttl=1, now=0)

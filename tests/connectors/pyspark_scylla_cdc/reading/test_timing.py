@@ -1,0 +1,81 @@
+"""Measures of reads, by which one way of reading is chosen over the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from attrs import field, frozen
+
+from cdc_reader.reading.deduplication import STREAM
+from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from cdc_reader.testing import ManualClock
+from pyspark_scylla_cdc.reading.timing import timed
+
+COST = {Strategy.STREAMS: 5, Strategy.RANGES: 2}
+"""µs a stream."""
+SMALL, LARGE = 100, 1_000
+
+
+@frozen
+class Reads:
+    """Reads of one log, one after the other; each waits for its rows as `COST` says."""
+
+    clock: ManualClock = field(factory=lambda: ManualClock(0))
+    choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
+
+    def read(self, streams: int, filled: int = 1, handling: int = 0) -> Strategy:
+        """The way of a read of so many streams, of which some have rows that Spark takes time to
+        handle.
+        """
+        used = self.choice.next()
+        batches = self._waited_for(streams * COST[used], filled)
+        rows = timed(batches, self.choice, used, self.clock, streams=streams, queries=streams // 10)
+        assert sum(batch.num_rows for batch in rows if self.clock.advance(handling) >= 0) == filled
+        return used
+
+    def _waited_for(self, micros: int, filled: int) -> Iterator[pa.RecordBatch]:
+        self.clock.advance(micros // 2)
+        yield pa.record_batch({STREAM: [b"%016d" % number for number in range(filled)]})
+        self.clock.advance(micros - micros // 2)
+
+
+@pytest.mark.parametrize(("often", "once"), [(SMALL, LARGE), (LARGE, SMALL)])
+def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
+    """A large read by the better way takes longer than a small one by the other."""
+    reads = Reads()
+    assert {reads.read(often) for _ in range(20)} == {Strategy.STREAMS}
+    assert reads.read(once) is Strategy.RANGES
+    assert reads.read(often) is Strategy.RANGES
+
+
+def test_handling_of_rows_is_no_cost() -> None:
+    """What Spark does meanwhile says nothing about the way of reading."""
+    reads = Reads()
+    for _ in range(20):
+        reads.read(LARGE)
+    assert reads.read(LARGE, handling=10**9) is Strategy.RANGES
+    assert reads.read(LARGE) is Strategy.RANGES
+
+
+def test_streams_with_rows_are_counted() -> None:
+    """Where many fill, reads go by streams, and nothing else is tried."""
+    reads = Reads()
+    assert {reads.read(LARGE, filled=LARGE // 10) for _ in range(50)} == {Strategy.STREAMS}
+    for _ in range(21):
+        reads.read(LARGE)
+    assert reads.read(LARGE, filled=LARGE // 10) is Strategy.RANGES
+    assert reads.read(LARGE) is Strategy.STREAMS
+
+
+def test_a_read_that_is_given_up_is_no_measure() -> None:
+    """Spark may not want all rows; what it left says nothing."""
+    reads = Reads()
+    for _ in range(100):
+        batches = reads._waited_for(10**6, 1)
+        used = reads.choice.next()
+        rows = timed(batches, reads.choice, used, reads.clock, streams=SMALL, queries=10)
+        next(rows)
+        rows.close()  # type: ignore[attr-defined]  # of a generator, as in Spark's hands
+        assert used is Strategy.STREAMS

@@ -1,0 +1,378 @@
+"""Streams at rest: no micro-batches, few queries, and nothing missed once rows come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from attrs import evolve, frozen
+from cassandra.cluster import Session
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from cdc_reader._time import SystemClock
+from cdc_reader.cluster import Connection
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.strategy import Strategy
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.cql_session import open_session
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.partition import LogPartition
+from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.streaming import idle
+from pyspark_scylla_cdc.streaming.idle import Idle, Look
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from cdc_reader.cluster import Query
+
+    Execute = Callable[..., None]
+    Load = Callable[..., Any]
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+LIMIT = ReadMaxFiles(1)
+PATIENCE = 120
+"""Seconds after which a call that should have returned fails the test."""
+Make = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The one clock of cluster and reader."""
+    return ManualClock(SystemClock().now())
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A cluster of the test's own, whose generations operate at once."""
+    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
+        yield server
+
+
+@pytest.fixture
+def session(cluster: EmbeddedScylla) -> Iterator[Session]:
+    """A session in which the cluster, by its clock, gives writes their time."""
+    session = open_session(cluster.host, cluster.port)
+    session.use_client_timestamp = False
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
+    """Makes readers of a table without changes, by options and by settings that have none."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    known = {
+        "hosts": cluster.contact_point,
+        "keyspace": "ks",
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "startingTimestamp": "latest",
+        "lateRows": "ignore",
+    }
+
+    opened = set()
+
+    def make(chunk: int = 64, in_flight: int = 8, **more: str) -> StreamReader:
+        parsed = SourceOptions.parse({**known, **more})
+        read = evolve(parsed.read, chunk_size=chunk, in_flight=in_flight)
+        parsed = evolve(parsed, read=read)
+        opened.add(connection_of(parsed.connection(), read))
+        schema = schema_of(parsed)
+        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+
+    yield make
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each table has been asked."""
+    counted: Counter[str] = Counter()
+    ask = Connection.pages
+
+    def count(connection: Connection, query: Query) -> Iterator[Any]:
+        counted[query.cql.split(" FROM ")[1].split()[0].split(".")[-1].strip(chr(34))] += 1
+        return ask(connection, query)
+
+    monkeypatch.setattr(Connection, "pages", count)
+    return counted
+
+
+def started(stream: StreamReader) -> dict[str, Any]:
+    """The position of a new query, pinned."""
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    return start
+
+
+def poll(
+    stream: StreamReader, start: dict[str, Any], clock: ManualClock, seconds: int, rate: int = 8
+) -> list[dict[str, Any]]:
+    """The offsets after `start` that a stream offers, polled `rate` times a second."""
+    offsets = [start]
+    for _ in range(seconds * rate):
+        clock.advance(SECOND // rate)
+        if (latest := stream.latestOffset(offsets[-1], LIMIT)) != offsets[-1]:
+            stream.partitions(offsets[-1], latest)
+            offsets.append(latest)
+    return offsets[1:]
+
+
+def settled(stream: StreamReader, clock: ManualClock) -> dict[str, Any]:
+    """The pinned start of a new query, half a minute on: there is something to look at."""
+    start = started(stream)
+    clock.advance(31 * SECOND)
+    return start
+
+
+def rows(stream: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The keys of the rows of a micro-batch."""
+    batches = (batch for part in stream.partitions(start, end) for batch in stream.read(part))
+    return [row["pk"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
+    """The position moves once a minute, and the log is asked once a second at most."""
+    stream = make()
+    start = settled(stream, clock)
+    asked.clear()
+    offsets = poll(stream, start, clock, 300)
+    assert 4 <= len(offsets) <= 5
+    assert all(
+        late["position"] - early["position"] >= MINUTE
+        for early, late in zip([start, *offsets], offsets, strict=False)
+    )
+    assert asked["t_scylla_cdc_log"] <= 300
+    assert max(asked.values()) <= 300 + 20
+
+
+def test_rows_after_a_rest(make: Make, clock: ManualClock, session: Session) -> None:
+    """Rows that come while a stream is at rest are its next micro-batch, and come once."""
+    stream = make()
+    start = settled(stream, clock)
+    assert poll(stream, start, clock, 20) == []
+    write(session, 7)
+    assert poll(stream, start, clock, 29) == []
+    [end, *_] = poll(stream, start, clock, 3)
+    assert rows(stream, start, end) == [7]
+    assert poll(stream, end, clock, 50) == []
+
+
+def test_generation_after_a_rest(
+    make: Make, clock: ManualClock, session: Session, cluster: EmbeddedScylla
+) -> None:
+    """What is known to be empty is so for the streams that were known: others are looked at."""
+    stream = make(confidenceWindow="0s")
+    start = settled(stream, clock)
+    cluster.hold_publication()
+    cluster.join(vnodes=4)
+    for pk in range(20):
+        clock.advance(SECOND // 100)
+        write(session, pk)
+    found = poll(stream, start, clock, 5)
+    cluster.complete_publication()
+    found += poll(stream, (found or [start])[-1], clock, 5)
+    windows = zip([start, *found], found, strict=False)
+    assert sorted(pk for window in windows for pk in rows(stream, *window)) == list(range(20))
+
+
+def test_idle_advance(make: Make, clock: ManualClock) -> None:
+    """The option says how often the position moves."""
+    stream = make(idleAdvance="10s")
+    start = settled(stream, clock)
+    assert len(poll(stream, start, clock, 100)) in (9, 10)
+
+
+@pytest.mark.parametrize("every", [60, 90])
+def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
+    """Between two empty micro-batches Spark is told that there is nothing new."""
+    stream = make()
+    offset = settled(stream, clock)
+    moved = []
+    for _ in range(10):
+        clock.advance(every * SECOND)
+        latest = stream.latestOffset(offset, LIMIT)
+        moved.append(latest != offset)
+        offset = latest
+    assert moved == [True, False] * 5
+
+
+def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
+    """What catches up, or is asked for all there is, moves on as if there were rows."""
+    behind = make(maxWindowPerTrigger="10s")
+    start = settled(behind, clock)
+    clock.advance(20 * SECOND)
+    ends = poll(behind, start, clock, 2)
+    assert [end["position"] - start["position"] for end in ends] == [10 * SECOND, 20 * SECOND]
+    everything = behind.latestOffset(ends[-1], ReadAllAvailable())
+    assert everything["position"] == clock.now() - 30 * SECOND
+    behind.prepareForTriggerAvailableNow()
+    assert behind.latestOffset(ends[-1], LIMIT) == everything
+    ending = make(endingTimestamp=str((clock.now() + 40 * SECOND) // 1_000))
+    start = settled(ending, clock)
+    assert len(poll(ending, start, clock, 100)) == 1
+
+
+def test_more_streams_than_are_looked_at(
+    make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is not asked, and the position moves in steps that are longer by as much."""
+    stream = make(chunk=1)
+    parts = stream.partitions(*window(clock))
+    streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
+    monkeypatch.setattr(idle, "MOST_QUERIES", streams // 8)
+    start = settled(stream, clock)
+    asked.clear()
+    offsets = poll(stream, start, clock, 80)
+    assert 7 <= len(offsets) <= 10
+    assert asked["t_scylla_cdc_log"] == 0
+
+
+def test_look_begins_where_rows_were_found(
+    make: Make, clock: ManualClock, asked: Counter[str], session: Session
+) -> None:
+    """A key that is written all the time is found by the first query."""
+    stream = make(chunk=1, in_flight=1)
+    offset, looked = settled(stream, clock), 0
+    for _ in range(4):
+        write(session, 7)
+        clock.advance(31 * SECOND)
+        asked.clear()
+        latest = stream.latestOffset(offset, LIMIT)
+        looked = asked["t_scylla_cdc_log"]
+        assert rows(stream, offset, latest) == [7]
+        offset = latest
+    assert looked == 1
+
+
+def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
+    """With spans of the ring as strategy, one query looks at them all."""
+    stream = make(chunk=1, readStrategy="ranges")
+    start = settled(stream, clock)
+    asked.clear()
+    assert poll(stream, start, clock, 2) == []
+    assert 1 <= asked["t_scylla_cdc_log"] <= 2
+
+
+def window(clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The offsets of a micro-batch of the last second."""
+    return tuple(  # type: ignore[return-value]  # two of them
+        {"version": 1, "position": clock.now() - ago * SECOND} for ago in (1, 0)
+    )
+
+
+def write(session: Session, pk: int) -> None:
+    """One change."""
+    session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (pk,))
+
+
+STREAM = StreamId((5).to_bytes(8, "big", signed=True) + bytes(7) + b"\1")
+
+
+@frozen
+class Written:
+    """A log of one stream, by the write times of its rows."""
+
+    times: list[int]
+
+    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+        """One row at most."""
+        del remaining
+        found = [time for time in self.times if time in task.window][:1]
+        return iter([pa.record_batch({"time": found})] if found else [])
+
+
+@given(
+    gaps=st.lists(st.integers(1, 200), max_size=80),
+    writes=st.sets(st.integers(0, 4_000)),
+    shortest=st.integers(1, 20),
+    longest=st.integers(1, 300),
+)
+def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
+    """A window with rows is a micro-batch once `shortest` has been added to what was looked at; an
+    empty one is only if it is `longest`, and none follows at once on another.
+    """
+    log = Written(sorted(writes))
+
+    def look() -> Look:
+        return Look(log, lambda _: Streams(bytes(STREAM)), Strategy.STREAMS, 64, 1)
+
+    rest = Idle(look, lambda: Timeline((0,)), shortest, longest)
+    position = now = looked = 0
+    was_empty = False
+    for gap in gaps:
+        now += gap
+        end = rest.end(Window(position, now))
+        assert end in (position, now)
+        has_rows = any(time in Window(position, now) for time in writes)
+        if end == position:
+            was_new = any(time in Window(position, looked) for time in writes)
+            assert not was_new
+            assert not has_rows or now - looked < shortest
+            looked = looked if now - looked < shortest else now
+            was_empty = False
+        else:
+            assert has_rows or (now - position >= longest and not was_empty)
+            was_empty = not has_rows
+            position = looked = now
+    assert now - position < longest + 2 * max(gaps, default=0) + shortest
+
+
+@pytest.mark.spark
+def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
+    """It returns on a table at rest, with all that is there; rows that come later still come."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
+    found: list[int] = []
+    query = (
+        frame.writeStream.foreachBatch(lambda rows, _: found.extend(r.pk for r in rows.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        for pk in (1, 2, 3):
+            execute(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)")
+            process(query)
+            assert found == list(range(1, pk + 1))
+        process(query)
+        # One to pin the start, one for each write, and one a minute at rest.
+        assert len(micro_batches(query)) <= 6
+    finally:
+        query.stop()
+
+
+def process(query: StreamingQuery) -> None:
+    """Wait for all that is available; fails where that never ends."""
+    with ThreadPoolExecutor(1) as pool:
+        waited = pool.submit(query.processAllAvailable)
+        try:
+            waited.result(PATIENCE)
+        except TimeoutError:
+            query.stop()
+            raise
+
+
+def micro_batches(query: StreamingQuery) -> set[int]:
+    """The numbers of those that ran; a query at rest reports its last one again."""
+    return {
+        progress.batchId for progress in query.recentProgress if "addBatch" in progress.durationMs
+    }

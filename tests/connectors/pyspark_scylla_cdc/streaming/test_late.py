@@ -1,0 +1,779 @@
+"""Rows that arrive behind a stream's position: left alone, reported, or delivered exactly once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from attrs import define, field, frozen
+from cassandra.cluster import Session
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+from cdc_reader._time import SystemClock
+from cdc_reader.cql import timeuuid
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.deduplication import SEQUENCE, TIME, keys
+from cdc_reader.reading.deduplication import STREAM as STREAM_COLUMN
+from cdc_reader.reading.late_rows import Reads
+from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.embedded.topology.generation import Generation
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.streaming import late_watch
+from pyspark_scylla_cdc.streaming.key_reader import KeyReader
+from pyspark_scylla_cdc.streaming.late import Late, whole_records
+from pyspark_scylla_cdc.streaming.late_watch import Delivered, Settings
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+LIMIT = ReadMaxFiles(1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The one clock of cluster and reader."""
+    return ManualClock(SystemClock().now())
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A cluster of the test's own."""
+    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
+        yield server
+
+
+@pytest.fixture
+def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
+    """A session on it, and the table `ks.t`; its streams take rows of the last ten minutes."""
+    clock.advance(10 * MINUTE)
+    session = open_session(cluster.host, cluster.port)
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    session.execute(
+        "CREATE TABLE ks.t (pk int PRIMARY KEY, v int) "
+        "WITH cdc = {'enabled': true, 'postimage': true}"
+    )
+    yield session
+    session.cluster.shutdown()
+
+
+@define
+class FollowedLog:
+    """What Spark does with a source: offsets through JSON, micro-batches, restarts."""
+
+    make: Callable[[], StreamReader]
+    clock: ManualClock
+    session: Session
+    offsets: list[str] = field(factory=list)
+    batches: list[list[int]] = field(factory=list)
+    reader: StreamReader = field(init=False)
+
+    def start(self) -> None:
+        """Begin, or begin again from the last offset."""
+        self.reader = self.make()
+        if not self.offsets:
+            self.offsets.append(json.dumps(self.reader.initialOffset()))
+            start = json.loads(self.offsets[0])
+            self.reader.partitions(start, start)
+
+    def write(self, pk: int, age: int = 0) -> None:
+        """A change, whose client says that it is `age` seconds old."""
+        at = self.clock.now() - age * SECOND
+        self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
+
+    def step(self, *, commit: bool = True) -> list[int]:
+        """The keys of the next micro-batch, if there is one; not done unless committed."""
+        latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
+        if latest == self.offsets[-1]:
+            return []
+        found = self.read(self.offsets[-1], latest)
+        if commit:
+            self.offsets.append(latest)
+            self.batches.append(found)
+        return found
+
+    def read(self, start: str, end: str) -> list[int]:
+        """The keys of the rows between two offsets."""
+        parts = self.reader.partitions(json.loads(start), json.loads(end))
+        batches = [batch for part in parts for batch in self.reader.read(part)]
+        return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
+
+    def run(self, seconds: int) -> list[int]:
+        """Poll once a second; the keys of all micro-batches."""
+        found: list[int] = []
+        for _ in range(seconds):
+            self.clock.advance(SECOND)
+            found += self.step()
+        return sorted(found)
+
+    def astray(
+        self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
+    ) -> None:
+        """A change that a node logs `by` generations from where it belongs."""
+        server.misplacing.by, server.misplacing.twice = by, twice
+        self.write(pk, age)
+        server.misplacing.by = 0
+
+    def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
+        """Changes on both sides of a switch, each second one astray; the keys of all."""
+        server.cluster.ring_delay_ms = 5_000
+        server.join(vnodes=3)
+        switch = server.cluster.generations[-1].start_us
+        self.clock.advance(switch - 2 * SECOND - self.clock.now())
+        for pk in range(40):
+            if pk % 2:
+                by = 1 if self.clock.now() < switch else -1
+                self.astray(server, pk, by=by, twice=twice)
+            else:
+                self.write(pk)
+            self.clock.advance(SECOND // 10)
+        return list(range(40))
+
+    def switch(self, server: EmbeddedScylla) -> tuple[Generation, Generation]:
+        """The generation in force until now, and the one from now on."""
+        server.join(vnodes=3)
+        before, after = server.cluster.generations[-2:]
+        return before, after
+
+    def log_change(self, stream: bytes, pk: int, at: int) -> None:
+        """The log rows of a change, a delta and a postimage, that arrive now in a stream."""
+        for number, operation in enumerate((2, 9)):
+            self.session.execute(
+                'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", '
+                '"cdc$batch_seq_no", "cdc$operation", pk, v) VALUES (%s, %s, %s, %s, %s, 0) '
+                "USING TTL 86400",
+                (stream, timeuuid.make(at, bytes(8)), number, operation, pk),
+            )
+
+    @property
+    def delivered(self) -> list[int]:
+        """The keys of all micro-batches that were committed."""
+        return sorted(pk for batch in self.batches for pk in batch)
+
+
+Make = Callable[..., FollowedLog]
+
+
+@pytest.fixture
+def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
+    """Follows the table from now on, with more options if given."""
+    opened = set()
+    known = {
+        "hosts": cluster.contact_point,
+        "keyspace": "ks",
+        "table": "t",
+        "consistencyLevel": "ONE",
+        "format": "changes",
+    }
+
+    def follow(**more: str) -> FollowedLog:
+        first = {} if "snapshot" in more else {"startingTimestamp": "latest"}
+        parsed = SourceOptions.parse({**known, **first, **more})
+        opened.add(connection_of(parsed.connection(), parsed.read))
+
+        def make() -> StreamReader:
+            schema = schema_of(parsed)
+            return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+
+        followed = FollowedLog(make, clock, session)
+        followed.start()
+        return followed
+
+    yield follow
+    for connection in opened:
+        connection.close()
+
+
+def test_delivered_once(follow: Make) -> None:
+    """Rows that come minutes after their time are delivered, each once, as is all else."""
+    followed = follow(lateRows="deliver")
+    found = []
+    for pk in range(12):
+        followed.write(pk, age=[0, 50, 100][pk % 3] if pk > 5 else 0)
+        found += followed.run(20)
+    found += followed.run(150)
+    assert sorted(found) == list(range(12))
+
+
+def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the log has a TTL, late rows of the log are counted and left out."""
+    followed = follow()
+    followed.run(120)
+    followed.write(1, age=70)
+    followed.write(2, age=80)
+    followed.write(3)
+    assert followed.run(120) == [3]
+    [told] = [record for record in caplog.records if "late_rows" in record.getMessage()]
+    assert "rows=4" in told.getMessage()  # a delta and a postimage of each
+    assert told.levelname == "WARNING"
+    assert all('"late"' not in offset for offset in followed.offsets)
+
+
+def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a look back, nothing is said of them."""
+    followed = follow(lateRows="ignore")
+    followed.run(120)
+    followed.write(1, age=70)
+    assert followed.run(120) == []
+    assert "late_rows" not in caplog.text
+
+
+def test_micro_batch_done_again(follow: Make) -> None:
+    """After a failure it has the same rows, whatever came between; what came is late itself."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    followed.write(1, age=60)
+    followed.write(2)
+    followed.clock.advance(35 * SECOND)
+    start = followed.offsets[-1]
+    first = followed.step()
+    end = followed.offsets[-1]
+    assert first == [1, 2]
+    followed.write(3, age=70)  # behind the window
+    followed.write(4, age=36)  # and within it
+    for pause in (0, 1, 20, 90):
+        followed.clock.advance(pause * SECOND)
+        followed.start()
+        assert followed.read(start, end) == first
+    assert followed.run(200) == [3, 4]
+
+
+@pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
+def test_rows_that_come_around_a_plan(follow: Make, after: int) -> None:
+    """Whether they are of the window or late, to the second: they come once, in each attempt."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    followed.clock.advance(SECOND - after % SECOND)
+    followed.write(1)
+    followed.clock.advance(45 * SECOND - min(after, SECOND // 2))
+    followed.write(2, age=44)
+    followed.clock.advance(min(after, SECOND // 2))
+    start = followed.offsets[-1]
+    found = followed.step()
+    end = followed.offsets[-1]
+    followed.clock.advance(after)
+    followed.write(3, age=44)
+    for _ in range(4):
+        assert followed.read(start, end) == found
+        followed.clock.advance(700_000)
+    assert sorted(found + followed.run(150)) == [1, 2, 3]
+
+
+def test_restarts(follow: Make) -> None:
+    """A restart goes on where its checkpoint is: nothing is lost or repeated over it."""
+    followed = follow(lateRows="deliver")
+    followed.run(70)
+    for pk in range(10):
+        followed.write(pk, age=30 + 7 * pk if pk % 2 else 0)
+        followed.run(13)
+        followed.step(commit=False)
+        followed.start()
+    followed.run(150)
+    assert sorted(pk for batch in followed.batches for pk in batch) == list(range(10))
+
+
+def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest comes in the next ones, over a restart too."""
+    monkeypatch.setattr(late_watch, "MOST", 4)
+    followed = follow(lateRows="deliver")
+    followed.run(130)
+    for pk in range(11):
+        followed.write(pk, age=90)
+    followed.run(62)
+    followed.start()
+    followed.run(120)
+    sizes = [len(batch) for batch in followed.batches if batch]
+    assert sorted(pk for batch in followed.batches for pk in batch) == list(range(11))
+    assert max(sizes) <= 5
+    assert len(sizes) <= 6
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("strategy", ["streams", "ranges"])
+def test_strays_are_delivered_once(
+    follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
+) -> None:
+    """With the window of their write time; of twins only the row in the stream in force."""
+    followed = follow(lateRows="deliver", readStrategy=strategy)
+    followed.run(60)
+    written = followed.around_switch(cluster, twice=twice)
+    assert followed.run(200) == written
+    named = [json.loads(offset)["late"]["rows"] for offset in followed.offsets if "late" in offset]
+    assert any(named) == (not twice)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize("twice", [False, True])
+def test_strays_that_arrive_late_are_delivered_once(
+    follow: Make, cluster: EmbeddedScylla, twice: bool, by: int
+) -> None:
+    """The look back finds them on both sides of a switch."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    before, after = followed.switch(cluster)
+    own, other = (before, after) if by > 0 else (after, before)
+    at = after.start_us - by * SECOND
+    followed.run(100)
+    followed.log_change(other.ranges[0].streams[0], 1, at)
+    if twice:
+        followed.log_change(own.ranges[0].streams[0], 1, at)
+    assert followed.run(200) == [1]
+
+
+def test_a_stray_whose_twin_was_delivered_is_left_out(
+    follow: Make, cluster: EmbeddedScylla
+) -> None:
+    """Also where the stray arrives after the micro-batch with its twin is done."""
+    followed = follow(lateRows="deliver")
+    followed.run(60)
+    before, after = followed.switch(cluster)
+    followed.run(20)
+    written = followed.clock.now()
+    followed.log_change(after.ranges[0].streams[0], 1, written)
+    assert followed.run(60) == [1]
+    followed.log_change(before.ranges[0].streams[0], 1, written)
+    assert followed.run(200) == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_twin_that_arrives_after_its_stray_was_delivered(
+    follow: Make, cluster: EmbeddedScylla, restarts: bool
+) -> None:
+    """The row in the stream in force is left out then."""
+    followed = follow(lateRows="deliver")
+    followed.run(60)
+    before, after = followed.switch(cluster)
+    followed.run(20)
+    written = followed.clock.now()
+    followed.log_change(before.ranges[0].streams[0], 1, written)
+    assert followed.run(120) == [1]
+    followed.log_change(after.ranges[0].streams[0], 1, written)
+    if restarts:
+        followed.start()
+    assert followed.run(200) == []
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_strays_of_a_micro_batch_done_again(
+    follow: Make, cluster: EmbeddedScylla, twice: bool
+) -> None:
+    """It has the same strays each time; those that came meanwhile are in the next ones."""
+    followed = follow(lateRows="deliver")
+    followed.run(60)
+    cluster.join(vnodes=3)
+    followed.run(70)
+    followed.astray(cluster, 1, by=-1, twice=twice, age=60)
+    followed.astray(cluster, 2, by=-1, twice=twice)
+    followed.write(3)
+    followed.clock.advance(35 * SECOND)
+    start = followed.offsets[-1]
+    first = followed.step()
+    end = followed.offsets[-1]
+    assert first == [1, 2, 3]
+    followed.astray(cluster, 4, by=-1, twice=twice, age=90)
+    followed.astray(cluster, 5, by=-1, twice=twice, age=36)
+    for pause in (0, 1, 20, 90):
+        followed.clock.advance(pause * SECOND)
+        followed.start()
+        assert followed.read(start, end) == first
+    assert followed.run(200) == [4, 5]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_no_restart_repeats_or_loses_a_stray(
+    follow: Make, cluster: EmbeddedScylla, twice: bool
+) -> None:
+    """Whether its micro-batch was planned before the restart, done, or neither."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    cluster.join(vnodes=3)
+    followed.run(110)
+    for pk in range(10):
+        age = 30 + 7 * pk if pk % 2 else 0
+        followed.astray(cluster, pk, by=-1, twice=twice, age=age)
+        followed.run(13)
+        followed.step(commit=False)
+        followed.start()
+    followed.run(200)
+    assert followed.delivered == list(range(10))
+
+
+def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
+    """Those of other partitions in the same streams are left out."""
+    followed = follow(lateRows="deliver", partitionKey='{"pk": 3}')
+    followed.run(60)
+    followed.around_switch(cluster, twice=False)
+    assert followed.run(200) == [3]
+
+
+def test_more_strays_than_an_offset_may_name(
+    follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window ends where the next one begins with the rest."""
+    monkeypatch.setattr(late_watch, "MOST", 4)
+    followed = follow(lateRows="deliver")
+    followed.run(60)
+    cluster.join(vnodes=3)
+    followed.clock.advance(2 * SECOND)
+    for pk in range(11):
+        followed.astray(cluster, pk, by=-1)
+        followed.clock.advance(1)
+    followed.run(150)
+    assert followed.delivered == list(range(11))
+    named = [json.loads(offset)["late"]["rows"] for offset in followed.offsets if "late" in offset]
+    assert max(map(len, named)) == 4
+
+
+def test_strays_are_reported(
+    follow: Make, cluster: EmbeddedScylla, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each once, whether they arrive in time or late; twins not at all."""
+    followed = follow()
+    followed.run(100)
+    followed.around_switch(cluster, twice=False)
+    followed.astray(cluster, 77, by=-1, twice=True)
+    assert followed.run(100) == [*range(0, 40, 2), 77]
+    followed.astray(cluster, 88, by=-1, age=90)
+    followed.astray(cluster, 99, by=-1, age=90, twice=True)
+    assert followed.run(200) == []
+    told = [line for line in caplog.messages if "event='late_rows'" in line]
+    counts = [int(count) for line in told for count in re.findall(r"rows=(\d+)", line)]
+    assert sum(counts) == 2 * (20 + 1 + 1)  # a delta and a postimage of each
+
+
+def test_behind_the_horizon(follow: Make) -> None:
+    """What is older than the horizon, or than the start of the query, is left out."""
+    followed = follow(lateRows="deliver", lateHorizon="2m")
+    followed.run(60)
+    followed.write(1, age=100)
+    assert followed.run(200) == []
+    followed.write(2, age=200)
+    followed.write(3, age=100)
+    assert followed.run(100) == [3]
+
+
+def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
+    """A row of before the snapshot that comes after it is delivered."""
+    followed = follow(lateRows="deliver", snapshot="initial")
+    followed.step()
+    clock.advance(20 * SECOND)
+    followed.write(1, age=100)
+    assert followed.run(150) == [1]
+
+
+def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
+    """A checkpoint from before knows of no late rows: they are sought from its position on."""
+    before = follow(lateRows="ignore")
+    before.run(100)
+    before.write(1, age=60)
+    before.run(60)
+    after = follow(lateRows="deliver")
+    after.offsets = before.offsets
+    after.run(70)
+    after.write(2, age=60)
+    assert after.run(130) == [2]
+    del clock, session
+
+
+def test_available_now_ends(follow: Make) -> None:
+    """A query that ends looks back once."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    followed.write(1, age=60)
+    followed.clock.advance(80 * SECOND)
+    followed.start()
+    followed.reader.prepareForTriggerAvailableNow()
+    steps = 0
+    while followed.offsets[-1] != json.dumps(
+        followed.reader.latestOffset(json.loads(followed.offsets[-1]), LIMIT)
+    ):
+        followed.step()
+        followed.clock.advance(70 * SECOND)
+        steps += 1
+    assert steps <= 2
+    assert [pk for batch in followed.batches for pk in batch] == [1]
+
+
+def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
+    """Only a TTL tells when a row arrived: without one nothing is sought, and asking is refused."""
+    session.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'postimage': true, 'ttl': 0}")
+    followed = follow()
+    followed.write(1)
+    assert followed.run(150) == [1]
+    with pytest.raises(ConfigurationError, match=r"lateRows is 'deliver'.*keeps rows for good"):
+        follow(lateRows="deliver")
+
+
+@pytest.mark.parametrize("ttl", [600, 172_800])
+def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
+    """Rows of before the change are not taken for late, nor those of after it for early."""
+    followed = follow(lateRows="deliver")
+    for pk in range(5):
+        followed.write(pk)
+        followed.run(20)
+    cdc = f"{{'enabled': true, 'postimage': true, 'ttl': {ttl}}}"
+    session.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
+    for pk in range(5, 10):
+        followed.write(pk)
+        followed.run(20)
+    followed.run(60)
+    followed.write(10, age=70)
+    followed.run(130)
+    assert sorted(pk for batch in followed.batches for pk in batch) == list(range(11))
+
+
+@pytest.mark.parametrize("ttl", [600, 172_800])
+def test_late_rows_from_before_a_change_of_the_ttl(
+    follow: Make, session: Session, ttl: int
+) -> None:
+    """They are delivered once, over a restart too; a micro-batch done again keeps its rows."""
+    followed = follow(lateRows="deliver")
+    followed.run(100)
+    followed.write(1)
+    followed.clock.advance(35 * SECOND)
+    start, first = followed.offsets[-1], followed.step()
+    end = followed.offsets[-1]
+    followed.run(20)
+    followed.write(2, age=60)
+    followed.clock.advance(SECOND)
+    cdc = f"{{'enabled': true, 'postimage': true, 'ttl': {ttl}}}"
+    session.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
+    followed.write(3, age=60)
+    followed.start()
+    assert followed.read(start, end) == first == [1]
+    found = followed.run(40)
+    followed.start()
+    assert sorted(found + followed.run(130)) == [2, 3]
+
+
+TTL = 86_400
+TTLS = TtlHistory(((0, TTL),))
+CONFIDENCE, HORIZON = 30 * SECOND, 3_600 * SECOND
+STREAM = StreamId(bytes(15) + b"\1")
+SCHEMA = pa.schema(
+    [
+        (STREAM_COLUMN, pa.binary()),
+        (TIME, pa.string()),
+        (SEQUENCE, pa.int32()),
+        (REMAINING, pa.int32()),
+    ]
+)
+
+
+@frozen
+class Log:
+    """A log of one stream: of each row when it was written and when it arrived, in µs.
+
+    `server` is what its clock is ahead of ours, in µs: of seconds it knows only whole ones.
+    """
+
+    rows: list[tuple[int, int]]
+    clock: ManualClock
+    server: int
+
+    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+        """What is there now."""
+        assert remaining
+        now, found = self.clock.now(), []
+        for number, (written, arrival) in enumerate(self.rows):
+            if arrival <= now and written in task.window:
+                time = timeuuid.make(written, number.to_bytes(8, "big"))
+                lived = (now + self.server) // SECOND - (arrival + self.server) // SECOND
+                found.append((bytes(STREAM), str(time), 0, TTL - lived))
+        columns = zip(*found, strict=True) if found else ()
+        return iter([pa.record_batch(list(map(list, columns)), SCHEMA)] if found else [])
+
+    def numbers(self, batches: Iterable[pa.RecordBatch]) -> list[int]:
+        """Which rows these are."""
+        return [int.from_bytes(key.time[8:]) for batch in batches for _, key in keys(batch)]
+
+
+@frozen
+class Round:
+    """A micro-batch in µs: the pause before it, how long it takes to plan and to do.
+
+    Rows, each by how old it is when it arrives and by how long after the plan it does.
+    """
+
+    pause: int
+    planning: int
+    doing: int
+    restarts: bool
+    rows: list[tuple[int, int]]
+
+    @property
+    def length(self) -> int:
+        return self.pause + self.planning + self.doing
+
+
+AGES = st.one_of(
+    st.integers(0, SECOND), st.integers(25 * SECOND, 60 * SECOND), st.integers(0, 150 * SECOND)
+)
+AFTER = st.one_of(st.integers(-20 * SECOND, 20 * SECOND), st.integers(-4 * SECOND, 0))
+ROUNDS = st.builds(
+    Round,
+    st.integers(0, 80 * SECOND),
+    st.integers(0, 5 * SECOND),
+    st.integers(0, 90 * SECOND),
+    st.booleans(),
+    st.lists(st.tuples(AGES, AFTER), max_size=3),
+)
+LAST = [Round(70 * SECOND, 0, 0, restarts=False, rows=[])] * 6
+
+
+@given(rounds=st.lists(ROUNDS, min_size=3, max_size=10), server=st.integers(0, SECOND))
+@settings(max_examples=300)
+def test_exactly_once(rounds: list[Round], server: int) -> None:
+    """Whenever rows are written and arrive, and micro-batches are planned, done, done again and
+    resumed: each row is in one micro-batch, and in each attempt at it.
+    """
+    start = 1_800_000_000 * SECOND
+    clock = ManualClock(start)
+    log = Log([], clock, server)
+    began = start
+    for each in rounds:
+        planned = began + each.pause + each.planning
+        arrivals = ((age, max(planned + after, start + age)) for age, after in each.rows)
+        log.rows.extend((arrival - age, arrival) for age, arrival in arrivals)
+        began += each.length
+
+    def read_keys() -> KeyReader:
+        return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)), 64, 1)
+
+    def watch() -> Delivered:
+        return Delivered(read_keys, Settings(HORIZON, CONFIDENCE), clock)
+
+    def attempt(told: Late, window: Window) -> list[int]:
+        late = [int.from_bytes(key.time[8:]) for _, key in told.rows]
+        if window.is_empty:
+            return sorted(late)
+        read = log.read(Task(window, (STREAM,)), remaining=True)
+        return sorted([*late, *log.numbers(told.planned(window, TTLS).rows(read, clock))])
+
+    delivered: list[int] = []
+    watching, late, position = watch(), None, start
+    for each in [*rounds, *LAST]:
+        clock.advance(each.pause)
+        window = Window(position, max(position, clock.now() - CONFIDENCE))
+        clock.advance(each.planning)
+        told = watching.next(late, window, lambda: TTLS, snapshot=False)
+        if told is None or (told == late and window.is_empty):
+            clock.advance(each.doing)
+            continue
+        found = attempt(told, window)
+        clock.advance(each.doing)
+        assert attempt(told, window) == found
+        delivered += found
+        position = window.end
+        late = Late.from_json(json.loads(json.dumps(told.to_json())))
+        watching = watch() if each.restarts else watching
+    assert sorted(delivered) == list(range(len(log.rows)))
+
+
+STREAMS = st.binary(min_size=16, max_size=16).map(StreamId)
+KEYS = st.builds(
+    RowKey,
+    st.binary(min_size=16, max_size=16),
+    st.integers(-(2**31), 2**31 - 1),
+)
+NAMES = st.frozensets(st.tuples(STREAMS, KEYS), max_size=5)
+TIMES = st.lists(st.tuples(st.integers(), st.integers()), min_size=1, max_size=5)
+
+
+@given(st.integers(), TIMES, NAMES, NAMES)
+def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
+    """What an offset says of late rows survives its way through a checkpoint, as the same text."""
+    ends, reads = zip(*times, strict=True)
+    told = Late(Reads(start, ends, reads, known), rows)
+    text = json.dumps(told.to_json())
+    assert Late.from_json(json.loads(text)) == told
+    assert json.dumps(Late.from_json(json.loads(text)).to_json()) == text
+
+
+@given(
+    st.frozensets(
+        st.builds(
+            lambda stream, time, seq: (
+                StreamId(bytes([stream]) * 16),
+                RowKey(bytes(15) + bytes([time]), seq),
+            ),
+            st.integers(0, 2),
+            st.integers(0, 4),
+            st.integers(0, 3),
+        ),
+        min_size=1,
+    ),
+    st.integers(1, 20),
+)
+def test_whole_records(names: Any, most: int) -> None:
+    """A cut never parts the rows of a record, and takes about as many as it may."""
+    taken = whole_records(names, most)
+    assert taken <= names
+    assert len(taken) >= min(most, len(names))
+    records = {(stream, key.time) for stream, key in taken}
+    assert taken == {name for name in names if (name[0], name[1].time) in records}
+    assert len(taken) < most + 4
+
+
+@pytest.mark.spark
+def test_in_spark(
+    spark: SparkSession,
+    scylla: Scylla,
+    keyspace: str,
+    load: Callable[..., DataFrame],
+    tmp_path: Path,
+) -> None:
+    """A query started again from its checkpoint delivers what came behind it meanwhile, once."""
+    scylla.session.execute(
+        f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
+    )
+
+    def write(pk: int, at: int) -> None:
+        scylla.session.execute(
+            f"INSERT INTO {keyspace}.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at)
+        )
+
+    def run() -> list[int]:
+        frame = load(stream=True, lateRows="deliver", confidenceWindow="0s", minAdvance="1ms")
+        query = (
+            frame.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "rows"))
+        )
+        query.awaitTermination()
+        return sorted(row["pk"] for row in spark.read.parquet(str(tmp_path / "rows")).collect())
+
+    began = SystemClock().now()
+    write(1, began)
+    assert run() == [1]
+    write(2, began)
+    write(3, SystemClock().now())
+    assert run() == [1, 2, 3]
+    write(4, began)
+    assert run() == [1, 2, 3, 4]
+    assert run() == [1, 2, 3, 4]

@@ -1,0 +1,71 @@
+"""Offsets as a checkpoint holds them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.ttl_history import TtlHistory
+from pyspark_scylla_cdc.streaming.offset import Offset, SnapshotState
+
+ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
+HISTORY = TtlHistory([(1_795_000_000_000_000, 86_400), (1_795_221_000_000_000, 3_600)])
+VERSION_3 = (
+    '{"version": 3, "position": 1795221125091067, "table": "shop.orders", '
+    '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
+    '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]]}'
+)
+FORMATS = {
+    '{"version": 1, "position": 1795221125091067}': Offset(1795221125091067),
+    '{"version": 2, "position": 7}': Offset(7, SnapshotState.PENDING),
+    VERSION_3: Offset(1795221125091067, SnapshotState.DONE, "shop.orders", ID, HISTORY),
+}
+
+
+@pytest.mark.parametrize(("text", "offset"), FORMATS.items())
+def test_format_is_fixed(text: str, offset: Offset) -> None:
+    """Spark compares offsets as text: the format of a release is the format for good."""
+    assert json.dumps(offset.to_json()) == text
+    assert Offset.from_json(json.loads(text)) == offset
+
+
+histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
+    lambda changes: TtlHistory(sorted(changes))
+)
+
+
+@given(
+    st.builds(Offset, st.integers(), st.sampled_from([None, SnapshotState.PENDING]))
+    | st.builds(
+        Offset, st.integers(), st.sampled_from(SnapshotState), st.text(), st.uuids(), histories
+    )
+)
+def test_there_and_back(offset: Offset) -> None:
+    """An offset survives its way through a checkpoint."""
+    assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"version": 4, "position": 1},
+        {"version": 3, "position": 1},
+        {"version": 1},
+        {"version": 1, "position": True},
+        json.loads(VERSION_3) | {"id": "none"},
+        json.loads(VERSION_3) | {"snapshot": "maybe"},
+        json.loads(VERSION_3) | {"ttl": [[1]]},
+        [],
+    ],
+)
+def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
+    """It is never guessed at."""
+    with pytest.raises(ConfigurationError, match=r"checkpointLocation is .* version 1 to 3"):
+        Offset.from_json(stored)

@@ -1,0 +1,275 @@
+"""Streams: where they start, how they advance, and that a restart repeats nothing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import ConfigurationError, DataLossError, SchemaError
+from cdc_reader.testing.clock import ManualClock
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc_reader.testing import Scylla
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+LIMIT = ReadMaxFiles(1)
+
+
+@pytest.fixture
+def table(scylla: Scylla, keyspace: str) -> str:
+    """A table whose log keeps rows for good."""
+    name = f"{keyspace}.t"
+    scylla.session.execute(
+        f"CREATE TABLE {name} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, 'ttl': 0}}"
+    )
+    return name
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands an hour from now, when all that the tests write has settled."""
+    return ManualClock(SystemClock().now() + 3_600 * SECOND)
+
+
+@pytest.fixture
+def reader(
+    table: str,  # noqa: ARG001 - the table must be there
+    options: dict[str, str],
+    clock: ManualClock,
+) -> Callable[..., StreamReader]:
+    """Makes stream readers as Spark does, with more options if given."""
+
+    def make(**more: str) -> StreamReader:
+        parsed = SourceOptions.parse({**options, **more})
+        schema = schema_of(parsed)
+        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+
+    return make
+
+
+def position(offset: dict[str, Any]) -> int:
+    """The position of an offset."""
+    return int(offset["position"])
+
+
+def test_first_micro_batch_is_empty(reader: Callable[..., StreamReader]) -> None:
+    """A new query pins its start with an empty micro-batch, then reads on from there."""
+    stream = reader(startingTimestamp="latest")
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, LIMIT) == start == stream.initialOffset()
+    assert stream.partitions(start, start) == []
+
+
+def test_restart_before_the_first_commit(
+    reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Spark then asks for the start anew and plans first: from a later start nothing is read."""
+    pinned = reader(startingTimestamp="latest").initialOffset()
+    clock.advance(120 * SECOND)
+    restarted = reader(startingTimestamp="latest")
+    later = restarted.initialOffset()
+    assert position(later) > position(pinned)
+    assert restarted.partitions(later, pinned) == []
+    assert position(restarted.latestOffset(pinned, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_restart_with_a_fixed_start(
+    reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """The start that was pinned once is not pinned again, or AvailableNow would end on it."""
+    stream = reader(startingTimestamp="1970-01-01")
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    assert position(stream.latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A reader that is not asked for a start goes on at once."""
+    start = {"version": 1, "position": clock.now() - DAY}
+    assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
+
+
+def test_polling_costs_no_query(
+    monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Asked any number of times, the position moves with the clock, in steps, and by it alone."""
+    stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
+    monkeypatch.delattr("pyspark_scylla_cdc.streaming.stream.timeline_of")
+    start = {"version": 1, "position": clock.now() - 10 * SECOND}
+    seen = set()
+    for _ in range(40):
+        seen.add(position(stream.latestOffset(start, LIMIT)))
+        clock.advance(SECOND // 20)
+    assert seen == {position(start)}
+    clock.advance(SECOND // 20)
+    assert position(stream.latestOffset(start, LIMIT)) == clock.now() - 10 * SECOND
+
+
+def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A limit holds for every trigger but the one that asks for all there is."""
+    stream = reader(maxWindowPerTrigger="1m")
+    start = {"version": 1, "position": clock.now() - DAY}
+    assert stream.getDefaultReadLimit() == LIMIT
+    assert position(stream.latestOffset(start, LIMIT)) == position(start) + 60 * SECOND
+    everything = stream.latestOffset(start, ReadAllAvailable())
+    assert position(everything) == clock.now() - 30 * SECOND
+
+
+def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """The end is what had settled when the query began, however long the query takes."""
+    stream = reader(maxWindowPerTrigger="7h")
+    stream.prepareForTriggerAvailableNow()
+    target = clock.now() - 30 * SECOND
+    offset, steps = {"version": 1, "position": target - DAY}, 0
+    while (latest := stream.latestOffset(offset, LIMIT)) != offset:
+        offset, steps = latest, steps + 1
+        clock.advance(3_600 * SECOND)
+    assert (position(offset), steps) == (target, 4)
+
+
+def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
+    """A start that has not come is kept, and reached in time."""
+    stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    clock.advance(60 * SECOND)
+    assert stream.latestOffset(start, LIMIT) == start
+    clock.advance(91 * SECOND)
+    assert position(stream.latestOffset(start, LIMIT)) > position(start)
+
+
+def test_start_is_not_before_the_log(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A start long ago means the first generation, or what the log's TTL has left."""
+    first = position(reader(startingTimestamp="2000-01-01").initialOffset())
+    assert clock.now() - 100 * 365 * DAY < first < clock.now()
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
+    clock.advance(365 * DAY)
+    kept = position(reader(startingTimestamp="2000-01-01").initialOffset())
+    assert kept == clock.now() - 600 * SECOND
+
+
+def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
+    """What Spark pickles for executors needs no connection, and shows no password."""
+    stream = reader()
+    options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
+    assert "x7" not in repr(options)
+    travelled = pickle.loads(pickle.dumps(StreamReader(stream._options, stream._schema, ())))
+    assert travelled.initialOffset() == stream.initialOffset()
+
+
+def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
+    """A checkpoint that this version cannot read is refused."""
+    with pytest.raises(ConfigurationError, match="checkpointLocation"):
+        reader().latestOffset({"version": 99}, LIMIT)
+
+
+def test_expired_changes(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A position older than the log's TTL ends the query, or is passed over if that is wanted."""
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
+    old = {"version": 1, "position": clock.now() - 700 * SECOND}
+    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    with pytest.raises(DataLossError, match=r"failOnDataLoss is 'true': .* TTL is 600 s.*'false'"):
+        reader().partitions(old, end)
+    reader(failOnDataLoss="false").partitions(old, end)
+    recent = {"version": 1, "position": clock.now() - 500 * SECOND}
+    reader().partitions(recent, end)
+    stream = reader()
+    first = stream.initialOffset()
+    clock.advance(120 * SECOND)
+    stream.partitions(first, end)
+
+
+@pytest.mark.parametrize(
+    "given", ["latest", "earliest", '{"version": 1, "position": 1600000000000000}']
+)
+def test_starting_offsets(
+    reader: Callable[..., StreamReader], clock: ManualClock, given: str
+) -> None:
+    """A query may start at an offset that another one reported."""
+    report = reader().reportLatestOffset()
+    if given == "latest":
+        assert position(reader(startingOffsets=given).initialOffset()) == clock.now()
+    else:
+        assert position(reader(startingOffsets=given).initialOffset()) < clock.now()
+        assert reader(startingOffsets=json.dumps(report)).initialOffset() == report
+
+
+def test_table_altered_while_followed(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A stream that runs keeps the columns it began with, whatever the table gains."""
+    stream = reader()
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    before = rows_up_to(stream, start, clock)
+    scylla.session.execute(f"ALTER TABLE {table} ADD w int")
+    scylla.session.execute(f"INSERT INTO {table} (pk, v, w) VALUES (3, 4, 5)")
+    after = rows_up_to(stream, start, clock)
+    assert [row["pk"] for row in before] == [1]
+    assert sorted(row["pk"] for row in after) == [1, 3]
+    assert before[0].keys() == after[0].keys()
+    strict = reader(schemaMode="fail")
+    scylla.session.execute(f"ALTER TABLE {table} ADD x int")
+    with pytest.raises(SchemaError, match=r"the DataFrame lacks \(cdc\$deleted_x, x\)"):
+        rows_up_to(strict, start, clock)
+
+
+@pytest.mark.parametrize("columns", [{}, {"columns": "v"}])
+def test_column_dropped_while_followed(
+    scylla: Scylla,
+    table: str,
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+    columns: dict[str, str],
+) -> None:
+    """A stream that runs ends with an error once the table has lost one of its columns."""
+    stream = reader(**columns)
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    assert len(rows_up_to(stream, start, clock)) == 1
+    scylla.session.execute(f"ALTER TABLE {table} DROP v")
+    with pytest.raises(
+        SchemaError, match=r"column v was dropped meanwhile: start the query again$"
+    ):
+        rows_up_to(stream, start, clock)
+    assert [row["pk"] for row in rows_up_to(reader(), start, clock)] == [1]
+
+
+def test_postimages_turned_off_while_followed(
+    scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """A stream of whole rows ends with an error at the first change that the log shows in part."""
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'postimage': true}}")
+    stream = reader(format="changes")
+    start = stream.initialOffset()
+    scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
+    assert [row["v"] for row in rows_up_to(stream, start, clock)] == [2]
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true}}")
+    scylla.session.execute(f"UPDATE {table} SET v = 3 WHERE pk = 1")
+    with pytest.raises(SchemaError, match="has no postimage in the log"):
+        rows_up_to(stream, start, clock)
+
+
+def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
+    """The rows from `start` to what has settled now, read as Spark reads them."""
+    end = {"version": 1, "position": clock.now() - 30 * SECOND}
+    batches = (
+        batch for partition in stream.partitions(start, end) for batch in stream.read(partition)
+    )
+    return [row for batch in batches for row in batch.to_pylist()]

@@ -1,0 +1,264 @@
+"""Changes folded by key, against the table they were made to."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassandra.util import SortedSet, uuid_from_time
+
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import SchemaError
+from pyspark_scylla_cdc import fold
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+pytestmark = pytest.mark.spark
+
+Execute = Callable[..., None]
+Load = Callable[..., "DataFrame"]
+CHANGES = {"format": "changes", "rangeDeletes": "emit", "maxPartitions": "2"}
+TABLE = (
+    "CREATE TABLE {t} (pk int, a text, b timeuuid, s int static, v int, w set<int>, "
+    "PRIMARY KEY (pk, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC) AND cdc = "
+)
+IMAGES = {
+    "postimages": "{'enabled': true, 'postimage': true}",
+    "full images": "{'enabled': true, 'preimage': 'full', 'postimage': true}",
+}
+ADAPTIVE = "spark.sql.adaptive.enabled"
+TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
+    """Each fold is planned once: adapted while it runs, it is a job for each of its exchanges."""
+    spark.conf.set(ADAPTIVE, "false")
+    yield
+    spark.conf.unset(ADAPTIVE)
+
+
+def table_of(scylla: Scylla, name: str) -> list[dict[str, Any]]:
+    """The rows of a table as the server has them, sorted."""
+    result = scylla.session.execute(f"SELECT * FROM {name}")
+    return in_order(dict(zip(result.column_names, row, strict=True)) for row in result)
+
+
+def in_order(rows: Any) -> list[dict[str, Any]]:
+    """Rows in the one form, and in an order of their own."""
+    plain = [{name: value_of(cell) for name, cell in row.items()} for row in rows]
+    return sorted(plain, key=repr)
+
+
+def value_of(cell: Any) -> Any:
+    """The cell without what is peculiar to the driver."""
+    if isinstance(cell, SortedSet):
+        return sorted(cell)
+    return str(cell) if isinstance(cell, uuid.UUID) else cell
+
+
+def folded(frame: DataFrame, **more: Any) -> list[dict[str, Any]]:
+    """The rows of the fold, sorted."""
+    return rows_of(fold(frame, **more))
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table, sorted."""
+    return in_order(row.asDict(recursive=True) for row in frame.collect())
+
+
+def random_statements(seed: int, count: int, before: int = 0) -> list[str]:
+    """Writes and deletes of all kinds, some with an older time of their own."""
+    draw = random.Random(seed)
+    return [statement(draw, before) for _ in range(count)]
+
+
+def statement(draw: random.Random, before: int) -> str:
+    """One of them; times of their own are in the millisecond that begins with `before`."""
+    pk, a, b = draw.randrange(3), draw.choice("xyz"), draw.choice(TIMES)
+    row = f"pk = {pk} AND a = '{a}' AND b = {b}"
+    at = f"USING TIMESTAMP {before + draw.randrange(1_000)} " if draw.random() < 0.3 else ""
+    v, w = draw.choice(["null", "1", "2", "3"]), draw.choice(["null", "{1}", "{2, 3}"])
+    other = draw.choice(TIMES)
+    if draw.random() < 0.75:
+        return draw.choice(
+            [
+                f"INSERT INTO {{t}} (pk, a, b) VALUES ({pk}, '{a}', {b}) {at}",
+                f"INSERT INTO {{t}} (pk, a, b, v, w) VALUES ({pk}, '{a}', {b}, {v}, {w}) {at}",
+                f"UPDATE {{t}} {at}SET v = {v} WHERE {row}",
+                f"UPDATE {{t}} SET w = w + {{{draw.randrange(4)}}} WHERE {row}",
+                f"UPDATE {{t}} {at}SET s = {v} WHERE pk = {pk}",
+            ]
+        )
+    return draw.choice(
+        [
+            f"DELETE FROM {{t}} {at}WHERE {row}",
+            f"DELETE FROM {{t}} {at}WHERE pk = {pk}",
+            f"DELETE FROM {{t}} WHERE pk = {pk} AND a = '{a}'",
+            f"DELETE FROM {{t}} WHERE pk = {pk} AND a > '{a}'",
+            f"DELETE FROM {{t}} WHERE pk = {pk} AND a <= '{a}'",
+            f"DELETE FROM {{t}} WHERE pk = {pk} AND a = '{a}' AND b >= {b} AND b < {other}",
+            f"DELETE FROM {{t}} WHERE pk = {pk} AND a = '{a}' AND b > {b}",
+        ]
+    )
+
+
+def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
+    """Whatever is done to a table, its changes fold into it; a former result may be the start."""
+    before = SystemClock().now()  # the server is up: there are streams for what is written then
+    execute(TABLE + IMAGES["full images"])
+    execute(*random_statements(7, 150, before))
+    half = table_of(scylla, f"{keyspace}.t")
+    first = fold(load(**CHANGES, includeDelta="true").persist()).persist()
+    assert rows_of(first) == half
+    assert len(half) >= 5
+    middle = SystemClock().now()
+    execute(*[text for text in random_statements(8, 80) if "TIMESTAMP" not in text])
+    rest = load(**CHANGES, includeDelta="true", startingTimestamp=str(middle // 1_000))
+    assert folded(rest, onto=first) == table_of(scylla, f"{keyspace}.t")
+
+
+def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
+    """Without the word what was modified, a row is as its last postimage."""
+    execute(
+        TABLE + IMAGES["postimages"],
+        f"INSERT INTO {{t}} (pk, a, b, s, v, w) VALUES (1, 'x', {TIMES[0]}, 2, 3, {{4}})",
+        f"UPDATE {{t}} SET w = w + {{5}}, v = null WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
+        f"INSERT INTO {{t}} (pk, a, b, v) VALUES (1, 'y', {TIMES[1]}, 7)",
+        "DELETE FROM {t} WHERE pk = 1 AND a = 'y'",
+        "UPDATE {t} SET s = 8 WHERE pk = 2",
+    )
+    assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
+
+
+def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load
+) -> None:
+    """Without the word what was modified too, of whatever is done to a table."""
+    row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
+    execute(
+        TABLE + IMAGES["postimages"],
+        *[text for text in random_statements(11, 200) if "TIMESTAMP" not in text],
+        f"UPDATE {{t}} SET v = 1 WHERE {row}",
+        f"UPDATE {{t}} SET v = null WHERE {row}",
+        f"INSERT INTO {{t}} (pk, a, b, v) VALUES (8, 'x', {TIMES[0]}, 1)",
+        f"UPDATE {{t}} SET v = null WHERE pk = 8 AND a = 'x' AND b = {TIMES[0]}",
+    )
+    found = folded(load(**CHANGES))
+    assert found == table_of(scylla, f"{keyspace}.t")
+    assert [row["pk"] for row in found if row["pk"] >= 7] == [8]
+
+
+def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
+    scylla: Scylla, keyspace: str, execute: Execute, load: Load
+) -> None:
+    """With preimages, an insert is a row that was not there before. Other rows fold as ever."""
+    execute(
+        TABLE + IMAGES["full images"],
+        f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",
+    )
+    assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
+    execute(f"UPDATE {{t}} SET v = null WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}")
+    with pytest.raises(Exception, match=r"do not tell whether the row was inserted.*includeDelta"):
+        folded(load(**CHANGES))
+    assert folded(load(**CHANGES, includeDelta="true")) == table_of(scylla, f"{keyspace}.t")
+
+
+def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
+    """Deltas alone fold into the table, each column with its last value."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, v, w) VALUES (1, 2, 3)",
+        "UPDATE {t} SET v = 4 WHERE pk = 1",
+        "UPDATE {t} SET w = null WHERE pk = 1",
+        "UPDATE {t} SET v = 5 WHERE pk = 2",
+        "UPDATE {t} SET v = null WHERE pk = 2",
+        "INSERT INTO {t} (pk) VALUES (3)",
+        "DELETE FROM {t} WHERE pk = 4",
+    )
+    found = folded(load(**CHANGES, includeDelta="true"))
+    assert found == table_of(scylla, f"{keyspace}.t")
+    assert len(found) == 2
+
+
+def test_in_every_micro_batch(
+    spark: SparkSession, scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
+) -> None:
+    """A table in Parquet, brought up to date by each micro-batch, ends as the table it follows."""
+    execute(TABLE + IMAGES["postimages"])
+    began = SystemClock().now()
+    execute(*[text for text in random_statements(9, 120) if "TIMESTAMP" not in text])
+    until = SystemClock().now()
+    states = iter(range(10**6))
+    current: list[str] = []
+
+    def update(changes: DataFrame, _: int) -> None:
+        onto = spark.read.parquet(current[-1]) if current else None
+        path = str(tmp_path / f"state-{next(states)}")
+        changes.persist()
+        fold(changes, onto=onto).write.parquet(path)
+        changes.unpersist()
+        current.append(path)
+
+    stream = load(
+        stream=True,
+        includeDelta="true",
+        endingTimestamp=format_ms(until + 1_000),
+        startingTimestamp=format_ms(began),
+        confidenceWindow="0s",
+        maxWindowPerTrigger=f"{(until - began) // 4_000 + 1}ms",
+        **CHANGES,
+    )
+    query = (
+        stream.writeStream.foreachBatch(update)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert len(current) >= 4
+    assert rows_of(spark.read.parquet(current[-1])) == table_of(scylla, f"{keyspace}.t")
+
+
+def format_ms(micros: int) -> str:
+    """A time as the options take it: whole milliseconds, rounded down."""
+    return str(micros // 1_000)
+
+
+@pytest.mark.parametrize(
+    ("drop", "keys", "expected"),
+    [
+        (["_sequence"], None, "has no column _sequence: expected one of format 'changes'"),
+        ([], ["pk", "nothing"], "has no column nothing"),
+    ],
+)
+def test_refused(
+    execute: Execute, load: Load, drop: Sequence[str], keys: list[str] | None, expected: str
+) -> None:
+    """What is no DataFrame of changes is refused in words."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'postimage': true}")
+    with pytest.raises(SchemaError, match=expected):
+        fold(load(**CHANGES).drop(*drop), keys)
+
+
+def test_keys_and_orders_that_are_not_known(execute: Execute, load: Load) -> None:
+    """Without metadata the keys must be given; a range over uuids has no order in Spark."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "
+        "WITH cdc = {'enabled': true, 'postimage': true}",
+        "INSERT INTO {t} (pk, ck) VALUES (1, uuid())",
+    )
+    frame = load(**CHANGES)
+    with pytest.raises(SchemaError, match="ranges of clustering column ck, of CQL type uuid"):
+        fold(frame)
+    bare = frame.drop("_range").selectExpr("pk + 0 AS key", "ck || '' AS ck", "* EXCEPT (pk, ck)")
+    with pytest.raises(SchemaError, match="give fold its keys"):
+        fold(bare)
+    assert [row["key"] for row in fold(bare, ["key", "ck"]).collect()] == [1]

@@ -1,0 +1,298 @@
+"""An offset belongs to a table, to a query with or without a snapshot, and to a log's TTL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_reader.testing import Scylla
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+EPOCH = 1_700_000_000 * SECOND
+LIMIT = ReadMaxFiles(1)
+CHANGES = {"format": "changes", "includeDelta": "true"}
+SNAPSHOT = {**CHANGES, "snapshot": "initial"}
+Stored = dict[str, Any]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time of the server, and of the queries."""
+    return ManualClock(EPOCH)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A server with a keyspace."""
+    with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        yield server
+
+
+@pytest.fixture
+def create(server: EmbeddedScylla) -> Callable[..., None]:
+    """Makes a table with a log."""
+
+    def create(name: str = "t", ttl: int = 3_600) -> None:
+        cdc = f"{{'enabled': true, 'ttl': {ttl}}}"
+        server.execute(f"CREATE TABLE ks.{name} (pk int PRIMARY KEY, v int) WITH cdc = {cdc}")
+
+    return create
+
+
+@pytest.fixture
+def reader(server: EmbeddedScylla, clock: ManualClock) -> Callable[..., StreamReader]:
+    """Makes stream readers as Spark does."""
+
+    def make(table: str = "t", **more: str) -> StreamReader:
+        options = {"hosts": server.contact_point, "keyspace": "ks", "table": table, **more}
+        parsed = SourceOptions.parse(options)
+        schema = schema_of(parsed)
+        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+
+    return make
+
+
+def advanced(stream: StreamReader, clock: ManualClock) -> Stored:
+    """The offset of a query that has begun and read what has settled."""
+    start = stream.initialOffset()
+    stream.partitions(start, start)
+    clock.advance(120 * SECOND)
+    return stream.latestOffset(start, LIMIT)
+
+
+def refused(stream: StreamReader, start: Stored, message: str) -> None:
+    """Whichever Spark asks first, the answer is the error, in one line."""
+    for ask in (lambda: stream.latestOffset(start, LIMIT), lambda: stream.partitions(start, start)):
+        with pytest.raises(CheckpointError, match=message) as error:
+            ask()
+        assert "\n" not in str(error.value)
+
+
+def test_an_offset_names_its_table(
+    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """And begins to do so when an offset of an earlier version moves."""
+    create()
+    offset = advanced(reader(), clock)
+    assert list(offset) == ["version", "position", "table", "id", "snapshot", "ttl"]
+    assert (offset["version"], offset["table"], offset["snapshot"]) == (3, "ks.t", "none")
+    assert offset["ttl"] == [[EPOCH, 3_600]]
+    old = {"version": 1, "position": offset["position"] - 100 * SECOND}
+    assert reader().latestOffset(old, LIMIT) == offset
+
+
+def test_an_offset_at_rest_stays_as_it_is(
+    server: EmbeddedScylla,
+    create: Callable[..., None],
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+) -> None:
+    """Whatever its version, and whatever is done to the table."""
+    create()
+    offset = advanced(reader(), clock)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
+    for start in (offset, {"version": 1, "position": offset["position"]}):
+        assert json.dumps(reader().latestOffset(start, LIMIT)) == json.dumps(start)
+
+
+def test_a_checkpoint_of_another_table_is_refused(
+    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Its position says nothing of this one."""
+    create("t1")
+    create("t2")
+    offset = advanced(reader("t1"), clock)
+    message = (
+        r"^checkpointLocation: the offset is one of table ks\.t1, and the query reads ks\.t2: "
+        "start with a new checkpointLocation$"
+    )
+    refused(reader("t2"), offset, message)
+
+
+def test_a_table_created_again_is_refused(
+    server: EmbeddedScylla,
+    create: Callable[..., None],
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+) -> None:
+    """By a query that starts again, and by one that has run all the time."""
+    create()
+    running = reader()
+    offset = advanced(running, clock)
+    server.execute("DROP TABLE ks.t")
+    create()
+    message = r"^checkpointLocation: .* ks\.t with id .*, which was dropped and created again"
+    refused(reader(), offset, message)
+    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    clock.advance(120 * SECOND)
+    with pytest.raises(CheckpointError, match=message):
+        running.latestOffset(offset, LIMIT)
+    with pytest.raises(CheckpointError, match=message):
+        running.partitions(offset, offset | {"position": clock.now()})
+
+
+def test_a_snapshot_cannot_be_added_later(
+    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Nor left out while it is still to be read; once it is read, the option says nothing."""
+    create()
+    message = "^snapshot is 'initial', and the query of the checkpointLocation began without one"
+    refused(reader(**SNAPSHOT), advanced(reader(), clock), message)
+    stream = reader(**SNAPSHOT)
+    start = stream.initialOffset()
+    assert start["snapshot"] == "pending"
+    refused(reader(**CHANGES), start, "^snapshot is 'none', .* still to read: give 'initial'")
+    stream.partitions(start, start)
+    done = stream.latestOffset(start, LIMIT)
+    assert done["snapshot"] == "done"
+    for again in (reader(**SNAPSHOT), reader(**CHANGES)):
+        again.partitions(start | {"snapshot": "done"}, done)
+        assert again.latestOffset(done, LIMIT)["snapshot"] == "done"
+
+
+def test_a_snapshot_and_offsets_of_earlier_versions(
+    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
+) -> None:
+    """Version 2 says that it is to be read; version 1 does not say whether it was."""
+    create()
+    clock.advance(HOUR)
+    pending = {"version": 2, "position": clock.now() - 100 * SECOND}
+    stream = reader(**SNAPSHOT)
+    end = stream.latestOffset(pending, LIMIT)
+    assert end["snapshot"] == "done"
+    snapshot = [part for part in stream.partitions(pending, end) if "Snapshot" in repr(part)]
+    assert len(snapshot) == 8
+    old = pending | {"version": 1}
+    message = "^snapshot is 'initial', .*does not tell whether its query began with one"
+    refused(reader(**SNAPSHOT), old, message)
+    assert reader(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_starting_offsets_of_each_version(
+    create: Callable[..., None],
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+    version: int,
+) -> None:
+    """A new query begins where they say."""
+    create()
+    clock.advance(HOUR // 2)
+    offset = reader().reportLatestOffset() | {"position": clock.now() - 60 * SECOND}
+    given = offset if version == 3 else {"version": version, "position": offset["position"]}
+    assert reader(startingOffsets=json.dumps(given)).initialOffset() == offset
+
+
+def test_starting_offsets_of_another_table(
+    server: EmbeddedScylla, create: Callable[..., None], reader: Callable[..., StreamReader]
+) -> None:
+    """They are refused at `load()`."""
+    create("t1")
+    create("t2")
+    given = json.dumps(reader("t1").reportLatestOffset())
+    with pytest.raises(
+        CheckpointError, match=r"^startingOffsets: .* ks\.t1, .* reads ks\.t2: give"
+    ):
+        reader("t2", startingOffsets=given)
+    server.execute("DROP TABLE ks.t1")
+    create("t1")
+    with pytest.raises(
+        CheckpointError, match=r"^startingOffsets: .* was dropped and created again"
+    ):
+        reader("t1", startingOffsets=given)
+
+
+def test_raising_the_ttl_does_not_hide_a_loss(
+    server: EmbeddedScylla,
+    create: Callable[..., None],
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+) -> None:
+    """Rows expired by the TTL they were written with."""
+    create(ttl=3_600)
+    offset = advanced(reader(), clock)
+    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    clock.advance(2 * HOUR)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 86400}")
+    clock.advance(HOUR)
+    stream = reader()
+    end = stream.latestOffset(offset, LIMIT)
+    with pytest.raises(DataLossError, match=r"failOnDataLoss .* \(their TTL is 3600 s\)"):
+        stream.partitions(offset, end)
+    assert end["ttl"] == [[EPOCH + 2 * HOUR + 120 * SECOND, 86_400]]
+
+
+def test_lowering_the_ttl_is_no_loss(
+    server: EmbeddedScylla,
+    create: Callable[..., None],
+    reader: Callable[..., StreamReader],
+    clock: ManualClock,
+) -> None:
+    """Rows written before live on, those written since do not, in a query that runs too."""
+    create(ttl=86_400)
+    stream = reader(startingTimestamp="latest")
+    offset = advanced(stream, clock)
+    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    clock.advance(2 * HOUR)
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 600}")
+    clock.advance(60 * SECOND)
+    for each in (stream, reader()):
+        parts = each.partitions(offset, each.latestOffset(offset, LIMIT))
+        rows = [row for part in parts for batch in each.read(part) for row in batch.to_pylist()]
+        assert [row["pk"] for row in rows] == [1]
+    clock.advance(HOUR)
+    for each in (stream, reader()):
+        with pytest.raises(DataLossError, match=r"\(their TTL is 600 s\)"):
+            each.partitions(offset, each.latestOffset(offset, LIMIT))
+
+
+@pytest.mark.spark
+def test_spark_tells_it(
+    spark: SparkSession,  # noqa: ARG001 - load() needs it
+    scylla: Scylla,
+    keyspace: str,
+    load: Callable[..., DataFrame],
+    tmp_path: Path,
+) -> None:
+    """A query ends with the error, as it stands."""
+
+    def run(name: str) -> None:
+        frame = load(stream=True, table=name, confidenceWindow="0s")
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    def create(name: str) -> None:
+        scylla.session.execute(
+            f"CREATE TABLE {keyspace}.{name} (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+        )
+
+    create("t1")
+    create("t2")
+    run("t1")
+    run("t1")
+    with pytest.raises(StreamingQueryException, match=r"\.t1, and the query reads .*\.t2: start"):
+        run("t2")
+    scylla.session.execute(f"DROP TABLE {keyspace}.t1")
+    create("t1")
+    with pytest.raises(StreamingQueryException, match="was dropped and created again, now with"):
+        run("t1")

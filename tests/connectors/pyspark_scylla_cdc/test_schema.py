@@ -1,0 +1,63 @@
+"""Every type of CQL has a Spark type, and Spark makes the same Arrow type of it again."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import Column, TableSchema
+from cdc_reader.cql.types import (
+    NATIVE_TYPES,
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    TupleType,
+    UserType,
+    VectorType,
+)
+from cdc_reader.decoding import arrow_schema
+from pyspark_scylla_cdc.schema import spark_schema, spark_type
+
+BASE = TableSchema(TableName("ks", "t"), (Column("x", Native("int")),))
+NATIVES = st.sampled_from(sorted(NATIVE_TYPES)).map(Native)
+
+
+def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
+    """Types made of others."""
+    parts = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        inner.map(ListType),
+        inner.map(SetType),
+        st.builds(MapType, NATIVES, inner),
+        parts.map(lambda types: TupleType(tuple(types))),
+        parts.map(lambda types: UserType("ks", "u", tuple(zip("abc", types, strict=False)))),
+        st.builds(VectorType, inner, st.just(3)),
+    )
+
+
+@given(st.recursive(NATIVES, nested, max_leaves=8))
+def test_there_and_back(cql_type: CqlType) -> None:
+    """What Spark expects of a batch is exactly what the kernel makes."""
+    schema = arrow_schema([Column("x", cql_type)])
+    assert to_arrow_schema(spark_schema(schema, BASE), timezone="UTC").equals(schema)
+
+
+@given(st.recursive(NATIVES, nested, max_leaves=8))
+def test_schema_travels_as_json(cql_type: CqlType) -> None:
+    """Spark sends schemas between its processes as JSON; nothing is lost on that way."""
+    schema = spark_schema(arrow_schema([Column("x", cql_type)]), BASE)
+    assert StructType.fromJson(schema.jsonValue()) == schema
+
+
+@pytest.mark.parametrize("unknown", [pa.large_string(), pa.binary(16), pa.timestamp("ns")])
+def test_types_that_spark_would_not_take(unknown: pa.DataType) -> None:
+    """An Arrow type that Spark would misread is refused instead."""
+    with pytest.raises(TypeError, match="has no Spark type"):
+        spark_type(unknown)

@@ -1,0 +1,34 @@
+"""Handlers that pages show run in several threads at a time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs/howto/follow-in-python.md"
+
+
+class Output:
+    """A stdout that keeps what each call wrote."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+
+def test_the_handler_writes_each_line_with_a_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one thread writes in two calls, another thread's text may come between."""
+    page = PAGE.read_text()
+    start = page.index("def handle(change):")
+    namespace: dict[str, Any] = {"sys": sys, "consumer": SimpleNamespace(stop=lambda: None)}
+    exec(page[start : page.index("\n\n", start)], namespace)
+    output = Output()
+    monkeypatch.setattr(sys, "stdout", output)
+    namespace["handle"]("a change")
+    assert output.written == ["a change\n"]
