@@ -20,10 +20,10 @@ from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from cdc_reader.testing.comparison import Cells, Result
-from cdc_reader.testing.decoding import decoded
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
-from cdc_reader.testing.recording import read_recording
+from tests.recordings.comparison import Cells, Result
+from tests.recordings.decoding import decoded
+from tests.recordings.loading import read_recording
 
 DATA = Path(__file__).parents[1] / "data"
 SECOND = 1_000_000

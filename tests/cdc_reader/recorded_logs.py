@@ -26,9 +26,9 @@ from cdc_reader.cql.types import (
     parse,
 )
 from cdc_reader.decoding import decode
-from cdc_reader.testing.comparison import Result
-from cdc_reader.testing.recording import read_recording
 from tests.cdc_reader.decoding.wire import body_of
+from tests.recordings.comparison import Result
+from tests.recordings.loading import read_recording
 
 HISTORIES = Path(__file__).parents[1] / "data" / "scylla-5.2-histories.json.gz"
 U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))

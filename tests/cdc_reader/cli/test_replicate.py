@@ -22,8 +22,8 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
-from cdc_reader.testing.replay import raw_select
 from tests.cdc_reader.replication.test_replicator import rows_of
+from tests.recordings.replay import raw_select
 
 if TYPE_CHECKING:
     from click.testing import Result

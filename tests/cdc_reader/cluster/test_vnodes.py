@@ -12,7 +12,7 @@ from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
-from cdc_reader.testing.recording import published
+from tests.recordings.loading import published
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla

@@ -29,12 +29,12 @@ from cdc_reader.decoding import decode, parse_metadata
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.replication.replicator import Expiry, Replicator
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.testing.comparison import Result
-from cdc_reader.testing.replay import raw_select
 from tests.cdc_reader.changes.test_change import ALL_TYPES, change_of
 from tests.cdc_reader.decoding.test_recorded_frames import BODIES
 from tests.cdc_reader.recorded_logs import BASE, History, histories, log_schema
 from tests.cdc_reader.testing.embedded.test_laws import statements
+from tests.recordings.comparison import Result
+from tests.recordings.replay import raw_select
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla

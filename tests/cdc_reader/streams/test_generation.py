@@ -24,9 +24,9 @@ from cdc_reader.streams.generation import (
 )
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
-from cdc_reader.testing.comparison import Result
-from cdc_reader.testing.decoding import decoded
-from cdc_reader.testing.recording import read_recording
+from tests.recordings.comparison import Result
+from tests.recordings.decoding import decoded
+from tests.recordings.loading import read_recording
 
 DATA = Path(__file__).parents[2] / "data" / "scylla-5.2-generations.json.gz"
 ALWAYS = Window(BEGINNING, FOREVER)

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from cdc_reader.cql.types import UserType, parse
-from cdc_reader.testing.comparison import Result
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
-from cdc_reader.testing.fold import Fold, select_all
+from tests.cdc_reader.testing.fold import Fold, select_all
+from tests.recordings.comparison import Result
 
 DATA = Path(__file__).parents[2] / "data"
 U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))

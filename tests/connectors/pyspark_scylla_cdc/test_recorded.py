@@ -22,11 +22,11 @@ from cdc_reader.cql.timeuuid import micros, order_key
 from cdc_reader.cql.types import Native, UserType
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
-from cdc_reader.testing.comparison import Result
-from cdc_reader.testing.decoding import decoded
-from cdc_reader.testing.recording import load_rows, published, read_recording
 from pyspark_scylla_cdc import fold
 from tests.connectors.pyspark_scylla_cdc.formats.test_envelope import validator
+from tests.recordings.comparison import Result
+from tests.recordings.decoding import decoded
+from tests.recordings.loading import load_rows, published, read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable

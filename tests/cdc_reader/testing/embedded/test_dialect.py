@@ -17,7 +17,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, S
 from cassandra.query import UNSET_VALUE, SimpleStatement
 
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.replay import RawHandler
+from tests.recordings.replay import RawHandler
 
 DATA = Path(__file__).parents[3] / "data"
 VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialect.json.gz"))

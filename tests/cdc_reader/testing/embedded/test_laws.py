@@ -21,9 +21,9 @@ from cdc_reader.testing.embedded.cdc.collection import encode
 from cdc_reader.testing.embedded.codec.order import sort_key
 from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.cell import Cell
-from cdc_reader.testing.fold import Fold, select_all
-from cdc_reader.testing.replay import raw_select
 from cdc_reader.testing.target import Scylla
+from tests.cdc_reader.testing.fold import Fold, select_all
+from tests.recordings.replay import raw_select
 
 LogRow = Mapping[str, bytes | None]
 Log = list[list[LogRow]]

@@ -11,7 +11,7 @@ from cassandra.cluster import Cluster, Session
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.testing.replay import (
+from tests.recordings.replay import (
     Timestamps,
     recorded_history,
     recorded_scenario,

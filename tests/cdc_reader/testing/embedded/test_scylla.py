@@ -27,7 +27,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 from cdc_reader.testing.embedded.codec.order import split_cells
 from cdc_reader.testing.embedded.errors import CqlError
-from cdc_reader.testing.replay import raw_select
+from tests.recordings.replay import raw_select
 
 TLS = Path(__file__).parents[3] / "data" / "tls"
 KEYSPACE = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_reader.cluster.values import PROTOCOL_VERSION, driver_type
 from cdc_reader.cql.types import UserType, parse
-from cdc_reader.testing.comparison import Result
+from tests.recordings.comparison import Result
 
 
 def decoded(result: Result, *user_types: UserType) -> Iterator[dict[str, Any]]:

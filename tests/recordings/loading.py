@@ -17,7 +17,7 @@ from typing import Any
 
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.streams.generation import StreamGroup
-from cdc_reader.testing.comparison import Cells, Result
+from tests.recordings.comparison import Cells, Result
 
 _IN_FLIGHT = 128
 _DESCRIBE = (
@@ -46,7 +46,7 @@ def load_rows(session: Any, table: TableName, recorded: Result) -> None:
     """
     names = ", ".join(quoted(name) for name, _ in recorded.columns)
     marks = ", ".join("?" for _ in recorded.columns)
-    cql = f"INSERT INTO {table.cql} ({names}) VALUES ({marks})"  # noqa: S608 - quoted names
+    cql = f"INSERT INTO {table.cql} ({names}) VALUES ({marks})"
     insert = session.prepare(cql)
     rows = iter(recorded.rows)
     while several := list(islice(rows, _IN_FLIGHT)):

@@ -1,7 +1,7 @@
 """Run recorded statements on a server, and take what they leave: log, base table, schema.
 
 A recording is JSON: statements with `{ks}` for the keyspace and write timestamps that are moved
-to now. What a replay leaves is compared by `cdc_reader.testing.comparison`.
+to now. What a replay leaves is compared by `tests.recordings.comparison`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cassandra.protocol import (
 )
 from cassandra.query import UNSET_VALUE, SimpleStatement
 
-from cdc_reader.testing.comparison import (
+from tests.recordings.comparison import (
     ComparableCell,
     Result,
     comparable,
