@@ -1,6 +1,6 @@
 """Statements of megabytes: answered, or refused, without keeping other clients waiting."""
 
-import time
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,9 +10,9 @@ from cassandra.protocol import SyntaxException
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.embedded import server as serving
 
 SIZE = 10_000_000
-PATIENCE = 30.0  # seconds; it takes 0.1 where nothing else runs, and minutes when one waits
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +36,31 @@ def sessions(server: EmbeddedScylla) -> Iterator[tuple[Session, Session]]:
         session.cluster.shutdown()
 
 
-def answered(sessions: tuple[Session, Session], cql: str) -> None:
-    """Execute a statement on one session while another one gets its answers soon."""
-    asked = sessions[0].execute_async(cql)
-    waited = []
-    while not asked._event.is_set():
-        start = time.monotonic()
-        sessions[1].execute("SELECT pk FROM ks.t WHERE pk = 0")
-        waited.append(time.monotonic() - start)
-    assert max(waited, default=0.0) < PATIENCE
+@pytest.fixture
+def session(sessions: tuple[Session, Session]) -> Session:
+    """The first client."""
+    return sessions[0]
+
+
+def test_another_client_is_answered_while_a_long_text_is_parsed(
+    sessions: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text is parsed only once the other client has its answer."""
+    parse_ahead, is_parsing, may_parse = serving.parse_ahead, threading.Event(), threading.Event()
+
+    def parse(text: str) -> None:
+        is_parsing.set()
+        may_parse.wait()
+        parse_ahead(text)
+
+    monkeypatch.setattr(serving, "parse_ahead", parse)
+    asked = sessions[0].execute_async(f"INSERT INTO ks.t (pk, v) VALUES (1, '{'x' * SIZE}')")
+    try:
+        is_parsing.wait()
+        assert list(sessions[1].execute("SELECT pk FROM ks.t WHERE pk = 0")) == []
+        assert not asked._event.is_set()
+    finally:
+        may_parse.set()
     asked.result()
 
 
@@ -54,9 +70,9 @@ def answered(sessions: tuple[Session, Session], cql: str) -> None:
      f"b) VALUES (1, 0x{'ab' * (SIZE // 2)})", f"l) VALUES (1, [{'1,' * 40_000}1])"],
     ids=["string", "quotes", "blob", "list"],
 )  # fmt: skip
-def test_long_values_are_written(sessions: tuple[Session, Session], value: str) -> None:
+def test_long_values_are_written(session: Session, value: str) -> None:
     """A string or blob of 10 MB, a list of many elements."""
-    answered(sessions, f"INSERT INTO ks.t (pk, {value}")
+    session.execute(f"INSERT INTO ks.t (pk, {value}")
 
 
 @pytest.mark.parametrize(
@@ -64,27 +80,25 @@ def test_long_values_are_written(sessions: tuple[Session, Session], value: str) 
     ["(" * SIZE, "[" * SIZE + "]" * SIZE, "[" + "1," * SIZE + "1]"],
     ids=["open", "nested", "list"],
 )
-def test_too_many_words_are_refused(sessions: tuple[Session, Session], value: str) -> None:
+def test_too_many_words_are_refused(session: Session, value: str) -> None:
     """They would take minutes; the error says where there were too many."""
     with pytest.raises(SyntaxException, match=r"line 1:2000\d\d the statement is too long"):
-        answered(sessions, f"INSERT INTO ks.t (pk, l) VALUES (1, {value})")
+        session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {value})")
 
 
-def test_deep_nesting_is_refused(sessions: tuple[Session, Session]) -> None:
+def test_deep_nesting_is_refused(session: Session) -> None:
     """Nothing that is stored is nested so deeply."""
     with pytest.raises(SyntaxException, match="nested too deeply"):
-        answered(sessions, f"INSERT INTO ks.t (pk, l) VALUES (1, {'[' * 9000}{']' * 9000})")
+        session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {'[' * 9000}{']' * 9000})")
 
 
-def test_an_error_that_quotes_a_long_text_is_shortened(
-    sessions: tuple[Session, Session],
-) -> None:
+def test_an_error_that_quotes_a_long_text_is_shortened(session: Session) -> None:
     """A message has at most 65,535 bytes on the wire."""
     with pytest.raises(InvalidRequest, match="Invalid STRING constant"):
-        answered(sessions, f"INSERT INTO ks.t (pk, l) VALUES (1, '{'é' * SIZE}')")
+        session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, '{'é' * SIZE}')")
 
 
-def test_no_number_is_too_long_for_an_answer(sessions: tuple[Session, Session]) -> None:
+def test_no_number_is_too_long_for_an_answer(session: Session) -> None:
     """Ten million digits are no value of any type."""
     with pytest.raises(InvalidRequest, match="Invalid number format"):
-        answered(sessions, f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")
+        session.execute(f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")
