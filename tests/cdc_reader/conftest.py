@@ -21,5 +21,5 @@ def way(scylla: Scylla) -> ConnectionConfig:
         scylla.contact_point,
         username=username,
         password=password,
-        connect_timeout=timedelta(seconds=5),
+        connect_timeout=timedelta(seconds=30),
     )

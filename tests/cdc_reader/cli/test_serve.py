@@ -47,7 +47,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
         cluster.connect()
         assert len(cluster.metadata.token_map.ring) == 8
         process.send_signal(number)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         cluster.shutdown()
 
 

@@ -241,7 +241,7 @@ def test_it_follows_until_a_signal_ends_it(
         write(insert(7))
         assert numbers(process.stdout.readline()) == [7]
         process.send_signal(number)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stdout.read() == ""
         assert process.stderr.read() == ""
 
@@ -257,7 +257,7 @@ def test_a_reader_that_leaves_is_no_error(
         process.stdout.readline()
         process.stdout.close()
         write(insert(2))
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stderr.read() == ""
 
 
@@ -294,7 +294,7 @@ def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, tab
     with tailing(scylla, table, *options) as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
 
 
 def test_its_help_says_what_is_in_order() -> None:

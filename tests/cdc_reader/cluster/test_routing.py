@@ -59,7 +59,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
     """Until the driver, which connects in the background, has done so."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline
         connection.session().execute("SELECT key FROM system.local")

@@ -25,6 +25,8 @@ READ = ReadConfig(
     retry_deadline=timedelta(seconds=2),
 )
 """Rows are settled at once, which holds where the only writer waits for its answers."""
+PATIENCE = 120.0
+"""Seconds to wait for what comes at once on an idle machine; only a failure takes as long."""
 
 
 def now() -> int:

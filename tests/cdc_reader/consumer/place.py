@@ -5,15 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
-import time
+from contextlib import closing
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints, process
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from tests.cdc_reader.consumer.conftest import READ
@@ -44,9 +45,9 @@ class Place:
 
     def begin(self, run: int, **options: Any) -> BaseProcess:
         """A process that consumes."""
-        process = CONTEXT.Process(target=_consume, args=(self, run, options))
-        process.start()
-        return process
+        begun = CONTEXT.Process(target=_consume, args=(self, run, options))
+        begun.start()
+        return begun
 
 
 def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
@@ -78,8 +79,30 @@ def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
     store.close()
 
 
-def await_some(place: Place, run: int, process: BaseProcess, count: int) -> None:
-    """Return once a run has handled `count` changes."""
-    deadline = time.monotonic() + 60
-    while len(place.handled(run)) < count and time.monotonic() < deadline:
-        process.join(0.002)
+def await_some(place: Place, run: int, owner: BaseProcess, count: int) -> None:
+    """Return once a run has handled `count` changes, or has ended."""
+    while len(place.handled(run)) < count and owner.is_alive():
+        owner.join(0.002)
+
+
+def await_stillness(place: Place, owner: BaseProcess) -> None:
+    """Return once the process stands still, and not in the middle of a save by another thread:
+    that would keep SQLite's file locked.
+    """
+    pid = owner.pid or 0
+    while process._stat(pid)[0] != "T" or is_locked(place.path / "checkpoints.db"):
+        if process._stat(pid)[0] == "T":
+            os.kill(pid, signal.SIGCONT)  # up to the next change
+        owner.join(0.002)
+
+
+def is_locked(file: Path) -> bool:
+    """Whether it is there, and a process is writing to it."""
+    if not file.exists():
+        return False
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False

@@ -19,7 +19,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import ConsumerConfig
 from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
 from cdc_reader.errors import HandlerError, TableNotFoundError
-from tests.cdc_reader.consumer.conftest import READ, now, table, write
+from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now, table, write
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.store import CheckpointStore
@@ -133,7 +133,7 @@ def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
     threads = set(threading.enumerate())
     asyncio.run(cancelled(loop(), hanging))
     for thread in set(threading.enumerate()) - threads:
-        thread.join(10)  # a connection's threads end soon after it is closed
+        thread.join(PATIENCE)  # a connection's threads end soon after it is closed
         assert not thread.is_alive(), thread.name
 
     async def rest() -> list[int]:
@@ -147,7 +147,7 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
     """What ends it is the cancellation, not that there was no connection by then."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(seconds=1))
+        nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(hours=1))
         read = ReadConfig(retry_deadline=timedelta(0))
 
         async def handler(_: Change) -> None: ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -45,7 +44,7 @@ from cdc_reader.metrics import (
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from tests.cdc_reader.consumer.conftest import READ, now
+from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.store import CheckpointStore
@@ -135,17 +134,15 @@ def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, wri
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
     def handler(change: Change) -> None:
-        go.wait(10)
+        go.wait()
         seen(change)
 
     limits = ConsumerConfig(workers=2, max_changes=5)
     slow = consumer(way, table, handler, config=limits, metrics=metrics)
     running = threading.Thread(target=slow.run)
     running.start()
-    deadline = time.monotonic() + 5
-    while not slow._life._following._budget.is_awaited and time.monotonic() < deadline:
-        go.wait(0.001)
-    assert slow._life._following._budget.is_awaited
+    while not slow._life._following._budget.is_awaited:
+        running.join(0.001)
     assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in hand, and one that waits
     go.set()
     running.join()
@@ -464,11 +461,12 @@ def test_a_store_that_fails_for_a_while_is_asked_again(
 def test_a_store_that_fails_for_good_stops_the_consumer(
     way: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With its error; nothing is lost."""
+    """With its error; nothing is lost. Its lease, which it cannot give up, runs out."""
     write(table, 40)
     seen, store = Seen(), Store(CheckpointError("disk full"))
+    short = ConsumerConfig(lease=timedelta(seconds=1))
     with pytest.raises(CheckpointError, match="disk full"):
-        consumer(way, table, seen, checkpoints=store, end=None).run()
+        consumer(way, table, seen, checkpoints=store, config=short, end=None).run()
     consumer(way, table, seen, checkpoints=store).run()
     assert set(seen.numbers) == set(range(40))
 
@@ -529,7 +527,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
         while not metrics[RETRIES, TableName.parse(table)]:
             running.join(0.001)
         stuck.stop()
-        running.join(30)
+        running.join(PATIENCE)
     assert not running.is_alive()
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sqlite3
 import threading
+import time
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timedelta
-from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,7 @@ from attrs import evolve
 
 from cdc_reader._time import SteadyClock, SystemClock, micros
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints import MemoryCheckpoints, process
+from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import Owner
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
@@ -28,8 +25,8 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.testing import ManualClock
-from tests.cdc_reader.consumer.conftest import READ, now
-from tests.cdc_reader.consumer.place import Place, await_some
+from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
+from tests.cdc_reader.consumer.place import Place, await_some, await_stillness
 
 Write = Callable[..., None]
 SHORT = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0), lease=timedelta(seconds=1))
@@ -40,29 +37,6 @@ ROWS = 200
 def handled(place: Place, *runs: int) -> set[str]:
     """The rows that runs handled."""
     return {row for run in runs for _, row in place.handled(run)}
-
-
-def await_stillness(place: Place, owner: BaseProcess) -> None:
-    """Return once the process stands still, and not in the middle of a save by another thread:
-    that would keep SQLite's file locked.
-    """
-    pid = owner.pid or 0
-    while process._stat(pid)[0] != "T" or is_locked(place.path / "checkpoints.db"):
-        if process._stat(pid)[0] == "T":
-            os.kill(pid, signal.SIGCONT)  # up to the next change
-        owner.join(0.002)
-
-
-def is_locked(file: Path) -> bool:
-    """Whether it is there, and a process is writing to it."""
-    if not file.exists():
-        return False
-    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return True
-    return False
 
 
 def test_a_standby_takes_over_from_an_owner_that_was_killed(place: Place, write: Write) -> None:
@@ -120,7 +94,7 @@ class Slow:
 
     def __call__(self, _change: Change) -> None:
         self.is_at_work.set()
-        self.may_go_on.wait(30)
+        self.may_go_on.wait(PATIENCE)
         self.count += 1
 
 
@@ -138,7 +112,7 @@ def test_the_second_waits_until_the_first_ends(
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
     first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
     first.start()
-    assert slow.is_at_work.wait(10)
+    assert slow.is_at_work.wait(PATIENCE)
     with caplog.at_level(logging.WARNING, "cdc_reader"):
         waiting = consumer(way, table, rest, checkpoints=store)
         second = threading.Thread(target=waiting.run)
@@ -160,7 +134,7 @@ def test_the_second_fails_if_it_is_to(way: ConnectionConfig, table: str, write: 
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
     first.start()
-    assert slow.is_at_work.wait(10)
+    assert slow.is_at_work.wait(PATIENCE)
     told = rf"{table}, shard 1/1, is followed as application 'app' already: process {os.getpid()} "
     with pytest.raises(LeaseHeldError, match=told):
         consumer(way, table, slow, checkpoints=store, config=FAILING).run()
@@ -183,7 +157,7 @@ def test_one_that_waits_can_be_stopped(
     while not caplog.records:
         running.join(0.01)
     waiting.stop()
-    running.join(10)
+    running.join(PATIENCE)
     assert not running.is_alive()
     assert store.load(name) is None
 
@@ -196,7 +170,7 @@ def test_shards_and_applications_have_leases_of_their_own(
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
     first.start()
-    assert slow.is_at_work.wait(10)
+    assert slow.is_at_work.wait(PATIENCE)
     others = [{"application": "other"}, {"shard": "1/2"}, {"shard": "2/2"}]
     counts = []
     for options in others:
@@ -278,9 +252,11 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """In µs, as the other one does."""
-    steady, began = SteadyClock(), SystemClock().now()
-    first = steady.now()
-    while SystemClock().now() < began + 1_000:
+    """In µs: its lap lies between two laps of the system's clock, one within and one around it."""
+    steady = SteadyClock()
+    outer = time.monotonic_ns()
+    first, inner = steady.now(), time.monotonic_ns()
+    while time.monotonic_ns() < inner + 1_000_000:
         pass
-    assert 500 < steady.now() - first < 60_000_000
+    least, lap = time.monotonic_ns() - inner, steady.now() - first
+    assert least // 1_000 - 1 <= lap <= (time.monotonic_ns() - outer) // 1_000 + 1

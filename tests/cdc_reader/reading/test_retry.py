@@ -143,6 +143,6 @@ def test_a_stop_ends_a_pause() -> None:
     while not made:
         running.join(0.001)
     stop.set()
-    running.join(30)
+    running.join(120)
     assert not running.is_alive()
     assert len(made) == 2

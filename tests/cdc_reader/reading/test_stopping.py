@@ -35,7 +35,7 @@ from tests.cdc_reader.line import Line
 pytestmark = pytest.mark.needs("faults")
 
 HOUR = timedelta(hours=1)
-PATIENCE = 20.0
+PATIENCE = 120.0
 READ = ReadConfig(
     confidence_window=timedelta(0), poll_interval=timedelta(milliseconds=10), retry_deadline=HOUR
 )
