@@ -13,6 +13,9 @@ SEEDS := 1000
 SECONDS := 600
 SOAK := 120
 FUZZ := build/fuzz
+# The tests run in as many processes as there are processors, at most four: each may start Spark.
+# A file's tests stay together, with what they have set up; slow tests are shared out one by one.
+PROCESSES := --numprocesses=logical --maxprocesses=4
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
@@ -52,18 +55,24 @@ install: $(INSTALLED) java ## fill .venv with the project and its tools; find or
 demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
-test: install ## run the tests; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS) $(ARGS)
+test: install ## run the quick tests: every part of the project once; ARGS="-k window" runs some
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+
+test-slow: install ## run the other tests: faults, load, random histories, other libraries
+	$(SPARK_ENV) $(BIN)/python -m pytest -m slow $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
+
+test-all: install ## run all tests
+	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
 test-spark42: $(OLDER)/constraints.txt ## run what meets Spark on 4.2 too; OLDER_SPARK=4.2.0
-	$(MAKE) test VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
+	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
 
 test-spark42-quick: ## run the quick part of that
 	$(MAKE) test-spark42 SPARK_TESTS="$(SPARK_TESTS_QUICK)"
 
 test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)
-	$(MAKE) test VENV=$(FORK) TESTS="$(FORK_TESTS)"
+	$(MAKE) test-all VENV=$(FORK) TESTS="$(FORK_TESTS)"
 
 test-scylla-driver-quick: ## run the quick part of that
 	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
@@ -90,7 +99,7 @@ bench: install ## measure everything against its rivals; ARGS="decode read" for 
 
 simulate: install ## follow 1,000 random histories through faults and crashes; SEEDS=1 SEED=7 for one
 	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
-	    tests/cdc_reader/simulation/test_simulation.py -k laws $(ARGS)
+	    tests/cdc_reader/simulation/test_simulation.py -k every_history $(ARGS)
 
 lint: $(INSTALLED) ## check style, types and who imports whom
 	$(BIN)/ruff check .

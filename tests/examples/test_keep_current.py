@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "examples" / "keep_current.py"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_copy_equals_the_table() -> None:
     """In every round the copy is what the table is, and it has rows."""

@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "keep_delta_current.py"
 ROUNDS = ["at first", "after a node joined", "after a crash"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_delta_table_equals_the_table() -> None:
     """It does after each round: two micro-batches, one, and one that comes again before another.

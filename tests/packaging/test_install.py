@@ -29,7 +29,7 @@ spark.stop()
 HOMES = "import cdc_reader, pyspark_scylla_cdc as s; print(cdc_reader.__file__, s.__file__)"
 
 
-@pytest.mark.parametrize("kind", ["wheel", "editable"])
+@pytest.mark.parametrize("kind", ["wheel", pytest.param("editable", marks=pytest.mark.slow)])
 def test_spark_discovers_the_source(
     environment: Environment, kind: str, request: pytest.FixtureRequest
 ) -> None:

@@ -50,6 +50,7 @@ def test_embedded() -> None:
     assert "spark.readStream" in ran.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
     """On a cluster that runs already the demo works too, and leaves nothing behind."""

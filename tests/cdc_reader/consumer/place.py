@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -43,14 +44,15 @@ class Place:
         """As long as this file is there, a consumer stands still with each change at hand."""
         return self.path / "still"
 
-    def begin(self, run: int, **options: Any) -> BaseProcess:
-        """A process that consumes."""
-        begun = CONTEXT.Process(target=_consume, args=(self, run, options))
+    def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
+        """A process that consumes; SIGTERM comes after so many changes, if a number is given."""
+        begun = CONTEXT.Process(target=_consume, args=(self, run, terminated_after, options))
         begun.start()
         return begun
 
 
-def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
+def _consume(place: Place, run: int, terminated_after: int, options: dict[str, Any]) -> None:
+    numbers = itertools.count(1)
     file = os.open(place.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def handler(change: Change) -> None:
@@ -61,6 +63,8 @@ def _consume(place: Place, run: int, options: dict[str, Any]) -> None:
         worker = threading.current_thread().name
         row = f"{change.key['p']} {change.timestamp} {change.seqs}"
         os.write(file, f"{worker} {row}\n".encode())
+        if next(numbers) == terminated_after:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     keyspace = place.table.partition(".")[0]
     store: SqliteCheckpoints | ScyllaCheckpoints

@@ -15,7 +15,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from tests.cdc_reader.consumer.conftest import READ, now
-from tests.cdc_reader.consumer.place import Place, await_some, await_stillness
+from tests.cdc_reader.consumer.place import Place, await_some
 
 KILLS = 20
 ROWS_A_RUN = 25
@@ -74,19 +74,10 @@ def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
 def test_sigterm_ends_a_consumer_in_order(place: Place, write: Write) -> None:
     """What was handled is saved, and nothing comes twice."""
     write(place.table, 300)
-    place.still.touch()
-    process = place.begin(0)
-    pid = process.pid or 0
-    for _ in range(10):
-        await_stillness(place, process)
-        os.kill(pid, signal.SIGCONT)  # up to the next change
-    await_stillness(place, process)
-    os.kill(pid, signal.SIGTERM)
-    place.still.unlink()
-    os.kill(pid, signal.SIGCONT)
+    process = place.begin(0, terminated_after=20)
     process.join()
     assert process.exitcode == 0
-    assert 10 <= len(place.handled(0)) < 300
+    assert 20 <= len(place.handled(0)) < 300
     last = place.begin(1, end=now())
     last.join()
     rows = Counter(row for run in (0, 1) for _, row in place.handled(run))

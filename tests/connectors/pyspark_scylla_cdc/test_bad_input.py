@@ -350,7 +350,7 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
     stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:
-        assert not query.awaitTermination(0.05)
+        assert not query.awaitTermination(1)
     execute("DROP TABLE {t}")
     with pytest.raises(StreamingQueryException) as ended:
         query.awaitTermination(60)

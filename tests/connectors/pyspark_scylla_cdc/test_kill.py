@@ -30,7 +30,7 @@ TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"
 KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

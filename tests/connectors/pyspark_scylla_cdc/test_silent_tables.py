@@ -9,7 +9,7 @@ import pytest
 
 from cdc_reader.testing import EmbeddedScylla
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 _QUERY = """
 from pyspark.sql import SparkSession

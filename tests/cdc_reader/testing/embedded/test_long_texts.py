@@ -10,7 +10,7 @@ from cassandra.protocol import SyntaxException
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
-from cdc_reader.testing.embedded import server as serving
+from cdc_reader.testing.embedded.grammar.parser import parse_ahead
 
 SIZE = 10_000_000
 
@@ -46,14 +46,14 @@ def test_another_client_is_answered_while_a_long_text_is_parsed(
     sessions: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text is parsed only once the other client has its answer."""
-    parse_ahead, is_parsing, may_parse = serving.parse_ahead, threading.Event(), threading.Event()
+    is_parsing, may_parse = threading.Event(), threading.Event()
 
     def parse(text: str) -> None:
         is_parsing.set()
         may_parse.wait()
         parse_ahead(text)
 
-    monkeypatch.setattr(serving, "parse_ahead", parse)
+    monkeypatch.setattr("cdc_reader.testing.embedded.server.parse_ahead", parse)
     asked = sessions[0].execute_async(f"INSERT INTO ks.t (pk, v) VALUES (1, '{'x' * SIZE}')")
     try:
         is_parsing.wait()

@@ -207,16 +207,13 @@ def test_nothing_to_read() -> None:
 
 
 def test_millions_of_streams() -> None:
-    """Planning costs as much for a large cluster as for a small one."""
-    work = {}
-    for streams in (1_600, 1_600_000):
+    """Planning takes no step for each of them."""
 
-        def plan(streams: int = streams) -> list[list[Span]]:
-            parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: streams)
-            return divide(parts, 1, 64, slices(parts, 64, 64))
+    def plan() -> list[list[Span]]:
+        parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)
+        return divide(parts, 1, 64, slices(parts, 64, 64))
 
-        shares = plan()
-        assert len(shares) == 64
-        assert sum(span.streams for share in shares for span in share) == 2 * streams
-        work[streams] = calls(plan)
-    assert work[1_600_000] <= 2 * work[1_600]
+    shares = plan()
+    assert len(shares) == 64
+    assert sum(span.streams for share in shares for span in share) == 3_200_000
+    assert calls(plan) < 10_000

@@ -73,6 +73,7 @@ def test_sample(count: int, expected: list[int] | None) -> None:
     assert [stream.token for stream in task.streams] == (expected or list(range(10)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="how much memory is in use is asked of Linux")
 def test_large_cluster() -> None:
     """A micro-batch over 1.6 million streams is planned, and its tasks made, in bounds."""
@@ -85,5 +86,5 @@ def test_large_cluster() -> None:
     )
     count, work, megabytes = ran.stdout.split()
     assert int(count) == 25_600 * 64
-    assert int(work) < int(count)
+    assert int(work) < 2 * int(count)
     assert int(megabytes) < 400

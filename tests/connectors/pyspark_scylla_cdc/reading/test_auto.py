@@ -24,7 +24,7 @@ PARTITIONS, QUERIES = 8, 16
 SPARSE, DENSE, KEYS = 10, 2, 900
 """Seconds in which one key is written to, and in which many are: as many micro-batches."""
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

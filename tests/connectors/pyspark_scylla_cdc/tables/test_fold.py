@@ -188,6 +188,7 @@ def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: L
     assert len(found) == 2
 
 
+@pytest.mark.slow
 def test_in_every_micro_batch(
     spark: SparkSession, scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
