@@ -16,7 +16,7 @@ from attrs import frozen
 
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.embedded import scylla as embedded
+from cdc_reader.testing.embedded import session
 from cdc_reader.testing.embedded.protocol.requests import Execute, Query, Request
 from cdc_reader.testing.embedded.protocol.responses import Answer
 from cdc_reader.testing.embedded.session import Session
@@ -95,7 +95,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
 
 def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
     # Pages go uncompressed, as to clients without lz4 and snappy: it is rows that are measured.
-    uncompressed = patch.object(embedded, "compressions", dict)
+    uncompressed = patch.object(session, "compressions", dict)
     with uncompressed, EmbeddedScylla(port=0, vnodes=vnodes, shards=shards) as scylla:
         scylla.execute(_KEYSPACE)
         pipe.send(scylla.port)

@@ -50,7 +50,7 @@ LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 
 def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
-    """What OPTIONS answers. No compression: it would only cost time on the loopback."""
+    """What OPTIONS answers."""
     return {
         "COMPRESSION": tuple(compressions()),
         "CQL_VERSION": (CQL_VERSION,),
