@@ -28,7 +28,7 @@ from cdc_reader.streams.window import Window
 
 
 @frozen
-class Place:
+class ChangeRows:
     """A change's place in the log: its stream, the 16 bytes of `cdc$time`, and its rows' numbers.
 
     `is_last` is True if no other change of its record follows.
@@ -51,7 +51,7 @@ class _Record:
     last: RowKey
     is_whole: bool = False
     changes: int = 0
-    acknowledged: list[Place] = field(factory=list)
+    acknowledged: list[ChangeRows] = field(factory=list)
 
     @property
     def is_done(self) -> bool:
@@ -69,7 +69,7 @@ class _Stream:
     begun: dict[_Record, None] = field(factory=dict)
     """The records of which some changes are acknowledged."""
 
-    def enter(self, place: Place, last: RowKey) -> _Record:
+    def enter(self, place: ChangeRows, last: RowKey) -> _Record:
         """The record that a change belongs to: the last one, or a new one."""
         if not self.records or self.records[-1].is_whole or self.records[-1].last.time != last.time:
             self._end_record()
@@ -81,7 +81,7 @@ class _Stream:
         record.is_whole = place.is_last
         return record
 
-    def acknowledge(self, record: _Record, place: Place) -> int:
+    def acknowledge(self, record: _Record, place: ChangeRows) -> int:
         """Move `upto` over the records that are done; return the number of their changes."""
         record.acknowledged.append(place)
         self.begun[record] = None
@@ -136,7 +136,7 @@ class _Span:
 class Ticket:
     """Identifies a delivered change; passed back when the change is acknowledged."""
 
-    place: Place
+    place: ChangeRows
     stream: _Stream
     span: _Span
     record: _Record | None
@@ -165,7 +165,7 @@ class Acknowledgements:
         """The number of changes remembered one by one; bounding it bounds memory."""
         return self._held
 
-    def deliver(self, place: Place) -> Ticket:
+    def deliver(self, place: ChangeRows) -> Ticket:
         """Register a change that is about to be handed out."""
         last = RowKey(place.time, place.seqs[-1])
         micros = last.micros

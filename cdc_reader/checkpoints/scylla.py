@@ -66,8 +66,8 @@ class ScyllaCheckpoints:
             raise ConfigurationError("consistency", shown(consistency), remedy)
         config = as_connection(connection)
         self._place = f"{name} at {config.hosts}"
-        way = Connection(config, ReadConfig(retry_deadline=retry_deadline))
-        self._statements = Statements(way, consistency, f"checkpoints in {name}")
+        queries = Connection(config, ReadConfig(retry_deadline=retry_deadline))
+        self._statements = Statements(queries, consistency, f"checkpoints in {name}")
         seconds = _seconds(ttl)
         self._table = CheckpointTable(name, self._statements, seconds)
         self._leases = LeaseCells(name, self._statements, seconds)

@@ -20,16 +20,16 @@ from cdc_reader.streams.shard import Shard
 
 
 @frozen
-class Place:
+class CheckpointPlace:
     """Where positions are kept: in a file, or in a table of a cluster."""
 
     at: Path | TableName
 
-    def open(self, way: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
-        """The store there; `way` is the connection to the cluster of the table."""
+    def open(self, connection: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
+        """Open the store there; `connection` is that of the followed table."""
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
-        return ScyllaCheckpoints(way, self.at.keyspace, self.at.name)
+        return ScyllaCheckpoints(connection, self.at.keyspace, self.at.name)
 
     def __str__(self) -> str:
         return str(self.at) if isinstance(self.at, Path) else f"table {self.at}"
@@ -53,7 +53,7 @@ def checkpoint_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options for a checkpoint file and a checkpoint table; the command gets `place`.
 
-    With `directories` the path may be a directory, which `Place.open` cannot open.
+    With `directories` the path may be a directory, which `CheckpointPlace.open` cannot open.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,7 +63,7 @@ def checkpoint_options(
                 raise Misuse("--checkpoint and --checkpoint-table are two places: give one")
             with cli_errors():
                 at = TableName.parse(checkpoint_table) if checkpoint_table else checkpoint
-            command(place=at and Place(at), **values)
+            command(place=at and CheckpointPlace(at), **values)
 
         in_table = click.option("--checkpoint-table", metavar="KS.TABLE", help=table)
         path = click.Path(dir_okay=directories, path_type=Path)

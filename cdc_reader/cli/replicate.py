@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from cdc_reader._time import Clock, SystemClock, format_timestamp, micros
 from cdc_reader.changes.change import Change
-from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
+from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
@@ -44,7 +44,7 @@ _EVERY = 10_000_000
 class Side:
     """A table of a cluster."""
 
-    way: ConnectionConfig
+    connection: ConnectionConfig
     table: TableName
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Side:
 
     @property
     def hosts(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in sorted(self.way.endpoints()))
+        return ",".join(f"{host}:{port}" for host, port in sorted(self.connection.endpoints()))
 
 
 @define(eq=False)
@@ -141,7 +141,7 @@ def command(
     follow: FollowOptions,
     workers: int,
     expiry: str,
-    place: Place | None,
+    place: CheckpointPlace | None,
 ) -> None:
     """Apply the changes of a table to a copy of it, until SIGINT or SIGTERM.
 
@@ -154,7 +154,7 @@ def command(
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
         follow = _checked(*sides, follow)
-        where = place or Place(_file(*sides))
+        where = place or CheckpointPlace(_file(*sides))
         store = where.open(target)
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
         writer = CqlWriter(target, follow.read)
@@ -170,7 +170,7 @@ def command(
 
 def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions:
     """Check that the target can become the copy; without a TTL, the result ignores late rows."""
-    with closing(Connection(source.way, ReadConfig())) as queries:
+    with closing(Connection(source.connection, ReadConfig())) as queries:
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:
         raise UnsupportedTableError(
@@ -190,7 +190,7 @@ def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions
 
 def _check_target(schema: TableSchema, target: Side) -> None:
     """Check that the target has a table for the copy; the error contains the CQL to create it."""
-    with closing(Connection(target.way, ReadConfig())) as queries:
+    with closing(Connection(target.connection, ReadConfig())) as queries:
         schemas = SchemaSource(queries)
         needed = (user_type.name for user_type in needed_types(schema))
         types = schemas.user_types(target.table.keyspace, needed)
@@ -207,7 +207,9 @@ def _file(source: Side, target: Side) -> Path:
     return Path(re.sub(r"[^\w.-]", "_", name))
 
 
-def _greeting(source: Side, target: Side, follow: FollowOptions, kept: Kept, where: Place) -> str:
+def _greeting(
+    source: Side, target: Side, follow: FollowOptions, kept: Kept, where: CheckpointPlace
+) -> str:
     saved = kept.position(source.table, follow.shard)
     start = since(follow.start if saved is None else saved)
     resumed = "" if saved is None else ", where the last run stopped"
@@ -233,7 +235,7 @@ def _replicate(
         report.count()
 
     consumer = CdcConsumer(
-        source.way,
+        source.connection,
         [source.table],
         apply,
         application=kept.application,

@@ -22,7 +22,7 @@ from cdc_reader._time import (
     parse_duration,
 )
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
-from cdc_reader.cli.checkpoints import Place, checkpoint_options
+from cdc_reader.cli.checkpoints import CheckpointPlace, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, Misuse, cli_errors
 from cdc_reader.cli.following import since
@@ -161,7 +161,7 @@ class Status:
 def command(
     connection: ConnectionConfig,
     table: str,
-    place: Place | None,
+    place: CheckpointPlace | None,
     application: str | None,
     count: bool,
     as_json: bool,
@@ -193,7 +193,7 @@ def command(
         _judge(status, allowed, place)
 
 
-def _judge(status: Status, allowed: timedelta, place: Place | None) -> None:
+def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) -> None:
     """Exit with status 1 if a reader is behind, or if nobody reads the table."""
     if not status.readers:
         raise Failure(f"nobody has a position of {status.table} in {place}")
@@ -206,7 +206,10 @@ def _judge(status: Status, allowed: timedelta, place: Place | None) -> None:
 
 
 def _kept(
-    way: ConnectionConfig, place: Place | None, table: TableName, application: str | None
+    connection: ConnectionConfig,
+    place: CheckpointPlace | None,
+    table: TableName,
+    application: str | None,
 ) -> dict[CheckpointName, Checkpoint]:
     """The checkpoints of a table, or of one application; creates no store."""
     if place is None:
@@ -217,7 +220,7 @@ def _kept(
     if isinstance(place.at, Path) and place.at.is_dir():
         store = SparkCheckpoint(place.at, table)
     else:
-        store = place.open(way)
+        store = place.open(connection)
     try:
         names = [name for name in store.names() if name.table == table]
         wanted = [name for name in names if application in (None, name.application)]
@@ -265,7 +268,7 @@ def _log(options: CdcOptions) -> str:
     return f"keeps rows {lifetime} and tells {', '.join(shown)}{off}"
 
 
-def _show_readers(readers: Sequence[Reader], place: Place | None) -> None:
+def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> None:
     if place is None:
         return
     table = Table(box=None, pad_edge=False)

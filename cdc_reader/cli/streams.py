@@ -35,7 +35,7 @@ _HEADING = _LINE.format("RANGE END", "TOKEN", "STREAM", "RANDOM", "INDEX", "VERS
 
 
 @frozen
-class Place:
+class StreamEntry:
     """A stream and its token range; `range_end` is None if none is published."""
 
     stream: StreamId
@@ -142,15 +142,15 @@ def _at(spans: Sequence[Window], moment: str | None) -> Window:
     )
 
 
-def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[Place]:
+def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[StreamEntry]:
     """All streams in ring order."""
     has_ranges = source.kind != "4.3"
     for group in Generation(Window(0, FOREVER), tuple(groups)).groups:
         for stream in group.streams:
-            yield Place(stream, group.range_end if has_ranges else None)
+            yield StreamEntry(stream, group.range_end if has_ranges else None)
 
 
-def _list(places: Iterator[Place], span: Window, as_json: bool) -> None:
+def _list(places: Iterator[StreamEntry], span: Window, as_json: bool) -> None:
     if as_json:
         for place in places:
             click.echo(json.dumps({**_times(span), **place.to_dict()}))
@@ -178,11 +178,11 @@ def _choose(
             click.echo(place.line() if place else "no streams: it takes no writes")
 
 
-def _place(generation: Generation, token: int, ignore_msb: int) -> Place | None:
+def _place(generation: Generation, token: int, ignore_msb: int) -> StreamEntry | None:
     if not generation.groups:
         return None
     stream = stream_of(generation, token, ignore_msb)
-    return Place(stream, group_of(generation, token).range_end)
+    return StreamEntry(stream, group_of(generation, token).range_end)
 
 
 def _times(span: Window) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cdc_reader._time import FOREVER
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
-from cdc_reader.cli.checkpoints import Kept, Place, checkpoint_options
+from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
@@ -102,7 +102,7 @@ def command(
     follow: FollowOptions,
     limit: int | None,
     as_json: bool,
-    place: Place | None,
+    place: CheckpointPlace | None,
     application: str,
 ) -> None:
     """Print the changes of tables as they happen, until SIGINT or SIGTERM.

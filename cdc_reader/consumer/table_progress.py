@@ -14,7 +14,7 @@ from attrs import evolve
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -197,5 +197,5 @@ class TableProgress:
             ) from error
 
 
-def _place(change: Change) -> Place:
-    return Place(change.stream, change.time.bytes, change.seqs, change.is_last)
+def _place(change: Change) -> ChangeRows:
+    return ChangeRows(change.stream, change.time.bytes, change.seqs, change.is_last)

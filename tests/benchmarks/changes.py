@@ -19,7 +19,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
 from cdc_reader.decoding import decode
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.pages import Page, flat_page
+from tests.benchmarks.pages import RecordedPage, flat_page
 from tests.benchmarks.turns import take_turns
 
 ROWS = 5_000
@@ -48,13 +48,13 @@ def figures(times: int) -> Iterator[Figure]:
         yield Figure(name, rates[name], *rivals, at_least=0.8, note=note)
 
 
-def changes(page: Page, schema: LogSchema) -> list[Change]:
+def changes(page: RecordedPage, schema: LogSchema) -> list[Change]:
     """All of a page."""
     grouping = Grouping(schema)
     return grouping.feed(decode(page.body, page.columns)) + grouping.finish()
 
 
-def streamed(page: Page, schema: LogSchema) -> None:
+def streamed(page: RecordedPage, schema: LogSchema) -> None:
     """Read everything of all of a page, and keep nothing."""
     grouping = Grouping(schema)
     batch = decode(page.body, page.columns)
@@ -67,7 +67,7 @@ def used(change: Change) -> object:
     return change.operation, change.key, change.deltas
 
 
-def schema_of(page: Page) -> LogSchema:
+def schema_of(page: RecordedPage) -> LogSchema:
     """The page's log, and its base table ks.t."""
     plain = (column for column in page.columns if not column.name.startswith("cdc$"))
     base = [Column(column.name, column.type, *_KEY.get(column.name, ())) for column in plain]

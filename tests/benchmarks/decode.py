@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdc_reader.decoding import NAME, decode, python
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.pages import Page, flat_page, rich_pages
+from tests.benchmarks.pages import RecordedPage, flat_page, rich_pages
 from tests.benchmarks.rivals import arrays_of
 from tests.benchmarks.turns import take_turns
 
@@ -19,12 +19,12 @@ FLAT_ROWS = 5_000
 TARGETS = {"decode_flat": 15, "decode_rich": 8}
 
 
-def by_driver(page: Page) -> list[pa.Array]:
+def by_driver(page: RecordedPage) -> list[pa.Array]:
     """The rival."""
     return arrays_of(page.by_driver(), [column.type for column in page.columns])
 
 
-WAYS: dict[str, Callable[[Page], object]] = {
+WAYS: dict[str, Callable[[RecordedPage], object]] = {
     "driver": by_driver,
     "python": lambda page: python.decode(page.body, page.columns),
     NAME: lambda page: decode(page.body, page.columns),
@@ -44,7 +44,7 @@ def figures(times: int) -> Iterator[Figure]:
             yield Figure(f"{name}_python", rates["python"], "rows/s", rates["driver"], against)
 
 
-def check(page: Page) -> None:
+def check(page: RecordedPage) -> None:
     """Both sides must have done the same work; sets alone differ, which the driver sorts."""
     ours = decode(page.body, page.columns)
     for column, mine, theirs in zip(page.columns, ours.columns, by_driver(page), strict=True):
@@ -52,13 +52,13 @@ def check(page: Page) -> None:
             sys.exit(f"{column.name} {column.type}: kernel and driver differ")
 
 
-def medians(pages: list[Page], times: int) -> dict[str, float]:
+def medians(pages: list[RecordedPage], times: int) -> dict[str, float]:
     """The seconds each way takes for all pages."""
     ways = {way: _over(pages, run) for way, run in WAYS.items()}
     return {way: turn.wall for way, turn in take_turns(ways, 2 * times).items()}
 
 
-def _over(pages: list[Page], run: Callable[[Page], object]) -> Callable[[], None]:
+def _over(pages: list[RecordedPage], run: Callable[[RecordedPage], object]) -> Callable[[], None]:
     def all_pages() -> None:
         for page in pages:
             run(page)

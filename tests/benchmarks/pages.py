@@ -26,7 +26,7 @@ _COMPILED = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
 
 
 @frozen
-class Page:
+class RecordedPage:
     """A RESULT body as a prepared statement gets it, and what is known of its columns: by us, and
     by the driver, whose `described` is its own result metadata.
     """
@@ -42,22 +42,22 @@ class Page:
         return rows
 
 
-def page_of(body: bytes) -> Page:
+def page_of(body: bytes) -> RecordedPage:
     """The page of a body with metadata, which is taken out of it."""
     metadata = parse_metadata(body)
     described = read_result(body, None, _COMPILED).column_metadata
     header = struct.pack(">iii", 2, 4, metadata.column_count)
-    return Page(header + body[metadata.rows_offset :], metadata.columns or (), described)
+    return RecordedPage(header + body[metadata.rows_offset :], metadata.columns or (), described)
 
 
-def rich_pages() -> list[Page]:
+def rich_pages() -> list[RecordedPage]:
     """Recorded pages of tables with a column of each type, and of their logs."""
     results = json.loads(gzip.decompress(_RECORDED.read_bytes()))["results"]
     bodies = (body for result in results if result["label"] in _RICH for body in result["bodies"])
     return [page_of(base64.b64decode(body)) for body in bodies]
 
 
-def flat_page(rows: int) -> Page:
+def flat_page(rows: int) -> RecordedPage:
     """A page of a log with eleven columns, of the types most tables have."""
     draw = random.Random(11)
     header = struct.pack(">iii", 2, 1, len(_FLAT)) + _string("ks") + _string("log")

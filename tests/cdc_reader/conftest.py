@@ -1,4 +1,4 @@
-"""The way to the server of the run, for readers under test."""
+"""How readers under test connect to the server of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def way(scylla: Scylla) -> ConnectionConfig:
+def connection(scylla: Scylla) -> ConnectionConfig:
     """How to connect to the server under test."""
     username, password = scylla.credentials or (None, None)
     return ConnectionConfig(

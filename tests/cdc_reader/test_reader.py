@@ -48,9 +48,11 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_a_bounded_read_has_every_row_once_in_order(way: ConnectionConfig, table: str) -> None:
+def test_a_bounded_read_has_every_row_once_in_order(
+    connection: ConnectionConfig, table: str
+) -> None:
     """Across pages, chunks and reads in flight; values are what was written."""
-    with CdcReader(way, f"{table}.t", config=SMALL_PAGES) as reader:
+    with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
             column.name for column in reader.table.schema.columns
@@ -62,11 +64,13 @@ def test_a_bounded_read_has_every_row_once_in_order(way: ConnectionConfig, table
         assert numbers == sorted(numbers)
 
 
-def test_tasks_are_read_by_other_readers_from_pickles(way: ConnectionConfig, table: str) -> None:
+def test_tasks_are_read_by_other_readers_from_pickles(
+    connection: ConnectionConfig, table: str
+) -> None:
     """As worker processes do: with the schema and tasks of the one that planned."""
-    with CdcReader(way, f"{table}.t", config=SMALL_PAGES) as planner:
+    with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
-        luggage = pickle.dumps((way, planner.table.schema, split(tasks, 3)))
+        luggage = pickle.dumps((connection, planner.table.schema, split(tasks, 3)))
     connection, schema, runs = pickle.loads(luggage)
     found: Counter[int] = Counter()
     for run in runs:
@@ -78,7 +82,7 @@ def test_tasks_are_read_by_other_readers_from_pickles(way: ConnectionConfig, tab
 
 
 def test_bounds_cut_at_the_microsecond(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """[start, end) of write time; datetimes, texts and microseconds do."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
@@ -88,7 +92,7 @@ def test_bounds_cut_at_the_microsecond(
         scylla.session.execute(
             f"INSERT INTO {keyspace}.t (p, c) VALUES (1, {c}) USING TIMESTAMP {micros + c}"
         )
-    with CdcReader(way, f"{keyspace}.t") as reader:
+    with CdcReader(connection, f"{keyspace}.t") as reader:
         found = [row["c"] for row in rows_of(reader.batches(micros + 1, micros + 3))]
         until = [row["c"] for row in rows_of(reader.batches(None, now + timedelta(microseconds=2)))]
         assert (found, until) == ([1, 2], [0, 1])
@@ -105,20 +109,22 @@ def test_bounds_cut_at_the_microsecond(
 
 
 def test_a_cluster_is_named_by_its_contact_points(
-    scylla: Scylla, way: ConnectionConfig, table: str
+    scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
     """A text does where no more is to be said; other readers are given more."""
     if scylla.credentials:
         pytest.skip("this server wants a user: a ConnectionConfig names one")
     with CdcReader(scylla.contact_point, f"{table}.t") as reader:
         assert len(rows_of(reader.batches())) == COUNT
-    assert ConnectionConfig(scylla.contact_point).endpoints() == way.endpoints()
+    assert ConnectionConfig(scylla.contact_point).endpoints() == connection.endpoints()
 
 
-def test_following_reads_what_has_settled_and_no_more(way: ConnectionConfig, table: str) -> None:
+def test_following_reads_what_has_settled_and_no_more(
+    connection: ConnectionConfig, table: str
+) -> None:
     """With a clock moved by hand, windows adjoin and end at now - confidence window."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
-    with CdcReader(way, f"{table}.t", clock=clock) as reader:
+    with CdcReader(connection, f"{table}.t", clock=clock) as reader:
         start = reader.table.first_timestamp()
         assert start is not None
         rows, position = [], start
@@ -135,10 +141,10 @@ def test_following_reads_what_has_settled_and_no_more(way: ConnectionConfig, tab
 
 
 def test_a_column_added_meanwhile_changes_nothing(
-    scylla: Scylla, way: ConnectionConfig, table: str
+    scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
     """A reader keeps the columns it began with; a new one has the new column."""
-    with CdcReader(way, f"{table}.t") as reader:
+    with CdcReader(connection, f"{table}.t") as reader:
         names = reader.table.arrow_schema.names
         assert len(rows_of(reader.batches())) == COUNT
         scylla.session.execute(f"ALTER TABLE {table}.t ADD added int")
@@ -146,19 +152,19 @@ def test_a_column_added_meanwhile_changes_nothing(
         rows = rows_of(reader.batches())
         assert len(rows) == COUNT + 1
         assert list(rows[0]) == names
-    with CdcReader(way, f"{table}.t") as reader:
+    with CdcReader(connection, f"{table}.t") as reader:
         assert [row["added"] for row in rows_of(reader.batches()) if row["c"] == 1000] == [7]
 
 
 def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """A field added to a user-defined type ends the read, with what to do."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
     )
-    with CdcReader(way, f"{keyspace}.t") as reader:
+    with CdcReader(connection, f"{keyspace}.t") as reader:
         assert rows_of(reader.batches()) == []
         scylla.session.execute(f"ALTER TYPE {keyspace}.u ADD y int")
         scylla.session.execute(f"INSERT INTO {keyspace}.t (p, u) VALUES (1, {{x: 1, y: 2}})")
@@ -166,9 +172,9 @@ def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
             rows_of(reader.batches())
 
 
-def test_a_closed_reader_opens_again(way: ConnectionConfig, table: str) -> None:
+def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -> None:
     """Closing gives up the connection, not the reader."""
-    reader = CdcReader(way, f"{table}.t")
+    reader = CdcReader(connection, f"{table}.t")
     first = rows_of(reader.batches())
     reader.close()
     assert rows_of(reader.batches()) == first
@@ -219,10 +225,10 @@ def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
 
 
 def test_a_missing_keyspace_is_told_with_the_hosts_that_were_asked(
-    scylla: Scylla, way: ConnectionConfig
+    scylla: Scylla, connection: ConnectionConfig
 ) -> None:
     """A wrong host is as likely as a wrong name."""
-    with CdcReader(way, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
+    with CdcReader(connection, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
         _ = reader.table.schema
     assert str(caught.value) == (
         f"keyspace nowhere of table nowhere.t was not found at {scylla.contact_point}; check its "

@@ -16,9 +16,9 @@ from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, LogSchema
 
 __all__ = [
-    "Asked",
     "Format",
     "FormatName",
+    "FormatOptions",
     "Preimages",
     "RangeDelete",
     "ValueTypes",

@@ -16,12 +16,12 @@ from cdc_reader.errors import DecodeError
 from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.protocol.body import BodyReader, int32
 from cdc_reader.testing.embedded.protocol.responses import MetadataFlag
-from cdc_reader.testing.embedded.query.result import Page
+from cdc_reader.testing.embedded.query.result import EncodedPage
 
 _STATE_MARK = b"replayed page "
 
 
-def ready(body: bytes) -> Page:
+def ready(body: bytes) -> EncodedPage:
     """The page in a RESULT's body; ValueError if it holds no rows, or not their columns."""
     try:
         metadata = parse_metadata(body)
@@ -35,17 +35,17 @@ def ready(body: bytes) -> Page:
         reader.nullable_bytes()
     rows = body[metadata.rows_offset :]
     described = reader.rest().removesuffix(rows)
-    return Page(flags & ~MetadataFlag.MORE_PAGES, columns, described, rows)
+    return EncodedPage(flags & ~MetadataFlag.MORE_PAGES, columns, described, rows)
 
 
 @frozen
 class Series:
     """Some pages, one after the other, so many times over."""
 
-    pages: tuple[Page, ...]
+    pages: tuple[EncodedPage, ...]
     times: int
 
-    def page(self, paging_state: bytes | None) -> Page:
+    def page(self, paging_state: bytes | None) -> EncodedPage:
         """The page after the one that brought this state; the first if there is none."""
         count = len(self.pages) * self.times
         number = _number(paging_state) if paging_state else 0
@@ -73,7 +73,7 @@ class PageReplays:
         """Serve what the table holds again."""
         self._series.pop((keyspace, table), None)
 
-    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> Page | None:
+    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
         """The page to answer with; None if the table is not under replay."""
         series = self._series.get((keyspace, table))
         return None if series is None else series.page(paging_state)

@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.query.engine import Engine, Values
 from cdc_reader.testing.embedded.query.model import MOST_KEYS, QueryOptions
-from cdc_reader.testing.embedded.query.result import Page, Prepared, Rows
+from cdc_reader.testing.embedded.query.result import EncodedPage, Prepared, Rows
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.session import Host, supported_options
@@ -335,7 +335,7 @@ class EmbeddedScylla:
         match self._first.engine.query(cql, parameters, QueryOptions()):
             case Rows(rows=rows):
                 return rows
-            case Page():
+            case EncodedPage():
                 raise ValueError(f"{cql}: expected a table that is not under replay")
             case _:
                 return []

@@ -14,7 +14,7 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.plan import Span
+from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.streaming.late import Planned, rows_named, tasks_of
 
@@ -51,7 +51,10 @@ class LogPartition(InputPartition):
     """
 
     def __init__(
-        self, spans: Sequence[Span], ids: Sequence[bytes | None], planned: Planned | None = None
+        self,
+        spans: Sequence[StreamSpan],
+        ids: Sequence[bytes | None],
+        planned: Planned | None = None,
     ) -> None:
         self.planned = planned
         self._packed = tuple(
@@ -105,14 +108,14 @@ class LatePartition(InputPartition):
 
 
 def partitions(
-    shares: Sequence[Sequence[Span]],
+    shares: Sequence[Sequence[StreamSpan]],
     load: Callable[[int], Streams],
     planned: Planned | None = None,
 ) -> list[LogPartition]:
     """A partition for each share of a plan."""
     few = sum(span.streams for share in shares for span in share) <= INLINE
 
-    def ids(span: Span) -> bytes | None:
+    def ids(span: StreamSpan) -> bytes | None:
         return load(span.generation).part(span.first, span.last).raw if few else None
 
     return [LogPartition(share, [ids(span) for span in share], planned) for share in shares]

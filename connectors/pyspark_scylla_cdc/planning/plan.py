@@ -32,7 +32,7 @@ _EVEN = 4
 
 
 @frozen
-class Span:
+class StreamSpan:
     """The streams at places `first` to `last`, exclusive, of a generation, over one window.
 
     `generation` is the generation's start in µs.
@@ -62,7 +62,7 @@ class Span:
 
 def spans(
     timeline: Timeline, window: Window, count: Callable[[int], int], filled: Window | None = None
-) -> list[Span]:
+) -> list[StreamSpan]:
     """All spans of `window`, older generations first; `count` gives a generation's streams.
 
     Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
@@ -73,11 +73,11 @@ def spans(
         if streams := count(operates.start):
             part = operates.intersect(window)
             expected = part.intersect(filled or window)
-            found.append(Span(part, operates.start, 0, streams, expected))
+            found.append(StreamSpan(part, operates.start, 0, streams, expected))
     return found
 
 
-def slices(parts: Sequence[Span], at_most: int, chunk: int) -> int:
+def slices(parts: Sequence[StreamSpan], at_most: int, chunk: int) -> int:
     """The number of time slices, at most `at_most`, that the spans are worth cutting into.
 
     `chunk` is the number of streams per query.
@@ -87,7 +87,9 @@ def slices(parts: Sequence[Span], at_most: int, chunk: int) -> int:
     return max(1, min(at_most, length // SHORTEST_SLICE, MOST_QUERIES // queries))
 
 
-def divide(parts: Sequence[Span], at_least: int, at_most: int, slices: int = 1) -> list[list[Span]]:
+def divide(
+    parts: Sequence[StreamSpan], at_least: int, at_most: int, slices: int = 1
+) -> list[list[StreamSpan]]:
     """Divide the spans into shares of about equal work, each in order.
 
     Older generations come first, and for each stream older times first. There are `at_most` shares;
@@ -99,7 +101,7 @@ def divide(parts: Sequence[Span], at_least: int, at_most: int, slices: int = 1) 
     if max(len(runs), slices) < at_least:
         count = max(slices, _even(at_least, sum(part.streams for part in parts)))
         return _slice_by_slice(parts, count, at_least)
-    shares: list[list[Span]] = [[] for _ in range(max(len(runs), slices))]
+    shares: list[list[StreamSpan]] = [[] for _ in range(max(len(runs), slices))]
     for number, run in enumerate(runs):
         for part in run:
             for place, piece in _in_time(part, slices):
@@ -117,9 +119,9 @@ def _even(shares: int, streams: int) -> int:
     return next((count for count in found if count * streams >= shares * _EVEN), shares)
 
 
-def _slice_by_slice(parts: Sequence[Span], count: int, shares: int) -> list[list[Span]]:
+def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> list[list[StreamSpan]]:
     """`shares` shares, each from one of `count` slices: the first ones from the first slice."""
-    sliced: list[list[Span]] = [[] for _ in range(count)]
+    sliced: list[list[StreamSpan]] = [[] for _ in range(count)]
     for part in parts:
         for place, piece in _in_time(part, count):
             sliced[place].append(piece)
@@ -128,10 +130,10 @@ def _slice_by_slice(parts: Sequence[Span], count: int, shares: int) -> list[list
     return [run for pieces, (first, last) in found for run in _runs(pieces, last - first)]
 
 
-def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
+def _runs(parts: Sequence[StreamSpan], count: int) -> list[list[StreamSpan]]:
     """At most `count` runs: the work is cut into equal pieces, each extended to a whole stream."""
     total = sum(part.work for part in parts)
-    runs: dict[int, list[Span]] = {}
+    runs: dict[int, list[StreamSpan]] = {}
     done = 0
     for part in parts:
         edges = (total * number // count for number in range(1, count))
@@ -142,13 +144,13 @@ def _runs(parts: Sequence[Span], count: int) -> list[list[Span]]:
     return list(runs.values())
 
 
-def _at(part: Span, cuts: Iterable[int]) -> Iterator[Span]:
+def _at(part: StreamSpan, cuts: Iterable[int]) -> Iterator[StreamSpan]:
     places = sorted({part.first, part.last, *cuts})
     for first, last in pairwise(places):
         yield evolve(part, first=first, last=last)
 
 
-def _in_time(part: Span, count: int) -> Iterator[tuple[int, Span]]:
+def _in_time(part: StreamSpan, count: int) -> Iterator[tuple[int, StreamSpan]]:
     """The non-empty time slices of a span, numbered from 0."""
     cut = part.filled if part.filled.length >= count else part.window
     inner = [cut.start + cut.length * number // count for number in range(1, count)]

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.plan import Span
+from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.streams import Streams
 
 SAMPLE, AT_ONCE = 512, 64
@@ -44,7 +44,7 @@ class RowLimit:
         self._limit = limit
         self._shortest = shortest
 
-    def end(self, window: Window, spans: Callable[[Window], list[Span]]) -> int:
+    def end(self, window: Window, spans: Callable[[Window], list[StreamSpan]]) -> int:
         """Where to end a window that begins like this one; `spans` gives the spans of a window.
 
         Rows are unevenly distributed in time, so a cut window is sampled again, until it holds
@@ -79,7 +79,7 @@ class RowLimit:
             step = int(gap * (self._limit - low.rows) / (high.rows - low.rows))
         return min(max(step, gap // 2 if is_quiet else 0, self._shortest), gap - 1)
 
-    def _rows(self, spans: list[Span]) -> float:
+    def _rows(self, spans: list[StreamSpan]) -> float:
         """The estimated number of rows, or "too many"."""
         rows = 0.0
         for span in spans:

@@ -18,7 +18,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.plan import Span, spans
+from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.streaming.publication import PAUSE
 
@@ -46,17 +46,17 @@ class Look:
         self._in_flight = in_flight
         self._first = 0
 
-    def spans(self, timeline: Timeline, window: Window) -> list[Span]:
+    def spans(self, timeline: Timeline, window: Window) -> list[StreamSpan]:
         """The spans of the window."""
         return spans(timeline, window, lambda generation: len(self._streams(generation)))
 
-    def queries(self, parts: Sequence[Span]) -> int:
+    def queries(self, parts: Sequence[StreamSpan]) -> int:
         """The number of queries needed to find that `parts` have no rows."""
         if self._strategy is Strategy.RANGES:
             return len(parts)
         return sum(-(-part.streams // self._chunk) for part in parts)
 
-    def finds_row(self, parts: Sequence[Span]) -> bool:
+    def finds_row(self, parts: Sequence[StreamSpan]) -> bool:
         """True if there are rows. Begins where the last row was found: a hot stream stays hot."""
         tasks = [task for part in parts for task in self._tasks(part)]
         first = self._first % max(1, len(tasks))
@@ -66,7 +66,7 @@ class Look:
             return True
         return False
 
-    def _tasks(self, part: Span) -> Iterator[Task | RangeTask]:
+    def _tasks(self, part: StreamSpan) -> Iterator[Task | RangeTask]:
         streams = self._streams(part.generation)
         if self._strategy is Strategy.RANGES:
             yield streams.range_task(part.window)

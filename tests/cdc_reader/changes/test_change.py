@@ -288,19 +288,19 @@ ALL_TYPES: dict[str, tuple[str, Any, Any]] = {
 }
 
 
-def changes_of(way: ConnectionConfig, table: TableName) -> list[Change]:
+def changes_of(connection: ConnectionConfig, table: TableName) -> list[Change]:
     """All changes of a table."""
-    connection = Connection(way, ReadConfig())
+    opened = Connection(connection, ReadConfig())
     try:
-        grouping = Grouping(SchemaSource(connection).log_schema(table))
-        pages = connection.batches(Query(f"SELECT * FROM {table.log.cql}"))
+        grouping = Grouping(SchemaSource(opened).log_schema(table))
+        pages = opened.batches(Query(f"SELECT * FROM {table.log.cql}"))
         return [change for page in pages for change in grouping.feed(page)] + grouping.finish()
     finally:
-        connection.close()
+        opened.close()
 
 
 def test_values_of_every_type_come_as_pythons_own(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """Written as text, read as values, told as JSON."""
     columns = ", ".join(f"c{at} {cql_type}" for at, cql_type in enumerate(ALL_TYPES))
@@ -311,7 +311,7 @@ def test_values_of_every_type_come_as_pythons_own(
     names = ", ".join(f"c{at}" for at, _ in enumerate(ALL_TYPES))
     texts = ", ".join(text for text, _, _ in ALL_TYPES.values())
     scylla.session.execute(f"INSERT INTO {keyspace}.t (pk, {names}) VALUES (1, {texts})")
-    (change,) = changes_of(way, TableName(keyspace, "t"))
+    (change,) = changes_of(connection, TableName(keyspace, "t"))
     found = change.to_dict()["deltas"]
     for at, (cql_type, (_, value, plain)) in enumerate(ALL_TYPES.items()):
         assert change.deltas[f"c{at}"] == Set(value), cql_type

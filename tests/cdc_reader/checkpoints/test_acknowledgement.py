@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.checkpoints import MemoryCheckpoints
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
@@ -28,9 +28,9 @@ def time(micros: int) -> bytes:
     return timeuuid.make(BASE + micros, b"\x80" * 8).bytes
 
 
-def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> Place:
+def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> ChangeRows:
     """A change of so many rows."""
-    return Place(STREAMS[stream], time(micros), seqs or (0,), is_last)
+    return ChangeRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
 def window(number: int) -> Window:
@@ -72,10 +72,10 @@ class Log:
             if key.micros < saved.position or key in saved.marks.get(stream, Mark())
         }
 
-    def is_acknowledged(self, place: Place) -> bool:
+    def is_acknowledged(self, place: ChangeRows) -> bool:
         return all((place.stream, key) in self.acknowledged for key in place.rows())
 
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: ChangeRows) -> None:
         self.delivered += [(place.stream, key) for key in place.rows()]
         self.outstanding.append(self.work.deliver(place))
 
@@ -110,7 +110,7 @@ class Log:
         assert self.those_saved() == self.acknowledged
 
 
-def records(draw: st.DataObject, number: int) -> list[list[Place]]:
+def records(draw: st.DataObject, number: int) -> list[list[ChangeRows]]:
     """A window's records, stream after stream; the rows of a record's changes lie intermixed."""
     found = []
     for stream in range(len(STREAMS)):

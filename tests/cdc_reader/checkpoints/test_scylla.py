@@ -30,9 +30,9 @@ STREAMS = [StreamId.from_parts(token, 0, 0) for token in range(50)]
 
 
 @pytest.fixture
-def store(way: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpoints]:
+def store(connection: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpoints]:
     """A store in a fresh keyspace."""
-    store = ScyllaCheckpoints(way, keyspace, retry_deadline=timedelta(seconds=1))
+    store = ScyllaCheckpoints(connection, keyspace, retry_deadline=timedelta(seconds=1))
     yield store
     store.close()
 
@@ -86,10 +86,10 @@ def test_a_host_whose_clock_is_behind_saves_all_the_same(
 
 
 def test_a_checkpoint_expires_as_was_asked(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """Positions and marks have the TTL."""
-    store = ScyllaCheckpoints(way, keyspace, "c", ttl=timedelta(days=3))
+    store = ScyllaCheckpoints(connection, keyspace, "c", ttl=timedelta(days=3))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     query = f"SELECT ttl(position), ttl(upto) FROM {keyspace}.c"
@@ -98,18 +98,20 @@ def test_a_checkpoint_expires_as_was_asked(
     assert 259_190 <= upto <= 259_200
 
 
-def test_a_keyspace_that_is_not_there_is_told(way: ConnectionConfig) -> None:
+def test_a_keyspace_that_is_not_there_is_told(connection: ConnectionConfig) -> None:
     """With what to do."""
-    store = ScyllaCheckpoints(way, "no_such_keyspace")
+    store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give a keyspace that is there"):
         store.load(NAME)
     store.close()
 
 
-def test_another_table_is_refused(scylla: Scylla, way: ConnectionConfig, keyspace: str) -> None:
+def test_another_table_is_refused(
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str
+) -> None:
     """Its columns are looked at before anything is written."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
-    store = ScyllaCheckpoints(way, keyspace, "t")
+    store = ScyllaCheckpoints(connection, keyspace, "t")
     with pytest.raises(CheckpointError, match=r"is not one of checkpoints.*position bigint"):
         store.save(NAME, Checkpoint(NOW))
     store.close()
@@ -155,10 +157,10 @@ def test_a_table_of_the_first_version_is_upgraded(
 
 @pytest.mark.usefixtures("first_version")
 def test_two_processes_may_upgrade_a_table(
-    store: ScyllaCheckpoints, way: ConnectionConfig, keyspace: str
+    store: ScyllaCheckpoints, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """The second one finds the columns that the first one added."""
-    other = ScyllaCheckpoints(way, keyspace)
+    other = ScyllaCheckpoints(connection, keyspace)
     assert store.load(NAME) == other.load(NAME) == Checkpoint(NOW, 3, {}, 4)
     store.save(NAME, Checkpoint(NOW + 1))
     other.save(NAME, Checkpoint(NOW + 2))

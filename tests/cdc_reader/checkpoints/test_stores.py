@@ -48,8 +48,8 @@ def open_store(
     elif request.param == "sqlite":
         store = SqliteCheckpoints(tmp_path / "checkpoints.db")
     else:
-        way, keyspace = request.getfixturevalue("way"), request.getfixturevalue("keyspace")
-        store = ScyllaCheckpoints(way, keyspace)
+        connection = request.getfixturevalue("connection")
+        store = ScyllaCheckpoints(connection, request.getfixturevalue("keyspace"))
 
     def reopened() -> CheckpointStore:
         store.close()

@@ -49,14 +49,14 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 @pytest.fixture
-def way(server: EmbeddedScylla) -> ConnectionConfig:
+def connection(server: EmbeddedScylla) -> ConnectionConfig:
     """How to connect to it."""
     return ConnectionConfig(server.contact_point)
 
 
-def test_all_rows_are_read_by_shorter_lists(way: ConnectionConfig) -> None:
+def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> None:
     """Each once, those of a key in order."""
-    with CdcReader(way, "ks.t", config=READ) as reader:
+    with CdcReader(connection, "ks.t", config=READ) as reader:
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
     for key in range(10):
@@ -64,11 +64,11 @@ def test_all_rows_are_read_by_shorter_lists(way: ConnectionConfig) -> None:
         assert written == sorted(written)
 
 
-def test_a_consumer_follows_by_shorter_lists(way: ConnectionConfig) -> None:
+def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> None:
     """Window after window."""
     seen: list[int] = []
     CdcConsumer(
-        way,
+        connection,
         "ks.t",
         lambda change: seen.append(change.key["c"]),
         application="app",

@@ -31,15 +31,15 @@ FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 
 
 @pytest.fixture
-def connection(way: ConnectionConfig) -> Iterator[Connection]:
+def opened(connection: ConnectionConfig) -> Iterator[Connection]:
     """A connection that reads pages of seven rows."""
-    connection = Connection(way, ReadConfig(fetch_size=7))
-    yield connection
-    connection.close()
+    opened = Connection(connection, ReadConfig(fetch_size=7))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def schema(scylla: Scylla, keyspace: str, connection: Connection) -> LogSchema:
+def schema(scylla: Scylla, keyspace: str, opened: Connection) -> LogSchema:
     """A log with a row for each of 60 keys, whose rows live for an hour."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, v text) "
@@ -48,13 +48,13 @@ def schema(scylla: Scylla, keyspace: str, connection: Connection) -> LogSchema:
     insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (p, v) VALUES (?, 'x')")
     for key in range(COUNT):
         scylla.session.execute(insert, (key,))
-    return SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    return SchemaSource(opened).log_schema(TableName(keyspace, "t"))
 
 
 @pytest.fixture
-def streams(connection: Connection) -> list[StreamId]:
+def streams(opened: Connection) -> list[StreamId]:
     """The streams of the newest generation, in order of their tokens."""
-    generations = VnodeGenerations(connection)
+    generations = VnodeGenerations(opened)
     groups = generations.groups(max(generations.timestamps()))
     return sorted(
         (stream for group in groups for stream in group.streams), key=lambda stream: stream.token
@@ -80,10 +80,10 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 
 
 def test_streams_and_ranges_give_the_same_rows(
-    connection: Connection, schema: LogSchema, streams: list[StreamId]
+    opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
     """Each row once, every stream's in order; ranges come in order of the tokens too."""
-    source = CqlLogSource(connection, schema)
+    source = CqlLogSource(opened, schema)
     by_stream = read(
         source,
         [Task(ALL, tuple(streams[start : start + 9])) for start in range(0, len(streams), 9)],
@@ -101,19 +101,19 @@ def test_streams_and_ranges_give_the_same_rows(
     )
 
 
-def test_limit(connection: Connection, schema: LogSchema, streams: list[StreamId]) -> None:
+def test_limit(opened: Connection, schema: LogSchema, streams: list[StreamId]) -> None:
     """A task has no more rows than the source's limit, whatever names its streams."""
-    source = CqlLogSource(connection, schema, limit=1)
+    source = CqlLogSource(opened, schema, limit=1)
     for task in (Task(ALL, tuple(streams)), RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)):
         assert len(read(source, [task])) == 1
     assert read(source, [Task(Window(0, 1), tuple(streams))]) == []
 
 
 def test_a_range_is_half_open_in_time_and_token(
-    connection: Connection, schema: LogSchema, streams: list[StreamId]
+    opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
     """Rows at the end of either belong to the next one."""
-    source = CqlLogSource(connection, schema)
+    source = CqlLogSource(opened, schema)
     rows = read(source, ranges(streams, ALL))
     row = rows[len(rows) // 2]
     token, at = StreamId(row["cdc$stream_id"]).token, timeuuid.micros(row["cdc$time"])
@@ -132,11 +132,11 @@ def test_a_range_is_half_open_in_time_and_token(
 
 @pytest.mark.parametrize("by", [Task, RangeTask])
 def test_a_row_tells_how_long_it_still_lives_if_asked(
-    connection: Connection, schema: LogSchema, streams: list[StreamId], by: type
+    opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
     """In seconds, in a column behind the log's own."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
-    source = CqlLogSource(connection, schema)
+    source = CqlLogSource(opened, schema)
     rows = read(source, tasks, remaining=True)
     assert len(rows) == COUNT
     assert all(3_500 < row[REMAINING] <= 3_600 for row in rows)
@@ -149,14 +149,14 @@ def test_a_row_tells_how_long_it_still_lives_if_asked(
 
 
 def test_what_lives_for_good_remains_for_no_number_of_seconds(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """Its cell is null."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
     )
     scylla.session.execute(f"INSERT INTO {keyspace}.u (p) VALUES (1)")
-    schema = SchemaSource(connection).log_schema(TableName(keyspace, "u"))
+    schema = SchemaSource(opened).log_schema(TableName(keyspace, "u"))
     task = RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)
-    rows = read(CqlLogSource(connection, schema), [task], remaining=True)
+    rows = read(CqlLogSource(opened, schema), [task], remaining=True)
     assert [row[REMAINING] for row in rows] == [None]

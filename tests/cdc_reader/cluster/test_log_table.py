@@ -37,13 +37,15 @@ def run(scylla: Scylla, keyspace: str) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def table(run: Callable[[str], None], way: ConnectionConfig, keyspace: str) -> Iterator[LogTable]:
+def table(
+    run: Callable[[str], None], connection: ConnectionConfig, keyspace: str
+) -> Iterator[LogTable]:
     """A table with one row in its log."""
     run("CREATE TABLE {ks}.t (p int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}")
     run("INSERT INTO {ks}.t (p, v) VALUES (1, 2)")
-    connection = Connection(way, PATIENT)
-    yield CdcTable(connection, TableName(keyspace, "t"))
-    connection.close()
+    opened = Connection(connection, PATIENT)
+    yield CdcTable(opened, TableName(keyspace, "t"))
+    opened.close()
 
 
 def count(source: LogSource) -> int:

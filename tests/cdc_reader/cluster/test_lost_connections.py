@@ -44,14 +44,14 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.mark.needs("faults")
 def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
-    way: ConnectionConfig, line: Line, table: str
+    connection: ConnectionConfig, line: Line, table: str
 ) -> None:
     """Each page is asked for again from its own paging state, once the line is back."""
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]
     with CdcReader(
-        evolve(way, contact_points=line.contact_point), f"{table}.t", config=config
+        evolve(connection, contact_points=line.contact_point), f"{table}.t", config=config
     ) as it:
         for batch in it.batches():
             found += batch.column("c").to_pylist()
@@ -77,7 +77,7 @@ def test_an_answer_that_ends_half_way_is_asked_for_again_at_once(kind: str, *, t
         server.execute("CREATE TABLE ks.t (p int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
         for number in range(40):
             server.execute(f"INSERT INTO ks.t (p, v) VALUES ({number}, '{'x' * 5_000}')")
-        way = ConnectionConfig(
+        connection = ConnectionConfig(
             server.contact_point,
             tls_ca=str(certificate) if certificate else None,
             request_timeout=timedelta(hours=1),
@@ -86,7 +86,7 @@ def test_an_answer_that_ends_half_way_is_asked_for_again_at_once(kind: str, *, t
         found: list[int] = []
 
         def read() -> None:
-            with CdcReader(way, "ks.t") as reader:
+            with CdcReader(connection, "ks.t") as reader:
                 for batch in reader.batches():
                     found.extend(batch.column("p").to_pylist())
 

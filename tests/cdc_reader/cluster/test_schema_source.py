@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def connection(way: ConnectionConfig) -> Iterator[Connection]:
+def opened(connection: ConnectionConfig) -> Iterator[Connection]:
     """A connection of the test's own."""
-    connection = Connection(way, ReadConfig())
-    yield connection
-    connection.close()
+    opened = Connection(connection, ReadConfig())
+    yield opened
+    opened.close()
 
 
 def test_a_table_has_an_id_and_tells_when_it_was_altered(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """A table created again has another id; the time is that of the statement."""
-    name, source = TableName(keyspace, "t"), SchemaSource(connection)
+    name, source = TableName(keyspace, "t"), SchemaSource(opened)
     create = f"CREATE TABLE {name} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     scylla.session.execute(create)
     made = source.state(name)
@@ -51,7 +51,7 @@ def test_a_table_has_an_id_and_tells_when_it_was_altered(
 
 
 def test_a_log_schema_has_every_column_with_its_type(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """Of base and log, in the server's order, user-defined types resolved."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
@@ -63,7 +63,7 @@ def test_a_log_schema_has_every_column_with_its_type(
         'u "Outer", PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) '
         "AND cdc = {'enabled': true, 'preimage': 'full', 'ttl': 60}"
     )
-    schema = SchemaSource(connection).log_schema(TableName(keyspace, "MyT"))
+    schema = SchemaSource(opened).log_schema(TableName(keyspace, "MyT"))
     assert schema.base.cdc.enabled
     assert (schema.base.cdc.preimage, schema.base.cdc.ttl) == (ImageMode.FULL, 60)
     assert [(column.name, column.kind) for column in schema.base.columns] == [
@@ -108,11 +108,11 @@ def _types(schema: LogSchema) -> dict[str, str]:
 
 
 def test_a_missing_table_is_told_with_the_nearest_name(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """And a missing keyspace as such."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
-    schemas = SchemaSource(connection)
+    schemas = SchemaSource(opened)
     with pytest.raises(TableNotFoundError, match="order was not found; did you mean orders"):
         schemas.log_schema(TableName(keyspace, "order"))
     with pytest.raises(TableNotFoundError, match=r"keyspace nonesuch of table nonesuch\.t"):
@@ -120,24 +120,24 @@ def test_a_missing_table_is_told_with_the_nearest_name(
 
 
 def test_a_table_without_cdc_is_told_how_to_turn_it_on(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """With the statement to run."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY)")
     remedy = f'ALTER TABLE "{keyspace}"."t" WITH cdc'
     with pytest.raises(CdcNotEnabledError, match=remedy):
-        SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+        SchemaSource(opened).log_schema(TableName(keyspace, "t"))
 
 
 def test_a_log_table_is_told_its_base_table(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """Reading a log of a log makes no sense."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
     with pytest.raises(UnsupportedTableError, match=rf"give its base table, {keyspace}\.t$"):
-        SchemaSource(connection).log_schema(TableName(keyspace, "t_scylla_cdc_log"))
+        SchemaSource(opened).log_schema(TableName(keyspace, "t_scylla_cdc_log"))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_log_table_is_told_its_base_table(
     ],
 )
 def test_columns_that_share_a_name_in_the_log_are_told(
-    scylla: Scylla, keyspace: str, connection: Connection, columns: str, expected: str
+    scylla: Scylla, keyspace: str, opened: Connection, columns: str, expected: str
 ) -> None:
     """With both columns, for the log's column under that name would be either's.
 
@@ -170,19 +170,19 @@ def test_columns_that_share_a_name_in_the_log_are_told(
         f'CREATE TABLE {keyspace}.t_scylla_cdc_log ("cdc$stream_id" blob PRIMARY KEY, p int)'
     )
     with pytest.raises(UnsupportedTableError, match=expected) as told:
-        SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+        SchemaSource(opened).log_schema(TableName(keyspace, "t"))
     assert "\n" not in str(told.value)
 
 
 def test_columns_that_only_look_alike_are_read(
-    scylla: Scylla, keyspace: str, connection: Connection
+    scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """A key has no marks of deletion, a frozen map no deleted elements."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '
         "x frozen<map<int, int>>, elements_x int) WITH cdc = {'enabled': true}"
     )
-    schema = SchemaSource(connection).log_schema(TableName(keyspace, "t"))
+    schema = SchemaSource(opened).log_schema(TableName(keyspace, "t"))
     assert "cdc$deleted_elements_x" in _types(schema)
 
 

@@ -36,7 +36,9 @@ TYPES = [
 ]
 
 
-def test_tokens_are_the_server_s(scylla: Scylla, keyspace: str, way: ConnectionConfig) -> None:
+def test_tokens_are_the_server_s(
+    scylla: Scylla, keyspace: str, connection: ConnectionConfig
+) -> None:
     """Of a key with a column of every kind of type, and of single keys."""
     session = scylla.session
     session.execute(f"CREATE TYPE {keyspace}.pair (x int, y text)")
@@ -47,9 +49,9 @@ def test_tokens_are_the_server_s(scylla: Scylla, keyspace: str, way: ConnectionC
     insert = session.prepare(f"INSERT INTO {keyspace}.t ({', '.join(KEY)}) VALUES ({marks})")
     session.execute(insert, tuple(KEY.values()))
     row = session.execute(f"SELECT token({', '.join(KEY)}) FROM {keyspace}.t").one()
-    connection = Connection(way, ReadConfig())
-    table = SchemaSource(connection).log_schema(TableName(keyspace, "t")).base
-    connection.close()
+    opened = Connection(connection, ReadConfig())
+    table = SchemaSource(opened).log_schema(TableName(keyspace, "t")).base
+    opened.close()
     assert token_of(table, dict(reversed(list(KEY.items())))) == row[0]
     with pytest.raises(ConfigurationError, match=r"^key is 'a, b': give the partition key of"):
         token_of(table, {"a": "x", "b": 1})

@@ -25,11 +25,11 @@ GROUPS = (
 
 
 @pytest.fixture
-def generations(way: ConnectionConfig) -> Iterator[VnodeGenerations]:
+def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
     """The server's generations, asked for page by page: there is a page to each group."""
-    connection = Connection(way, ReadConfig(fetch_size=1))
-    yield VnodeGenerations(connection)
-    connection.close()
+    opened = Connection(connection, ReadConfig(fetch_size=1))
+    yield VnodeGenerations(opened)
+    opened.close()
 
 
 def test_a_published_generation_is_found_with_its_streams(

@@ -22,9 +22,9 @@ INT, TEXT = Native("int"), Native("text")
 
 
 @pytest.fixture
-def writer(way: ConnectionConfig) -> Iterator[CqlWriter]:
+def writer(connection: ConnectionConfig) -> Iterator[CqlWriter]:
     """A writer to the server under test."""
-    writer = CqlWriter(way)
+    writer = CqlWriter(connection)
     yield writer
     writer.close()
 

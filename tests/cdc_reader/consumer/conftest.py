@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.config import ConnectionConfig
     from cdc_reader.testing import Scylla
-    from tests.cdc_reader.consumer.place import Place
+    from tests.cdc_reader.consumer.processes import Processes
 
 READ = ReadConfig(
     confidence_window=timedelta(0),
@@ -62,10 +62,10 @@ def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 
 @pytest.fixture(params=["sqlite", "scylla"])
-def place(
-    request: pytest.FixtureRequest, way: ConnectionConfig, table: str, tmp_path: Path
-) -> Place:
-    """A place of its own for each test, with either store."""
-    from tests.cdc_reader.consumer.place import Place
+def processes(
+    request: pytest.FixtureRequest, connection: ConnectionConfig, table: str, tmp_path: Path
+) -> Processes:
+    """Consumer processes of one test, with either store."""
+    from tests.cdc_reader.consumer.processes import Processes
 
-    return Place(way, table, tmp_path, request.param)
+    return Processes(connection, table, tmp_path, request.param)

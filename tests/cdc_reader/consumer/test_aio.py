@@ -53,14 +53,14 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 
 
 def test_a_loop_has_each_change_once_in_order(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """And ends at the end; the next one goes on from there."""
     write(table, 100)
     store = MemoryCheckpoints()
 
     async def loop() -> list[tuple[int, int]]:
-        changes = AsyncChanges(way, table, **options(store))
+        changes = AsyncChanges(connection, table, **options(store))
         return [(change.key["p"], change.key["c"]) async for change in changes]
 
     found = asyncio.run(loop())
@@ -74,7 +74,7 @@ def test_a_loop_has_each_change_once_in_order(
 
 @pytest.mark.parametrize("interval", [timedelta(0), timedelta(seconds=1)])
 def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
-    way: ConnectionConfig, table: str, write: Write, interval: timedelta
+    connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
     """That one was not acknowledged."""
     write(table, 60)
@@ -82,7 +82,7 @@ def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
 
     async def loop(count: int) -> list[int]:
         numbers: list[int] = []
-        async with aclosing(aiter(AsyncChanges(way, table, **settings))) as changes:
+        async with aclosing(aiter(AsyncChanges(connection, table, **settings))) as changes:
             async for change in changes:
                 numbers.append(change.key["c"])
                 if len(numbers) == count:
@@ -95,7 +95,7 @@ def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
 
 
 def test_a_loop_that_is_cancelled_leaves_no_thread(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """While it waits for more."""
     write(table, 10)
@@ -103,7 +103,7 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
     all_there = asyncio.Event()
 
     async def loop() -> None:
-        async for change in AsyncChanges(way, table, **options(end=None)):
+        async for change in AsyncChanges(connection, table, **options(end=None)):
             numbers.add(change.key["c"])
             if len(numbers) == 10:
                 all_there.set()
@@ -113,7 +113,7 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
 
 
 def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Though the event loop ends right after, and nobody waits for the iteration to end."""
     write(table, 20)
@@ -124,7 +124,7 @@ def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
     hanging = asyncio.Event()
 
     async def loop() -> None:
-        async for change in AsyncChanges(way, table, **settings):
+        async for change in AsyncChanges(connection, table, **settings):
             numbers.append(change.key["c"])
             if len(numbers) == 10:
                 hanging.set()
@@ -137,7 +137,7 @@ def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
         assert not thread.is_alive(), thread.name
 
     async def rest() -> list[int]:
-        return [change.key["c"] async for change in AsyncChanges(way, table, **settings)]
+        return [change.key["c"] async for change in AsyncChanges(connection, table, **settings)]
 
     assert sorted(numbers[:-1] + asyncio.run(rest())) == list(range(20))
 
@@ -163,11 +163,11 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
             asyncio.run(main())
 
 
-def test_errors_come_out_of_the_loop(way: ConnectionConfig, keyspace: str) -> None:
+def test_errors_come_out_of_the_loop(connection: ConnectionConfig, keyspace: str) -> None:
     """Those of reading."""
 
     async def loop() -> None:
-        async for _ in AsyncChanges(way, f"{keyspace}.nosuch", **options()):
+        async for _ in AsyncChanges(connection, f"{keyspace}.nosuch", **options()):
             pass
 
     with pytest.raises(TableNotFoundError):
@@ -175,7 +175,7 @@ def test_errors_come_out_of_the_loop(way: ConnectionConfig, keyspace: str) -> No
 
 
 def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Each partition's changes one after the other."""
     write(table, 60)
@@ -194,13 +194,13 @@ def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
         numbers.append(change.key["c"])
 
     config = ConsumerConfig(workers=3, attempts=1)
-    asyncio.run(AsyncCdcConsumer(way, table, handler, **options(config=config)).run())
+    asyncio.run(AsyncCdcConsumer(connection, table, handler, **options(config=config)).run())
     assert sorted(numbers) == list(range(60))
     assert 1 < most <= 3
 
 
 def test_a_handler_that_fails_is_treated_as_any_other(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Called again, then the end."""
     write(table, 5)
@@ -213,12 +213,12 @@ def test_a_handler_that_fails_is_treated_as_any_other(
 
     config = ConsumerConfig(workers=1, attempts=2, pause=timedelta(0))
     with pytest.raises(HandlerError, match="no such thing"):
-        asyncio.run(AsyncCdcConsumer(way, table, handler, **options(config=config)).run())
+        asyncio.run(AsyncCdcConsumer(connection, table, handler, **options(config=config)).run())
     assert calls == 2
 
 
 def test_cancelling_a_consumer_cancels_its_handlers(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Their changes come again, though there is to be one attempt and no stop at a failure."""
     write(table, 20)
@@ -235,7 +235,7 @@ def test_cancelling_a_consumer_cancels_its_handlers(
 
     async def main() -> None:
         settings = options(store, config=config)
-        running = AsyncCdcConsumer(way, table, hang_at_the_tenth, **settings)
+        running = AsyncCdcConsumer(connection, table, hang_at_the_tenth, **settings)
         await cancelled(running.run(), hanging)
 
     asyncio.run(main())
@@ -244,14 +244,14 @@ def test_cancelling_a_consumer_cancels_its_handlers(
     async def handler(change: Change) -> None:
         handled.append(change.key["c"])
 
-    asyncio.run(AsyncCdcConsumer(way, table, handler, **options(store, config=config)).run())
+    asyncio.run(AsyncCdcConsumer(connection, table, handler, **options(store, config=config)).run())
     assert sorted(handled) == list(range(20))
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("scheduled", [True, False])
 def test_handlers_that_begin_while_a_consumer_is_cancelled(
-    way: ConnectionConfig,
+    connection: ConnectionConfig,
     table: str,
     write: Write,
     monkeypatch: pytest.MonkeyPatch,
@@ -273,7 +273,9 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
         await asyncio.sleep(3600)
 
     async def main() -> None:
-        consumer = AsyncCdcConsumer(way, table, hang, **options(config=ConsumerConfig(workers=1)))
+        consumer = AsyncCdcConsumer(
+            connection, table, hang, **options(config=ConsumerConfig(workers=1))
+        )
         task = asyncio.create_task(consumer.run())
         await asyncio.to_thread(begun.wait)
         task.cancel()

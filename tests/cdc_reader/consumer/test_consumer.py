@@ -80,20 +80,20 @@ def no_threads_are_left() -> Any:
 
 
 def consumer(
-    way: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
+    connection: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
 ) -> CdcConsumer:
     """A consumer up to now."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
-    return CdcConsumer(way, tables, handler, **settings)
+    return CdcConsumer(connection, tables, handler, **settings)
 
 
 def test_order_is_kept_by_partition_key_among_several_workers(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Each change once; the numbers of a partition ascend."""
     write(table, 200)
     seen = Seen()
-    consumer(way, table, seen, config=ConsumerConfig(workers=3)).run()
+    consumer(connection, table, seen, config=ConsumerConfig(workers=3)).run()
     assert Counter(seen.numbers) == Counter(range(200))
     assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
     assert len(seen.threads) > 1
@@ -121,14 +121,16 @@ def test_order_is_kept_across_generations() -> None:
             streams.add(change.stream)
             seen(change)
 
-        way = ConnectionConfig(server.contact_point)
-        consumer(way, "ks.t", handler, end=clock.now(), clock=clock).run()
+        connection = ConnectionConfig(server.contact_point)
+        consumer(connection, "ks.t", handler, end=clock.now(), clock=clock).run()
     assert Counter(seen.numbers) == Counter(range(120))
     assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
     assert len(streams) > 3
 
 
-def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_reading_waits_for_a_slow_handler(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """What is in hand is bounded by the limit and one page; then all comes all the same."""
     write(table, 100)
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
@@ -138,7 +140,7 @@ def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, wri
         seen(change)
 
     limits = ConsumerConfig(workers=2, max_changes=5)
-    slow = consumer(way, table, handler, config=limits, metrics=metrics)
+    slow = consumer(connection, table, handler, config=limits, metrics=metrics)
     running = threading.Thread(target=slow.run)
     running.start()
     while not slow._life._following._budget.is_awaited:
@@ -149,72 +151,74 @@ def test_reading_waits_for_a_slow_handler(way: ConnectionConfig, table: str, wri
     assert sorted(seen.numbers) == list(range(100))
 
 
-def test_bytes_in_hand_are_bounded_too(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_bytes_in_hand_are_bounded_too(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """A page that is larger than all that may be in hand comes through alone."""
     write(table, 60)
     seen = Seen()
-    consumer(way, table, seen, config=ConsumerConfig(max_bytes=1)).run()
+    consumer(connection, table, seen, config=ConsumerConfig(max_bytes=1)).run()
     assert sorted(seen.numbers) == list(range(60))
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "scylla"])
 def test_another_run_goes_on_where_the_last_one_ended(
-    way: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
+    connection: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
 ) -> None:
     """The start is for the first time only."""
     stores: dict[str, Callable[[], CheckpointStore]] = {
         "memory": MemoryCheckpoints,
         "sqlite": lambda: SqliteCheckpoints(tmp_path / "c.db"),
-        "scylla": lambda: ScyllaCheckpoints(way, keyspace),
+        "scylla": lambda: ScyllaCheckpoints(connection, keyspace),
     }
     store = stores[kind]()
     runs = []
     for first in (0, 40, 80):
         write(table, 40, first=first)
         seen = Seen()
-        consumer(way, table, seen, checkpoints=store).run()
+        consumer(connection, table, seen, checkpoints=store).run()
         store.close()
         runs.append(sorted(seen.numbers))
     assert runs == [list(range(first, first + 40)) for first in (0, 40, 80)]
 
 
 def test_applications_do_not_know_each_other(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Each has its own position in one store."""
     write(table, 20)
     store = MemoryCheckpoints()
     for application in ("one", "other"):
         seen = Seen()
-        consumer(way, table, seen, checkpoints=store, application=application).run()
+        consumer(connection, table, seen, checkpoints=store, application=application).run()
         assert sorted(seen.numbers) == list(range(20))
 
 
 def test_now_begins_with_what_is_written_next(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """And that moment is kept, were nothing ever handled."""
     write(table, 10)
     store = MemoryCheckpoints()
-    first = consumer(way, table, Seen(), start="now", checkpoints=store, end=None)
+    first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
     first.stop()
     first.run()
     write(table, 10, first=10)
     seen = Seen()
-    consumer(way, table, seen, start="now", checkpoints=store).run()
+    consumer(connection, table, seen, start="now", checkpoints=store).run()
     assert sorted(seen.numbers) == list(range(10, 20))
 
 
-def test_now_is_an_end_too(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_now_is_an_end_too(connection: ConnectionConfig, table: str, write: Write) -> None:
     """What is there is handled, then the run ends."""
     write(table, 5)
     seen = Seen()
-    consumer(way, table, seen, end="now").run()
+    consumer(connection, table, seen, end="now").run()
     assert sorted(seen.numbers) == list(range(5))
 
 
 def test_several_tables_are_followed_at_once(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
     """Each change names its table; each table has its checkpoint."""
     other = f"{keyspace}.u"
@@ -227,7 +231,7 @@ def test_several_tables_are_followed_at_once(
     found: Counter[str] = Counter()
     store, end = MemoryCheckpoints(), now()
     consumer(
-        way,
+        connection,
         [table, other],
         lambda change: found.update([str(change.table)]),
         checkpoints=store,
@@ -240,20 +244,22 @@ def test_several_tables_are_followed_at_once(
         assert (saved.position, saved.marks) == (end, {})
 
 
-def test_shards_cover_everything_once(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_shards_cover_everything_once(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """Each has its own checkpoint in one store."""
     write(table, 100, partitions=50)
     store, shares = MemoryCheckpoints(), []
     for number in (1, 2, 3):
         seen = Seen()
-        consumer(way, table, seen, checkpoints=store, shard=f"{number}/3").run()
+        consumer(connection, table, seen, checkpoints=store, shard=f"{number}/3").run()
         shares.append(seen.numbers)
     assert Counter(number for share in shares for number in share) == Counter(range(100))
     assert all(shares)
 
 
 def test_windows_are_told_when_all_their_changes_are_handled(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """They adjoin, those without changes too, and none comes before its changes were handled."""
     write(table, 30)
@@ -272,14 +278,16 @@ def test_windows_are_told_when_all_their_changes_are_handled(
             ahead.append(change.timestamp)
         handled.append(change.timestamp)
 
-    running = consumer(way, table, handler, on_window=on_window, end=None)
+    running = consumer(connection, table, handler, on_window=on_window, end=None)
     running.run()
     assert len(handled) == 30
     assert ahead == []
     assert all(a.end == b.start for a, b in pairwise(windows))
 
 
-def test_being_told_of_a_window_may_fail(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_being_told_of_a_window_may_fail(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """That stops the consumer; its changes were handled all the same."""
     write(table, 10)
     seen, store = Seen(), MemoryCheckpoints()
@@ -288,13 +296,13 @@ def test_being_told_of_a_window_may_fail(way: ConnectionConfig, table: str, writ
         raise OSError(f"no room for {window.end}")
 
     with pytest.raises(HandlerError, match=r"on_window of .*\.t failed at .*no room"):
-        consumer(way, table, seen, checkpoints=store, on_window=on_window).run()
-    consumer(way, table, seen, checkpoints=store).run()
+        consumer(connection, table, seen, checkpoints=store, on_window=on_window).run()
+    consumer(connection, table, seen, checkpoints=store).run()
     assert Counter(seen.numbers) == Counter(range(10))
 
 
 def test_stop_leaves_what_waits_for_another_run(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """A handler may stop the consumer it is of; over all runs each change comes once."""
     write(table, 100)
@@ -309,16 +317,16 @@ def test_stop_leaves_what_waits_for_another_run(
     end = now()
     while len(seen.numbers) < 100:
         runs += 1
-        running.append(consumer(way, table, handler, checkpoints=store, end=end))
+        running.append(consumer(connection, table, handler, checkpoints=store, end=end))
         running[-1].run()
     assert Counter(seen.numbers) == Counter(range(100))
     assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
     assert 3 <= runs <= 4
 
 
-def test_a_consumer_runs_once(way: ConnectionConfig, table: str) -> None:
+def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
     """And one that was stopped before does not begin."""
-    stopped = consumer(way, table, Seen(), end=None)
+    stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()
     with pytest.raises(RuntimeError, match="has run"):
@@ -343,12 +351,12 @@ QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
 
 
 def test_a_handler_that_fails_is_called_again(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """In place: the order of its partition is kept."""
     write(table, 40)
     handler, metrics = Failing(13, 2), MemoryMetrics()
-    consumer(way, table, handler, config=QUICK, metrics=metrics).run()
+    consumer(connection, table, handler, config=QUICK, metrics=metrics).run()
     assert sorted(handler.seen.numbers) == list(range(40))
     assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
     assert metrics[HANDLER_RETRIES, TableName.parse(table)] == 2
@@ -356,23 +364,23 @@ def test_a_handler_that_fails_is_called_again(
 
 
 def test_a_handler_that_fails_for_good_stops_the_consumer(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The error says on what; the change comes again, those handled do not."""
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
-        consumer(way, table, handler, config=QUICK, checkpoints=store).run()
+        consumer(connection, table, handler, config=QUICK, checkpoints=store).run()
     assert isinstance(e.value.__cause__, LookupError)
     assert 13 not in handler.seen.numbers
-    consumer(way, table, handler, config=QUICK, checkpoints=store).run()
+    consumer(connection, table, handler, config=QUICK, checkpoints=store).run()
     assert Counter(handler.seen.numbers) == Counter(range(40))
     assert all(numbers == sorted(numbers) for numbers in handler.seen.by_partition.values())
 
 
 @pytest.mark.parametrize(("on_error", "attempts"), [("stop", 2), ("skip", 1), ("bury", 1)])
 def test_a_handlers_failure_is_logged_with_its_traceback(
-    way: ConnectionConfig,
+    connection: ConnectionConfig,
     table: str,
     write: Write,
     caplog: pytest.LogCaptureFixture,
@@ -384,7 +392,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
     config = evolve(QUICK, attempts=attempts, on_error="skip" if on_error == "skip" else "stop")
     letters: Any = (lambda _change, _error: None) if on_error == "bury" else None
     handler = Failing(13, 1)
-    consumer(way, table, handler, config=config, dead_letter=letters).run()
+    consumer(connection, table, handler, config=config, dead_letter=letters).run()
     failures = [record for record in caplog.records if "no such thing" in record.getMessage()]
     assert len(failures) == 1
     assert failures[0].exc_info is not None
@@ -394,26 +402,26 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
     assert "exc_info" not in failures[0].getMessage()
 
 
-def test_a_change_may_be_skipped(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
     """All others are handled, and the position goes on."""
     write(table, 40)
     handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
     skipping = evolve(QUICK, on_error="skip")
     options: Any = {"config": skipping, "checkpoints": store, "metrics": metrics}
-    consumer(way, table, handler, **options).run()
-    consumer(way, table, handler, **options).run()
+    consumer(connection, table, handler, **options).run()
+    consumer(connection, table, handler, **options).run()
     assert Counter(handler.seen.numbers) == Counter(set(range(40)) - {13})
     assert metrics[HANDLER_ERRORS, TableName.parse(table)] == 1
 
 
 def test_a_change_may_go_to_the_dead_letters(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """With the handler's last error; where they fail too, the consumer stops."""
     write(table, 40)
     letters: list[tuple[int, str]] = []
     consumer(
-        way,
+        connection,
         table,
         Failing(13, 3),
         config=QUICK,
@@ -421,7 +429,7 @@ def test_a_change_may_go_to_the_dead_letters(
     ).run()
     assert letters == [(13, "no such thing")]
     with pytest.raises(HandlerError, match=r"dead_letter failed on insert of .*full"):
-        consumer(way, table, Failing(13, 3), config=QUICK, dead_letter=_full).run()
+        consumer(connection, table, Failing(13, 3), config=QUICK, dead_letter=_full).run()
 
 
 def _full(_change: Change, _error: Exception) -> None:
@@ -444,58 +452,60 @@ class Store(MemoryCheckpoints):
 
 
 def test_a_store_that_fails_for_a_while_is_asked_again(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """And the consumer goes on meanwhile; at its end it waits for the store."""
     write(table, 40)
     store = Store(*[TransientError("busy")] * 4)
     seen, metrics = Seen(), MemoryMetrics()
-    consumer(way, table, seen, checkpoints=store, metrics=metrics).run()
+    consumer(connection, table, seen, checkpoints=store, metrics=metrics).run()
     assert sorted(seen.numbers) == list(range(40))
     assert metrics[CHECKPOINT_RETRIES, TableName.parse(table)] == 4
     again = Seen()
-    consumer(way, table, again, checkpoints=store).run()
+    consumer(connection, table, again, checkpoints=store).run()
     assert again.numbers == []
 
 
 def test_a_store_that_fails_for_good_stops_the_consumer(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """With its error; nothing is lost. Its lease, which it cannot give up, runs out."""
     write(table, 40)
     seen, store = Seen(), Store(CheckpointError("disk full"))
     short = ConsumerConfig(lease=timedelta(seconds=1))
     with pytest.raises(CheckpointError, match="disk full"):
-        consumer(way, table, seen, checkpoints=store, config=short, end=None).run()
-    consumer(way, table, seen, checkpoints=store).run()
+        consumer(connection, table, seen, checkpoints=store, config=short, end=None).run()
+    consumer(connection, table, seen, checkpoints=store).run()
     assert set(seen.numbers) == set(range(40))
 
 
 def test_a_store_that_cannot_be_read_is_told_at_once(
-    way: ConnectionConfig, table: str, tmp_path: Path
+    connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> None:
     """Before anything is read."""
     store = SqliteCheckpoints(tmp_path / "nowhere" / "c.db")
     with pytest.raises(CheckpointError, match="unable to open"):
-        consumer(way, table, Seen(), checkpoints=store, end=None).run()
+        consumer(connection, table, Seen(), checkpoints=store, end=None).run()
 
 
-def test_each_change_is_saved_if_asked_to(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_each_change_is_saved_if_asked_to(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """With an interval of zero."""
     write(table, 40)
     store = Store()
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # two may share one
-    consumer(way, table, Seen(), checkpoints=store, config=each).run()
+    consumer(connection, table, Seen(), checkpoints=store, config=each).run()
     assert store.saves >= 40
     rare = Store()
     seldom = ConsumerConfig(workers=2, checkpoint_interval=timedelta(hours=1))
-    consumer(way, table, Seen(), checkpoints=rare, config=seldom).run()
+    consumer(connection, table, Seen(), checkpoints=rare, config=seldom).run()
     assert rare.saves <= 4
 
 
 @pytest.mark.needs("faults")
 def test_a_read_that_fails_for_a_while_is_asked_again(
-    scylla: Scylla, way: ConnectionConfig, table: str, write: Write
+    scylla: Scylla, connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """And counted."""
     from cdc_reader.testing import Fault
@@ -505,14 +515,14 @@ def test_a_read_that_fails_for_a_while_is_asked_again(
     seen, metrics = Seen(), MemoryMetrics()
     fault = Fault("overloaded", f"{table}_scylla_cdc_log", times=2)
     with server.faults.during(fault):
-        consumer(way, table, seen, metrics=metrics).run()
+        consumer(connection, table, seen, metrics=metrics).run()
     assert Counter(seen.numbers) == Counter(range(40))
     assert metrics[RETRIES, TableName.parse(table)] == 2
 
 
 @pytest.mark.needs("faults")
 def test_an_outage_does_not_keep_a_consumer_from_stopping(
-    scylla: Scylla, way: ConnectionConfig, table: str
+    scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
     """However long it would go on asking."""
     from cdc_reader.testing import Fault
@@ -520,7 +530,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
     server: Any = scylla.server
     patient = evolve(READ, retry_deadline=timedelta(hours=1))
     metrics = MemoryMetrics()
-    stuck = consumer(way, table, Seen(), read=patient, metrics=metrics, end=None)
+    stuck = consumer(connection, table, Seen(), read=patient, metrics=metrics, end=None)
     running = threading.Thread(target=stuck.run)
     with server.faults.during(Fault("unavailable", f"{table}_scylla_cdc_log", times=None)):
         running.start()
@@ -533,15 +543,15 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
 
 @pytest.mark.needs("faults")
 def test_an_idle_window_costs_one_write(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
     """However many streams had rows before."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
-    store = ScyllaCheckpoints(way, keyspace)
+    store = ScyllaCheckpoints(connection, keyspace)
     write(table, 100, partitions=50)
-    consumer(way, table, Seen(), checkpoints=store).run()
+    consumer(connection, table, Seen(), checkpoints=store).run()
     saves = Fault("delay", f"{keyspace}.cdc_checkpoints", times=None, seconds=0.000_001)
     windows: list[Window] = []
 
@@ -552,7 +562,7 @@ def test_an_idle_window_costs_one_write(
 
     each = ConsumerConfig(checkpoint_interval=timedelta(0))
     options: Any = {"checkpoints": store, "on_window": on_window, "end": None, "config": each}
-    idle = consumer(way, table, Seen(), **options)
+    idle = consumer(connection, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
         lease = 4  # it is acquired and released, and each time it is looked what is there
@@ -561,7 +571,7 @@ def test_an_idle_window_costs_one_write(
 
 
 def test_eager_rows_come_at_once_and_not_again(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """None has settled when the consumer stops; the next one leaves out what was acknowledged."""
     eager = evolve(
@@ -581,17 +591,17 @@ def test_eager_rows_come_at_once_and_not_again(
     for more in (0, 0, 30):
         write(table, more, first=60)
         options: Any = {"read": eager, "checkpoints": store, "end": None}
-        running = consumer(way, table, handler, **options)
+        running = consumer(connection, table, handler, **options)
         running.run()
     assert Counter(seen.numbers) == Counter(range(90))
     assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
 
 
-def test_figures_are_told(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_figures_are_told(connection: ConnectionConfig, table: str, write: Write) -> None:
     """Of rows, changes, windows, queries, checkpoints; lag and generation."""
     write(table, 40)
     metrics, name = MemoryMetrics(), TableName.parse(table)
-    consumer(way, table, Seen(), metrics=metrics).run()
+    consumer(connection, table, Seen(), metrics=metrics).run()
     assert metrics[ROWS, name] == metrics[CHANGES, name] == 40
     assert metrics[WINDOWS, name] >= 1
     assert metrics[QUERIES, name] >= 1
@@ -617,25 +627,27 @@ def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, lef
         def handler(_change: Change) -> None:
             told.append((metrics[LAG, name], metrics[HEADROOM, name]))
 
-        way, end = ConnectionConfig(server.contact_point), clock.now()
-        consumer(way, "ks.t", handler, end=end, clock=clock, metrics=metrics).run()
+        connection, end = ConnectionConfig(server.contact_point), clock.now()
+        consumer(connection, "ks.t", handler, end=end, clock=clock, metrics=metrics).run()
     [(lag, headroom)] = told
     assert lag == pytest.approx(3_600, abs=120)
     assert headroom == (left if math.isinf(left) else pytest.approx(left, abs=120))
 
 
-def test_lag_is_told_from_the_start_given(way: ConnectionConfig, table: str) -> None:
+def test_lag_is_told_from_the_start_given(connection: ConnectionConfig, table: str) -> None:
     """Before the log has been looked at."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
-    following = consumer(way, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics)
+    following = consumer(
+        connection, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics
+    )
     following.run()
     assert metrics[LAG, TableName.parse(table)] == pytest.approx(3_600, abs=60)
 
 
-def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: str) -> None:
+def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:
     """At once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
-        consumer(way, f"{keyspace}.nosuch", Seen(), end=None).run()
+        consumer(connection, f"{keyspace}.nosuch", Seen(), end=None).run()
 
 
 @pytest.mark.parametrize(
@@ -652,11 +664,11 @@ def test_a_table_that_is_not_there_is_an_error(way: ConnectionConfig, keyspace: 
     ],
 )
 def test_values_that_cannot_be_used_are_refused(
-    way: ConnectionConfig, options: dict[str, Any], message: str
+    connection: ConnectionConfig, options: dict[str, Any], message: str
 ) -> None:
     """When the consumer is made."""
     with pytest.raises(ConfigurationError, match=message):
-        consumer(way, "ks.t", Seen(), **options)
+        consumer(connection, "ks.t", Seen(), **options)
 
 
 @pytest.mark.parametrize(
@@ -670,7 +682,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 
 
 def test_tables_are_merged_by_write_time(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
     """However little may be in hand at a time."""
     scylla.session.execute(
@@ -682,7 +694,7 @@ def test_tables_are_merged_by_write_time(
         write(other if number % 3 else table, 1, first=number)
     seen = Seen()
     consumer(
-        way,
+        connection,
         [table, other],
         seen,
         config=ConsumerConfig(workers=1, max_changes=1),
@@ -692,7 +704,7 @@ def test_tables_are_merged_by_write_time(
 
 
 def test_a_table_that_waits_for_its_turn_does_not_hinder_the_end(
-    scylla: Scylla, way: ConnectionConfig, keyspace: str, table: str, write: Write
+    scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
     """The other table has a change of an earlier time, on which the consumer stops."""
     scylla.session.execute(
@@ -708,7 +720,7 @@ def test_a_table_that_waits_for_its_turn_does_not_hinder_the_end(
         followed.stop()
 
     followed = consumer(
-        way,
+        connection,
         [f"{keyspace}.u", table],
         handler,
         end=None,

@@ -15,7 +15,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from tests.cdc_reader.consumer.conftest import READ, now
-from tests.cdc_reader.consumer.place import Place, await_some
+from tests.cdc_reader.consumer.processes import Processes, await_some
 
 KILLS = 20
 ROWS_A_RUN = 25
@@ -30,7 +30,7 @@ Write = Callable[..., None]
 
 
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
-    place: Place, write: Write
+    processes: Processes, write: Write
 ) -> None:
     """A worker saves each change before the next: so it may repeat the last one of each run.
 
@@ -40,19 +40,19 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     print(f"seed {seed}")
     moments, runs = random.Random(seed), range(KILLS + 1)
     for run in runs[:-1]:
-        write(place.table, ROWS_A_RUN, first=run * ROWS_A_RUN)
-        process = place.begin(run, read=EAGER if run % 2 else READ)
+        write(processes.table, ROWS_A_RUN, first=run * ROWS_A_RUN)
+        process = processes.begin(run, read=EAGER if run % 2 else READ)
         if moments.random() < 0.8:
-            await_some(place, run, process, moments.randrange(1, 20))
+            await_some(processes, run, process, moments.randrange(1, 20))
         process.join(moments.uniform(0, 0.05))
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-    process = place.begin(runs[-1], end=now())
+    process = processes.begin(runs[-1], end=now())
     process.join()
     assert process.exitcode == 0
 
-    handled = [place.handled(run) for run in runs]
+    handled = [processes.handled(run) for run in runs]
     assert len({row for lines in handled for _, row in lines}) == KILLS * ROWS_A_RUN
     may_repeat = {row for lines in handled for row in dict(lines).values()}
     times = Counter(row for lines in handled for _, row in lines)
@@ -71,21 +71,23 @@ def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
         assert all(rows == sorted(rows) for rows in times.values())
 
 
-def test_sigterm_ends_a_consumer_in_order(place: Place, write: Write) -> None:
+def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) -> None:
     """What was handled is saved, and nothing comes twice."""
-    write(place.table, 300)
-    process = place.begin(0, terminated_after=20)
+    write(processes.table, 300)
+    process = processes.begin(0, terminated_after=20)
     process.join()
     assert process.exitcode == 0
-    assert 20 <= len(place.handled(0)) < 300
-    last = place.begin(1, end=now())
+    assert 20 <= len(processes.handled(0)) < 300
+    last = processes.begin(1, end=now())
     last.join()
-    rows = Counter(row for run in (0, 1) for _, row in place.handled(run))
+    rows = Counter(row for run in (0, 1) for _, row in processes.handled(run))
     assert len(rows) == 300
     assert set(rows.values()) == {1}
 
 
-def test_signal_handlers_are_put_back(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_signal_handlers_are_put_back(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """After a run, and at the first signal: a second one ends a handler that hangs."""
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
@@ -96,6 +98,6 @@ def test_signal_handlers_are_put_back(way: ConnectionConfig, table: str, write: 
             during.append(signal.getsignal(signal.SIGTERM))
             os.kill(os.getpid(), signal.SIGTERM)
 
-    CdcConsumer(way, table, handler, application="app", read=READ).run()
+    CdcConsumer(connection, table, handler, application="app", read=READ).run()
     assert during[0] not in before
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before

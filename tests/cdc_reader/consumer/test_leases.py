@@ -26,7 +26,7 @@ from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.testing import ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
-from tests.cdc_reader.consumer.place import Place, await_some, await_stillness
+from tests.cdc_reader.consumer.place import Processes, await_some, await_stillness
 
 Write = Callable[..., None]
 SHORT = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0), lease=timedelta(seconds=1))
@@ -34,55 +34,55 @@ FAILING = evolve(SHORT, on_held="fail")
 ROWS = 200
 
 
-def handled(place: Place, *runs: int) -> set[str]:
+def handled(processes: Processes, *runs: int) -> set[str]:
     """The rows that runs handled."""
-    return {row for run in runs for _, row in place.handled(run)}
+    return {row for run in runs for _, row in processes.handled(run)}
 
 
-def test_a_standby_takes_over_from_an_owner_that_was_killed(place: Place, write: Write) -> None:
+def test_a_standby_takes_over_from_an_owner_that_was_killed(place: Processes, write: Write) -> None:
     """At once, on the same machine; and handles what the owner had not acknowledged."""
-    write(place.table, ROWS)
-    owner = place.begin(0)
-    await_some(place, 0, owner, 10)
-    standby = place.begin(1, end=now())
+    write(processes.table, ROWS)
+    owner = processes.begin(0)
+    await_some(processes, 0, owner, 10)
+    standby = processes.begin(1, end=now())
     owner.kill()
     owner.join()
     assert owner.exitcode == -signal.SIGKILL
     standby.join()
     assert standby.exitcode == 0
-    assert len(handled(place, 0, 1)) == ROWS
-    assert len(handled(place, 0) & handled(place, 1)) <= SHORT.workers
+    assert len(handled(processes, 0, 1)) == ROWS
+    assert len(handled(processes, 0) & handled(processes, 1)) <= SHORT.workers
 
 
 @pytest.mark.parametrize("on_held", ["wait", "fail"])
 def test_an_owner_that_stood_still_saves_nothing_more(
-    place: Place, write: Write, on_held: str
+    processes: Processes, write: Write, on_held: str
 ) -> None:
     """It finishes the change at hand, which the next owner handled too, and begins no other."""
-    write(place.table, ROWS)
-    owner = place.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
-    await_some(place, 0, owner, 10)
-    place.still.touch()
-    write(place.table, ROWS, first=ROWS)
-    await_stillness(place, owner)
-    before = len(place.handled(0))
-    place.still.unlink()
-    standby = place.begin(1, end=now(), config=SHORT)
+    write(processes.table, ROWS)
+    owner = processes.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
+    await_some(processes, 0, owner, 10)
+    processes.still.touch()
+    write(processes.table, ROWS, first=ROWS)
+    await_stillness(processes, owner)
+    before = len(processes.handled(0))
+    processes.still.unlink()
+    standby = processes.begin(1, end=now(), config=SHORT)
     standby.join()
     assert standby.exitcode == 0
-    assert len(handled(place, 0, 1)) == 2 * ROWS
+    assert len(handled(processes, 0, 1)) == 2 * ROWS
     os.kill(owner.pid or 0, signal.SIGCONT)
     if on_held == "wait":
-        write(place.table, 10, first=2 * ROWS)
-        await_some(place, 0, owner, before + 11)
+        write(processes.table, 10, first=2 * ROWS)
+        await_some(processes, 0, owner, before + 11)
         os.kill(owner.pid or 0, signal.SIGTERM)
     owner.join()
     assert owner.exitcode == (0 if on_held == "wait" else 1)
-    assert len(handled(place, 0) & handled(place, 1)) == 1
-    assert len(place.handled(0)) == before + (11 if on_held == "wait" else 1)
-    last = place.begin(2, end=now())
+    assert len(handled(processes, 0) & handled(processes, 1)) == 1
+    assert len(processes.handled(0)) == before + (11 if on_held == "wait" else 1)
+    last = processes.begin(2, end=now())
     last.join()
-    assert handled(place, 2) == set()
+    assert handled(processes, 2) == set()
 
 
 class Slow:
@@ -98,23 +98,25 @@ class Slow:
         self.count += 1
 
 
-def consumer(way: ConnectionConfig, tables: Any, handler: Any, **options: Any) -> CdcConsumer:
+def consumer(
+    connection: ConnectionConfig, tables: Any, handler: Any, **options: Any
+) -> CdcConsumer:
     """A consumer up to now."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ, "config": SHORT}
-    return CdcConsumer(way, tables, handler, **(settings | options))
+    return CdcConsumer(connection, tables, handler, **(settings | options))
 
 
 def test_the_second_waits_until_the_first_ends(
-    way: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
+    connection: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It says once for whom; then it finds nothing left to do."""
     write(table, 20)
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
-    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
     first.start()
     assert slow.is_at_work.wait(PATIENCE)
     with caplog.at_level(logging.WARNING, "cdc_reader"):
-        waiting = consumer(way, table, rest, checkpoints=store)
+        waiting = consumer(connection, table, rest, checkpoints=store)
         second = threading.Thread(target=waiting.run)
         second.start()
         while not caplog.records:
@@ -128,30 +130,32 @@ def test_the_second_waits_until_the_first_ends(
     assert f"process {os.getpid()} on " in told
 
 
-def test_the_second_fails_if_it_is_to(way: ConnectionConfig, table: str, write: Write) -> None:
+def test_the_second_fails_if_it_is_to(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """Naming who holds the lease; the first is not disturbed."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
-    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
     first.start()
     assert slow.is_at_work.wait(PATIENCE)
     told = rf"{table}, shard 1/1, is followed as application 'app' already: process {os.getpid()} "
     with pytest.raises(LeaseHeldError, match=told):
-        consumer(way, table, slow, checkpoints=store, config=FAILING).run()
+        consumer(connection, table, slow, checkpoints=store, config=FAILING).run()
     slow.may_go_on.set()
     first.join()
     assert slow.count == 20
 
 
 def test_one_that_waits_can_be_stopped(
-    way: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
+    connection: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has nothing to save, and nothing to say."""
     store = MemoryCheckpoints()
     name = CheckpointName("app", TableName.parse(table))
     other = Owner("other", "host", 1, 0)
     assert store.acquire(name, other, timedelta(hours=1)) == other
-    waiting = consumer(way, table, Slow(), checkpoints=store)
+    waiting = consumer(connection, table, Slow(), checkpoints=store)
     running = threading.Thread(target=waiting.run)
     running.start()
     while not caplog.records:
@@ -163,12 +167,12 @@ def test_one_that_waits_can_be_stopped(
 
 
 def test_shards_and_applications_have_leases_of_their_own(
-    way: ConnectionConfig, table: str, write: Write
+    connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """They run at the same time."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
-    first = threading.Thread(target=consumer(way, table, slow, checkpoints=store).run)
+    first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
     first.start()
     assert slow.is_at_work.wait(PATIENCE)
     others = [{"application": "other"}, {"shard": "1/2"}, {"shard": "2/2"}]
@@ -176,7 +180,7 @@ def test_shards_and_applications_have_leases_of_their_own(
     for options in others:
         handler = Slow()
         handler.may_go_on.set()
-        consumer(way, table, handler, checkpoints=store, **options).run()
+        consumer(connection, table, handler, checkpoints=store, **options).run()
         counts.append(handler.count)
     slow.may_go_on.set()
     first.join()
@@ -208,7 +212,7 @@ class Unsupported(MemoryCheckpoints):
 
 @pytest.mark.parametrize("store", [WithoutLeases, Unsupported])
 def test_a_store_without_leases_is_used_without(
-    way: ConnectionConfig,
+    connection: ConnectionConfig,
     table: str,
     write: Write,
     store: Callable[[], Any],
@@ -216,12 +220,12 @@ def test_a_store_without_leases_is_used_without(
 ) -> None:
     """As before there were leases; one that should have them is told of."""
     write(table, 20)
-    place, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
+    kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()
-    consumer(way, table, seen, checkpoints=place).run()
-    consumer(way, table, seen, checkpoints=place).run()
+    consumer(connection, table, seen, checkpoints=kept).run()
+    consumer(connection, table, seen, checkpoints=kept).run()
     assert seen.count == 20
-    assert place.load(name) is not None
+    assert kept.load(name) is not None
     told = [record.getMessage() for record in caplog.records if "no_lease" in record.getMessage()]
     assert len(told) == (2 if store is Unsupported else 0)
 

@@ -77,8 +77,8 @@ def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Call
 
         clock.advance(SECOND)
         options: dict[str, Any] = {"checkpoints": store, "clock": clock, "end": clock.now()}
-        way = ConnectionConfig(server.contact_point)
-        CdcConsumer(way, ["ks.t"], handle, application="app", read=STRICT, **options).run()
+        connection = ConnectionConfig(server.contact_point)
+        CdcConsumer(connection, ["ks.t"], handle, application="app", read=STRICT, **options).run()
         return seen
 
     return run

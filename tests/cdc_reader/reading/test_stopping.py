@@ -66,7 +66,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 @pytest.fixture
-def way(server: EmbeddedScylla) -> ConnectionConfig:
+def connection(server: EmbeddedScylla) -> ConnectionConfig:
     """How to connect, with an hour for everything."""
     return patient(server.contact_point)
 
@@ -126,9 +126,11 @@ def following(reader: CdcReader) -> Running:
     return Running(lambda: list(reader.follow()))
 
 
-def test_a_retry_does_not_hold_up_a_reader(server: EmbeddedScylla, way: ConnectionConfig) -> None:
+def test_a_retry_does_not_hold_up_a_reader(
+    server: EmbeddedScylla, connection: ConnectionConfig
+) -> None:
     """`follow` ends without an error, and the reader can be used again."""
-    with CdcReader(way, "ks.t", config=READ) as reader:
+    with CdcReader(connection, "ks.t", config=READ) as reader:
         with outage(server) as struck:
             follow = following(reader)
             follow.until(lambda: struck() > 4)
@@ -139,11 +141,11 @@ def test_a_retry_does_not_hold_up_a_reader(server: EmbeddedScylla, way: Connecti
 
 @pytest.mark.parametrize("statement", [LOG, "system_schema.columns"])
 def test_a_late_answer_does_not_hold_up_a_reader(
-    server: EmbeddedScylla, way: ConnectionConfig, statement: str
+    server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
     """Of a page, or of what is asked for before."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
-    with CdcReader(way, "ks.t", config=READ) as reader, outage(server, late) as struck:
+    with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)
         follow.until(struck)
         reader.stop()
@@ -179,9 +181,11 @@ def test_connecting_does_not_hold_up_a_reader(silent: socket.socket) -> None:
         assert closing.ended() is None
 
 
-def test_several_tables_are_stopped_together(server: EmbeddedScylla, way: ConnectionConfig) -> None:
+def test_several_tables_are_stopped_together(
+    server: EmbeddedScylla, connection: ConnectionConfig
+) -> None:
     """Though their deliveries come through one iterator."""
-    with CdcReader(way, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
+    with CdcReader(connection, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
         follow = Running(lambda: list(reader.follow()))
         follow.until(struck)
         reader.stop()
@@ -197,10 +201,10 @@ def test_several_tables_are_stopped_together(server: EmbeddedScylla, way: Connec
     ids=["batches", "changes"],
 )
 def test_a_bounded_read_that_is_stopped_says_so(
-    server: EmbeddedScylla, way: ConnectionConfig, read: Callable[[CdcReader], object]
+    server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
     """What it has read is incomplete."""
-    with CdcReader(way, "ks.t", config=READ) as reader, outage(server) as struck:
+    with CdcReader(connection, "ks.t", config=READ) as reader, outage(server) as struck:
         running = Running(lambda: read(reader))
         running.until(struck)
         reader.stop()
@@ -208,10 +212,10 @@ def test_a_bounded_read_that_is_stopped_says_so(
 
 
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
-def test_nothing_is_handed_on_after_a_stop(way: ConnectionConfig, read: str) -> None:
+def test_nothing_is_handed_on_after_a_stop(connection: ConnectionConfig, read: str) -> None:
     """Not even what is there already, for it may take its reader long to deal with."""
     small = evolve(READ, fetch_size=2, chunk_size=100)
-    with CdcReader(way, "ks.t", config=small) as reader:
+    with CdcReader(connection, "ks.t", config=small) as reader:
         items = getattr(reader, read)()
         next(items)
         reader.stop()
@@ -220,7 +224,7 @@ def test_nothing_is_handed_on_after_a_stop(way: ConnectionConfig, read: str) -> 
 
 
 def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
-    way: ConnectionConfig, line: Line
+    connection: ConnectionConfig, line: Line
 ) -> None:
     """It ends in order, and the change comes again."""
     target = CqlWriter(patient(line.contact_point), READ)
@@ -232,7 +236,7 @@ def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
         raise LookupError
 
     stuck = consumer(
-        way,
+        connection,
         fail,
         dead_letter=lambda *_: target.write([insert]),
         config=ConsumerConfig(attempts=1),
@@ -245,18 +249,18 @@ def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
 
 
 def consumer(
-    way: ConnectionConfig, handler: Callable[[Change], object], **more: Any
+    connection: ConnectionConfig, handler: Callable[[Change], object], **more: Any
 ) -> CdcConsumer:
     """A consumer of all there is, for good."""
     options: Any = {"application": "app", "read": READ} | more
-    return CdcConsumer(way, "ks.t", handler, **options)
+    return CdcConsumer(connection, "ks.t", handler, **options)
 
 
 def test_an_outage_does_not_hold_up_a_consumer(
-    server: EmbeddedScylla, way: ConnectionConfig
+    server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
     """It ends in order."""
-    stuck = consumer(way, print)
+    stuck = consumer(connection, print)
     with outage(server) as struck:
         running = Running(stuck.run)
         running.until(struck)
@@ -265,11 +269,13 @@ def test_an_outage_does_not_hold_up_a_consumer(
 
 
 def test_a_store_out_of_reach_does_not_hold_up_a_start(
-    way: ConnectionConfig, silent: socket.socket
+    connection: ConnectionConfig, silent: socket.socket
 ) -> None:
     """Nothing was handled, so nothing is left to save."""
     nowhere = patient(f"127.0.0.1:{silent.getsockname()[1]}")
-    stuck = consumer(way, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=HOUR))
+    stuck = consumer(
+        connection, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=HOUR)
+    )
     running = Running(stuck.run)
     accepted, _ = silent.accept()
     with accepted:
@@ -279,7 +285,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_start(
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
-    way: ConnectionConfig, line: Line, *, hangs: bool
+    connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
     """It says that what it handled is not saved. The store is down, or never answers."""
     store = ScyllaCheckpoints(
@@ -294,7 +300,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
 
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))
     name = f"hangs-{hangs}"  # a lease that cannot be released lasts longer than the test
-    stuck = consumer(way, handle, checkpoints=store, config=each, application=name)
+    stuck = consumer(connection, handle, checkpoints=store, config=each, application=name)
     running = Running(stuck.run)
     running.until(line.holds.is_set if hangs else handled.is_set)
     stuck.stop()
@@ -306,14 +312,14 @@ def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
 
 
 def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
-    way: ConnectionConfig, line: Line
+    connection: ConnectionConfig, line: Line
 ) -> None:
     """A handler's own writes end, and its change comes again."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
     line.hold()
-    stuck = consumer(way, lambda _: target.write([insert]))
+    stuck = consumer(connection, lambda _: target.write([insert]))
     running = Running(stuck.run)
     running.until(line.holds.is_set)
     stuck.stop()
@@ -321,7 +327,7 @@ def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
     assert Running(target.close).ended() is None
 
 
-def test_a_handlers_pause_does_not_hold_up_a_consumer(way: ConnectionConfig) -> None:
+def test_a_handlers_pause_does_not_hold_up_a_consumer(connection: ConnectionConfig) -> None:
     """It gets the change again in the next run."""
     called = threading.Event()
 
@@ -329,7 +335,7 @@ def test_a_handlers_pause_does_not_hold_up_a_consumer(way: ConnectionConfig) -> 
         called.set()
         raise LookupError
 
-    stuck = consumer(way, fail, config=ConsumerConfig(pause=HOUR, workers=1, attempts=100))
+    stuck = consumer(connection, fail, config=ConsumerConfig(pause=HOUR, workers=1, attempts=100))
     running = Running(stuck.run)
     running.until(called.is_set)
     stuck.stop()
@@ -338,7 +344,7 @@ def test_a_handlers_pause_does_not_hold_up_a_consumer(way: ConnectionConfig) -> 
 
 @pytest.mark.parametrize("is_loop", [True, False])
 def test_an_outage_does_not_hold_up_a_cancellation(
-    server: EmbeddedScylla, way: ConnectionConfig, *, is_loop: bool
+    server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
     """Of a loop over changes, and of a consumer with coroutines."""
     options: Any = {"application": "app", "read": READ}
@@ -347,9 +353,9 @@ def test_an_outage_does_not_hold_up_a_cancellation(
 
     async def main() -> None:
         if is_loop:
-            await anext(aiter(AsyncChanges(way, "ks.t", **options)))
+            await anext(aiter(AsyncChanges(connection, "ks.t", **options)))
         else:
-            await AsyncCdcConsumer(way, "ks.t", handle, **options).run()
+            await AsyncCdcConsumer(connection, "ks.t", handle, **options).run()
 
     loop = asyncio.new_event_loop()
     following = loop.create_task(main())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery
@@ -138,7 +138,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
             work.complete(each.window, each.generation, each.swept, late=each.late)
         else:
             for stream, key in keys(each.batch):
-                work.acknowledge(work.deliver(Place(stream, key.time, (key.seq,))))
+                work.acknowledge(work.deliver(ChangeRows(stream, key.time, (key.seq,))))
     taken = work.take()
     assert taken is not None
     return taken

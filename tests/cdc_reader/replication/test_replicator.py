@@ -56,9 +56,9 @@ KEYS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def writer(way: ConnectionConfig) -> Iterator[CqlWriter]:
+def writer(connection: ConnectionConfig) -> Iterator[CqlWriter]:
     """A writer to the server under test."""
-    writer = CqlWriter(way)
+    writer = CqlWriter(connection)
     yield writer
     writer.close()
 
@@ -96,7 +96,7 @@ def test_a_recorded_log_gives_the_recorded_table(
 
 
 def test_recorded_pages_of_every_type_give_the_recorded_table(
-    scylla: Scylla, keyspace: str, writer: CqlWriter, way: ConnectionConfig
+    scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
     """As they came off the wire of a real ScyllaDB 5.2, records cut where its pages were."""
     log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
@@ -113,9 +113,9 @@ def test_recorded_pages_of_every_type_give_the_recorded_table(
     replicator = Replicator(writer, {schema.base.name: TableName(keyspace, "t")})
     for change in changes:
         replicator.apply(change)
-    connection = Connection(way, ReadConfig())
-    found = list(connection.batches(Query(f"SELECT * FROM {keyspace}.t")))
-    connection.close()
+    opened = Connection(connection, ReadConfig())
+    found = list(opened.batches(Query(f"SELECT * FROM {keyspace}.t")))
+    opened.close()
     assert contents(found) == contents(map(decode, base))
 
 
@@ -144,7 +144,7 @@ class Tables:
     """Tables of one shape: one for each kind of images, and a copy without CDC."""
 
     session: Session
-    connection: Connection
+    opened: Connection
     writer: CqlWriter
     keyspace: str
     schemas: dict[str, LogSchema]
@@ -159,7 +159,7 @@ class Tables:
         schema = self.schemas[table]
         grouping = Grouping(schema)
         cql = f"SELECT * FROM {schema.name.cql} WHERE pk = {key} ALLOW FILTERING"
-        pages = self.connection.batches(Query(cql))
+        pages = self.opened.batches(Query(cql))
         return [change for page in pages for change in grouping.feed(page)] + grouping.finish()
 
     def replicate(self, table: str, key: int) -> None:
@@ -177,7 +177,7 @@ class Tables:
 
 
 @pytest.fixture(scope="module")
-def tables(scylla: Scylla, way: ConnectionConfig, writer: CqlWriter) -> Iterator[Tables]:
+def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> Iterator[Tables]:
     """Empty ones, in a keyspace of their own."""
     session, keyspace = scylla.session, f"replica_{uuid.uuid4().hex[:8]}"
     session.execute(
@@ -188,11 +188,11 @@ def tables(scylla: Scylla, way: ConnectionConfig, writer: CqlWriter) -> Iterator
     session.execute(f"CREATE TABLE {keyspace}.copy {COLUMNS}")
     for name, options in IMAGES.items():
         session.execute(f"CREATE TABLE {keyspace}.{name} {COLUMNS} WITH cdc = {{{options}}}")
-    connection = Connection(way, ReadConfig())
-    source = SchemaSource(connection)
+    opened = Connection(connection, ReadConfig())
+    source = SchemaSource(opened)
     schemas = {name: source.log_schema(TableName(keyspace, name)) for name in IMAGES}
-    yield Tables(session, connection, writer, keyspace, schemas)
-    connection.close()
+    yield Tables(session, opened, writer, keyspace, schemas)
+    opened.close()
     session.execute(f"DROP KEYSPACE {keyspace}")
 
 
@@ -284,7 +284,7 @@ def test_ranges_are_deleted_in_any_clustering_order(
             f"CREATE TABLE IF NOT EXISTS {keyspace}.{table} {columns}{order}{cdc}"
         )
     name = TableName(keyspace, "ranges")
-    schema = tables.schemas.setdefault("ranges", SchemaSource(tables.connection).log_schema(name))
+    schema = tables.schemas.setdefault("ranges", SchemaSource(tables.opened).log_schema(name))
     for row in itertools.product(range(3), repeat=3):
         values = ", ".join(map(str, row))
         insert = f"INSERT INTO <t> (pk, c1, c2, c3) VALUES (<pk>, {values})"
@@ -315,10 +315,10 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
         assigned = f"c{at} = {text}, l{at} = [{text}, {text}]"
         assigned += f", m{at} = {{{text}: {text}}}" if cql_type != "duration" else ""
         session.execute(f"UPDATE {keyspace}.t SET {assigned} WHERE pk = 1")
-    schema = SchemaSource(tables.connection).log_schema(TableName(keyspace, "t"))
+    schema = SchemaSource(tables.opened).log_schema(TableName(keyspace, "t"))
     grouping = Grouping(schema)
     replicator = Replicator(tables.writer, {schema.base.name: TableName(keyspace, "copy")})
-    for page in tables.connection.batches(Query(f"SELECT * FROM {schema.name.cql}")):
+    for page in tables.opened.batches(Query(f"SELECT * FROM {schema.name.cql}")):
         for change in grouping.feed(page):
             replicator.apply(change)
     found = [rows_of(raw_select(session, f"SELECT * FROM {keyspace}.{t}")) for t in ("t", "copy")]
@@ -326,7 +326,7 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
     assert "None" not in found[0][0]
 
 
-def test_a_consumer_keeps_a_replica(way: ConnectionConfig, tables: Tables) -> None:
+def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
     """With a replicator for its handler, in several threads."""
     key, base = next(KEYS), time.time_ns() // 1_000
     row = "WHERE pk = <pk> AND ck = 1"
@@ -342,7 +342,7 @@ def test_a_consumer_keeps_a_replica(way: ConnectionConfig, tables: Tables) -> No
     source, copy = TableName(tables.keyspace, "images"), TableName(tables.keyspace, "copy")
     now = time.time_ns() // 1_000 + 1
     consumer = CdcConsumer(
-        way,
+        connection,
         [source],
         Replicator(tables.writer, {source: copy}).apply,
         application="replica",

@@ -26,13 +26,13 @@ TABLE = (
 
 
 def test_the_table_made_has_the_columns_and_the_key_of_the_other(
-    scylla: Scylla, keyspace: str, way: ConnectionConfig
+    scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
     """With its user-defined types, nested ones first; elsewhere they are the same types."""
     for statement in (*TYPES, TABLE):
         scylla.session.execute(statement.format(ks=keyspace))
-    connection = Connection(way, ReadConfig())
-    schemas = SchemaSource(connection)
+    opened = Connection(connection, ReadConfig())
+    schemas = SchemaSource(opened)
     other = f"{keyspace}_copy"
     scylla.session.execute(
         f"CREATE KEYSPACE {other} WITH replication = "
@@ -49,5 +49,5 @@ def test_the_table_made_has_the_columns_and_the_key_of_the_other(
             (c.name, str(c.type), c.kind, c.position, c.descending) for c in made.columns
         ]
     finally:
-        connection.close()
+        opened.close()
         scylla.session.execute(f"DROP KEYSPACE {other}")

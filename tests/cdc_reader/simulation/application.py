@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import define, evolve
 
 from cdc_reader._time import BEGINNING
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, Place, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.cluster.wire import Page, Queries, Query
 from cdc_reader.config import ReadConfig
@@ -209,7 +209,7 @@ class Application:
     def _enter(self, row: LogRow) -> Ticket:
         stream, key = row.name
         is_last = row.cells.get("cdc$end_of_batch") is not None
-        return self._acknowledgements.deliver(Place(stream, key.time, (key.seq,), is_last))
+        return self._acknowledgements.deliver(ChangeRows(stream, key.time, (key.seq,), is_last))
 
     def _work(self) -> None:
         """Acknowledge some rows in any order, save, idle; it may be the end of the process."""

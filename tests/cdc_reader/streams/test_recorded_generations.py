@@ -57,13 +57,13 @@ def place(row: dict[str, Any]) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("seconds", [2, 7, 600])
 def test_following_across_switches_loses_and_repeats_nothing(
-    way: ConnectionConfig, table: str, seconds: int
+    connection: ConnectionConfig, table: str, seconds: int
 ) -> None:
     """Whatever the windows' size; streams in order, keys in order across generations."""
     clock = ManualClock(TIMES[-1] + 60_000_000)
     config = ReadConfig(window=timedelta(seconds=seconds), chunk_size=5, fetch_size=10)
     rows: list[dict[str, Any]] = []
-    with CdcReader(way, f"{table}.t", config=config, clock=clock) as reader:
+    with CdcReader(connection, f"{table}.t", config=config, clock=clock) as reader:
         for delivery in reader.follow(TIMES[0]):
             if delivery.batch is not None:
                 rows += delivery.batch.to_pylist()
@@ -79,10 +79,10 @@ def test_following_across_switches_loses_and_repeats_nothing(
 
 
 def test_a_bounded_read_of_all_generations_has_each_row_once(
-    way: ConnectionConfig, table: str
+    connection: ConnectionConfig, table: str
 ) -> None:
     """In one window over all of them."""
-    with CdcReader(way, f"{table}.t") as reader:
+    with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.batches(TIMES[0], TIMES[-1] + 1)
         rows = [row for batch in batches for row in batch.to_pylist()]
     assert sorted(map(place, rows)) == sorted(PLACES)

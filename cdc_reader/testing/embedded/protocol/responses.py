@@ -23,7 +23,7 @@ from cdc_reader.testing.embedded.protocol.frame import Flag, Opcode, encode_fram
 from cdc_reader.testing.embedded.protocol.types import encode_type
 from cdc_reader.testing.embedded.query.result import (
     ColumnSpec,
-    Page,
+    EncodedPage,
     Prepared,
     Result,
     Rows,
@@ -160,7 +160,7 @@ def result(outcome: Result, version: int = 4, style: ResultFormat | None = None)
         case Prepared():
             encoded = _prepared(outcome, version, style.lwt_mark)
             return _result(ResultKind.PREPARED, encoded, outcome.warnings)
-        case Page():
+        case EncodedPage():
             head = _page_head(outcome, style.skip_metadata)
             return Answer(Opcode.RESULT, head, rows=outcome.rows)
         case Rows():
@@ -256,7 +256,7 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
     return b"".join(parts)
 
 
-def _page_head(page: Page, skip_metadata: bool) -> bytes:
+def _page_head(page: EncodedPage, skip_metadata: bool) -> bytes:
     """What comes before the rows."""
     state = b""
     flags = MetadataFlag.NO_METADATA if skip_metadata else page.flags

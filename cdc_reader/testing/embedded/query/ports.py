@@ -8,7 +8,7 @@ from typing import Protocol
 from attrs import frozen
 
 from cdc_reader.testing.embedded.query.model import Execution
-from cdc_reader.testing.embedded.query.result import ColumnSpec, Page, Result
+from cdc_reader.testing.embedded.query.result import ColumnSpec, EncodedPage, Result
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 
@@ -33,7 +33,7 @@ class TableSource(Protocol):
 class Replays(Protocol):
     """Ready pages; `page_replay.PageReplays` are such."""
 
-    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> Page | None:
+    def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
         """The page to answer a SELECT from this table with; None to read the table."""
         ...
 

@@ -43,7 +43,7 @@ class Rows:
 
 
 @frozen
-class Page:
+class EncodedPage:
     """A page of rows made ready: the parts of its RESULT's body, as they are on the wire.
 
     `flags` are those of the `metadata`, which describes so many `columns`.
@@ -73,4 +73,4 @@ class Prepared:
     is_lwt: bool = field(default=False)
 
 
-Result = Void | SetKeyspace | Rows | Page | Prepared | SchemaChange
+Result = Void | SetKeyspace | Rows | EncodedPage | Prepared | SchemaChange

@@ -15,7 +15,7 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.planning.plan import (
     MOST_QUERIES,
     SHORTEST_SLICE,
-    Span,
+    StreamSpan,
     divide,
     slices,
     spans,
@@ -32,12 +32,12 @@ def timeline(starts: list[int]) -> Timeline:
     return Timeline((0, *starts))
 
 
-def one_generation(streams: int, length: int) -> list[Span]:
+def one_generation(streams: int, length: int) -> list[StreamSpan]:
     """All of a generation of so many streams, over so many µs."""
     return spans(timeline([]), Window(0, length), lambda _: streams)
 
 
-def length_of(share: Sequence[Span], stream: int) -> int:
+def length_of(share: Sequence[StreamSpan], stream: int) -> int:
     """The µs of a stream that a share reads."""
     return sum(span.window.length for span in share if span.first <= stream < span.last)
 

@@ -24,11 +24,11 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 
 
-class Place:
-    """Where a consumer reads and keeps its checkpoints, and the files its handler writes to."""
+class Processes:
+    """Where consumers read and keep their checkpoints, and the files their handlers write to."""
 
-    def __init__(self, way: ConnectionConfig, table: str, path: Path, store: str) -> None:
-        self.way, self.table, self.path, self.store = way, table, path, store
+    def __init__(self, connection: ConnectionConfig, table: str, path: Path, store: str) -> None:
+        self.connection, self.table, self.path, self.store = connection, table, path, store
 
     def file(self, run: int) -> Path:
         return self.path / f"run-{run}"
@@ -51,12 +51,12 @@ class Place:
         return begun
 
 
-def _consume(place: Place, run: int, terminated_after: int, options: dict[str, Any]) -> None:
+def _consume(processes: Processes, run: int, terminated_after: int, options: dict[str, Any]) -> None:
     numbers = itertools.count(1)
-    file = os.open(place.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    file = os.open(processes.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def handler(change: Change) -> None:
-        if place.still.exists():
+        if processes.still.exists():
             # To this very thread: sent to the process, another thread may be the one that takes it,
             # and this one go on for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
@@ -66,12 +66,12 @@ def _consume(place: Place, run: int, terminated_after: int, options: dict[str, A
         if next(numbers) == terminated_after:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    keyspace = place.table.partition(".")[0]
+    keyspace = processes.table.partition(".")[0]
     store: SqliteCheckpoints | ScyllaCheckpoints
-    if place.store == "sqlite":
-        store = SqliteCheckpoints(place.path / "checkpoints.db")
+    if processes.store == "sqlite":
+        store = SqliteCheckpoints(processes.path / "checkpoints.db")
     else:
-        store = ScyllaCheckpoints(place.way, keyspace)
+        store = ScyllaCheckpoints(processes.connection, keyspace)
     config = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0))
     settings: dict[str, Any] = {
         "application": "app",
@@ -79,22 +79,22 @@ def _consume(place: Place, run: int, terminated_after: int, options: dict[str, A
         "config": config,
         "checkpoints": store,
     }
-    CdcConsumer(place.way, place.table, handler, **(settings | options)).run()
+    CdcConsumer(processes.connection, processes.table, handler, **(settings | options)).run()
     store.close()
 
 
-def await_some(place: Place, run: int, owner: BaseProcess, count: int) -> None:
+def await_some(processes: Processes, run: int, owner: BaseProcess, count: int) -> None:
     """Return once a run has handled `count` changes, or has ended."""
-    while len(place.handled(run)) < count and owner.is_alive():
+    while len(processes.handled(run)) < count and owner.is_alive():
         owner.join(0.002)
 
 
-def await_stillness(place: Place, owner: BaseProcess) -> None:
+def await_stillness(processes: Processes, owner: BaseProcess) -> None:
     """Return once the process stands still, and not in the middle of a save by another thread:
     that would keep SQLite's file locked.
     """
     pid = owner.pid or 0
-    while process._stat(pid)[0] != "T" or is_locked(place.path / "checkpoints.db"):
+    while process._stat(pid)[0] != "T" or is_locked(processes.path / "checkpoints.db"):
         if process._stat(pid)[0] == "T":
             os.kill(pid, signal.SIGCONT)  # up to the next change
         owner.join(0.002)
