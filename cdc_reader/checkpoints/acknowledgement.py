@@ -5,10 +5,10 @@ in any order. Two structures decide what may be saved:
 
 - *Spans* of the delivery order, each closed by the completion of a window. The position
   moves to the end of a window once nothing is outstanding in its span and those before it.
-- *Records* of each stream, in order. The stream's `upto` moves over its first records while
-  they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by one.
-  A log that is read before it has settled has no `upto`: a row may still appear between two
-  others.
+- *Records* of each stream, in order. The stream's `acked_through` moves over its first records
+  while they are acknowledged. Rows acknowledged after an unacknowledged one are listed one by
+  one. A log that is read before it has settled has no `acked_through`: a row may still appear
+  between two others.
 
 Each change is entered once and removed once, at constant cost. Memory holds the outstanding
 changes, and a mark for each stream with rows after the position.
@@ -63,7 +63,7 @@ class _Stream:
     """A stream's acknowledged rows, and its records that are not complete; `newest` in µs."""
 
     newest: int
-    upto: RowKey | None = None
+    acked_through: RowKey | None = None
     rows: set[RowKey] = field(factory=set)
     records: deque[_Record] = field(factory=deque)
     begun: dict[_Record, None] = field(factory=dict)
@@ -82,24 +82,26 @@ class _Stream:
         return record
 
     def acknowledge(self, record: _Record, place: ChangeRows) -> int:
-        """Move `upto` over the records that are done; return the number of their changes."""
+        """Move `acked_through` over records that are done; return the number of their changes."""
         record.acknowledged.append(place)
         self.begun[record] = None
         moved = 0
         while self.records and self.records[0].is_done:
             done = self.records.popleft()
             del self.begun[done]
-            self.upto = done.last if self.upto is None else max(self.upto, done.last)
+            self.acked_through = max(self.acked_through or done.last, done.last)
             moved += done.changes
         return moved
 
     def mark(self, position: int) -> Mark:
         """The acknowledged rows among those written at `position` or later."""
-        upto = self.upto if self.upto and self.upto.micros >= position else None
-        self.rows = {key for key in self.rows if key.micros >= position and not _is_in(key, upto)}
+        last = self.acked_through
+        if last and last.micros < position:
+            last = None
+        self.rows = {key for key in self.rows if key.micros >= position and not _is_in(key, last)}
         places = (place for record in self.begun for place in record.acknowledged)
-        single = {key for place in places for key in place.rows() if not _is_in(key, upto)}
-        return Mark(upto, frozenset(self.rows | single))
+        single = {key for place in places for key in place.rows() if not _is_in(key, last)}
+        return Mark(last, frozenset(self.rows | single))
 
     def _end_record(self) -> None:
         """Close the last record because another begins, even if no change of it was the last."""
@@ -113,7 +115,7 @@ class _Completion:
 
     position: int
     generation: int | None
-    swept: int | None
+    late_scan_at: int | None
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
@@ -147,7 +149,7 @@ class Acknowledgements:
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
         self._settled = settled
-        self._reached = _Completion(start.position, start.generation, start.swept)
+        self._reached = _Completion(start.position, start.generation, start.late_scan_at)
         self._spans = deque([_Span()])
         self._changed: set[StreamId] = set()
         self._has_moved = False
@@ -179,7 +181,12 @@ class Acknowledgements:
         return Ticket(place, stream, self._spans[-1], record)
 
     def complete(
-        self, window: Window, generation: int | None, swept: int | None, *, late: bool = False
+        self,
+        window: Window,
+        generation: int | None,
+        late_scan_at: int | None,
+        *,
+        late: bool = False,
     ) -> Window | None:
         """Record that all changes of a window are delivered; a late one does not move the position.
 
@@ -187,7 +194,7 @@ class Acknowledgements:
         """
         before = (self._spans[-2].completion if len(self._spans) > 1 else None) or self._reached
         position = before.position if late else max(before.position, window.end)
-        completion = _Completion(position, generation, swept, None if late else window)
+        completion = _Completion(position, generation, late_scan_at, None if late else window)
         if len(self._spans) > 1 and not self._spans[-1].outstanding:
             self._spans[-2].completion = before.joined(completion)
         else:
@@ -217,7 +224,7 @@ class Acknowledgements:
         marks = {name: self._streams[name].mark(reached.position) for name in changed}
         self._changed, self._has_moved = set(), False
         said = {name: mark for name, mark in marks.items() if mark != _NOTHING}
-        return Checkpoint(reached.position, reached.generation, said, reached.swept)
+        return Checkpoint(reached.position, reached.generation, said, reached.late_scan_at)
 
     def _advance(self) -> Window | None:
         reached: _Completion | None = None
@@ -242,11 +249,11 @@ class Acknowledgements:
 _NOTHING = Mark()
 
 
-def _is_in(key: RowKey, upto: RowKey | None) -> bool:
-    return upto is not None and key <= upto
+def _is_in(key: RowKey, last: RowKey | None) -> bool:
+    return last is not None and key <= last
 
 
 def _resumed(mark: Mark) -> _Stream:
-    keys = [*mark.rows, *([mark.upto] if mark.upto else [])]
+    keys = [*mark.rows, *([mark.acked_through] if mark.acked_through else [])]
     newest = max((key.micros for key in keys), default=BEGINNING)
-    return _Stream(newest, mark.upto, set(mark.rows))
+    return _Stream(newest, mark.acked_through, set(mark.rows))

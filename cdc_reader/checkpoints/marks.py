@@ -19,8 +19,8 @@ from cdc_reader.streams.stream import StreamId
 def newest(mark: Mark) -> int | None:
     """The write time, in µs, of the last row that a mark names; None if it names none."""
     times = [key.micros for key in mark.rows]
-    if mark.upto is not None:
-        times.append(mark.upto.micros)
+    if mark.acked_through is not None:
+        times.append(mark.acked_through.micros)
     return max(times, default=None)
 
 
@@ -32,8 +32,10 @@ def prune_marks(marks: Mapping[StreamId, Mark], position: int) -> dict[StreamId,
 
 
 def _from(mark: Mark, position: int) -> Mark:
-    upto = mark.upto if mark.upto is not None and mark.upto.micros >= position else None
-    return Mark(upto, frozenset(key for key in mark.rows if key.micros >= position))
+    last = mark.acked_through
+    if last is not None and last.micros < position:
+        last = None
+    return Mark(last, frozenset(key for key in mark.rows if key.micros >= position))
 
 
 _KEY = struct.Struct(">16si")
@@ -45,8 +47,8 @@ def pack(keys: Iterable[RowKey]) -> bytes:
 
 
 def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
-    """`upto`, empty for none, and the single rows, in order."""
-    return pack([mark.upto] if mark.upto else []), pack(sorted(mark.rows))
+    """`acked_through`, empty for none, and the single rows, in order."""
+    return pack([mark.acked_through] if mark.acked_through else []), pack(sorted(mark.rows))
 
 
 def unpack(packed: bytes) -> list[RowKey]:
@@ -59,9 +61,9 @@ def unpack(packed: bytes) -> list[RowKey]:
     return [RowKey(time, seq) for time, seq in _KEY.iter_unpack(packed)]
 
 
-def unpack_mark(upto: bytes, rows: bytes) -> Mark:
+def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
     """The mark stored in these two columns."""
-    return Mark(next(iter(unpack(upto)), None), frozenset(unpack(rows)))
+    return Mark(next(iter(unpack(acked_through)), None), frozenset(unpack(rows)))
 
 
 def pack_ttls(ttls: TtlHistory) -> str | None:

@@ -193,7 +193,7 @@ class CheckpointTable:
         said = (
             checkpoint.position,
             checkpoint.generation,
-            checkpoint.swept,
+            checkpoint.late_scan_at,
             checkpoint.table_id,
             pack_ttls(checkpoint.ttls),
         )

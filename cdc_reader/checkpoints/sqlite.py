@@ -129,16 +129,16 @@ class SqliteCheckpoints:
             found = database.execute(_FIND, _key(name)).fetchone()
             if found is None:
                 return None
-            number, position, generation, swept, table_id, ttls = found
+            number, position, generation, late_scan_at, table_id, ttls = found
             rows = database.execute(
                 "SELECT stream, upto, rows FROM marks WHERE checkpoint = ?", (number,)
             )
-            marks = {StreamId(stream): unpack_mark(upto, keys) for stream, upto, keys in rows}
+            marks = {StreamId(stream): unpack_mark(acked, keys) for stream, acked, keys in rows}
         return Checkpoint(
             position,
             generation,
             prune_marks(marks, position),
-            swept,
+            late_scan_at,
             table_id and UUID(table_id),
             unpack_ttls(ttls),
         )
@@ -324,7 +324,7 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
     return (
         checkpoint.position,
         checkpoint.generation,
-        checkpoint.swept,
+        checkpoint.late_scan_at,
         checkpoint.table_id and str(checkpoint.table_id),
         pack_ttls(checkpoint.ttls),
     )

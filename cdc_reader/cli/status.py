@@ -89,7 +89,7 @@ class Reader:
             "expires_in_seconds": _seconds(self.left),
             "generation": _time(self.checkpoint.generation),
             "marked_streams": len(self.checkpoint.marks),
-            "swept": _time(self.checkpoint.swept),
+            "swept": _time(self.checkpoint.late_scan_at),
         }
 
     def cells(self) -> Iterator[str]:

@@ -25,7 +25,7 @@ from cdc_reader.cql.schema import Column, LogSchema, TableState
 from cdc_reader.cql.types import Native
 from cdc_reader.decoding import decode
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
-from cdc_reader.reading.ports import REMAINING, GenerationSource
+from cdc_reader.reading.ports import REMAINING_TTL, GenerationSource
 from cdc_reader.streams.task import RangeTask, Task
 
 log = get_logger(__name__)
@@ -51,7 +51,7 @@ _SHAPES: Mapping[type, _Shape] = {
 
 _TIMES = '"cdc$time" >= ? AND "cdc$time" < ?'
 
-_REMAINING = Column(REMAINING, Native("int"))
+_REMAINING_TTL = Column(REMAINING_TTL, Native("int"))
 
 
 class CqlLogSource:
@@ -63,26 +63,28 @@ class CqlLogSource:
     def __init__(self, queries: Queries, schema: LogSchema, limit: int | None = None) -> None:
         self._queries = queries
         self._made: dict[tuple[type, bool], Query] = {
-            (kind, remaining): log_query(schema, kind, remaining=remaining, limit=limit)
+            (kind, remaining_ttl): log_query(schema, kind, remaining_ttl=remaining_ttl, limit=limit)
             for kind in _SHAPES
-            for remaining in (False, True)
+            for remaining_ttl in (False, True)
         }
 
-    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """The task's rows, one batch per page; empty pages are skipped.
 
         If the task has more streams than the server allows in an IN list, several queries are sent.
         """
         first, *others = self._cut(task)
-        asked = self._ask(first, remaining=remaining)
-        return self._rows(first, asked, others, remaining=remaining)
+        asked = self._ask(first, remaining_ttl=remaining_ttl)
+        return self._rows(first, asked, others, remaining_ttl=remaining_ttl)
 
-    def _ask(self, task: Task | RangeTask, *, remaining: bool) -> Iterator[pa.RecordBatch]:
+    def _ask(self, task: Task | RangeTask, *, remaining_ttl: bool) -> Iterator[pa.RecordBatch]:
         times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
         values = (*_SHAPES[type(task)].values(task), *times)
-        query = evolve(self._made[type(task), remaining], values=values, route=_route(task))
+        query = evolve(self._made[type(task), remaining_ttl], values=values, route=_route(task))
         pages = self._queries.pages(query)
-        batches = (_decoded(page, query, remaining=remaining) for page in pages)
+        batches = (_decoded(page, query, remaining_ttl=remaining_ttl) for page in pages)
         return (batch for batch in batches if batch.num_rows)
 
     def _rows(
@@ -91,7 +93,7 @@ class CqlLogSource:
         batches: Iterator[pa.RecordBatch],
         others: Sequence[Task | RangeTask],
         *,
-        remaining: bool,
+        remaining_ttl: bool,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a task already queried, then those of `others`, each queried in its turn."""
         is_begun = False
@@ -102,9 +104,9 @@ class CqlLogSource:
         except QueryRefusedError as error:
             if is_begun or not self._learn(task, error):
                 raise
-            yield from self.read(task, remaining=remaining)
+            yield from self.read(task, remaining_ttl=remaining_ttl)
         for other in others:
-            yield from self.read(other, remaining=remaining)
+            yield from self.read(other, remaining_ttl=remaining_ttl)
 
     def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
         """Note the server's limit of streams per query; True if the task exceeds it."""
@@ -137,16 +139,18 @@ def _route(task: Task | RangeTask) -> Route | None:
     return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
 
 
-def _decoded(page: Page, query: Query, *, remaining: bool) -> pa.RecordBatch:
-    """Decode a page; with `remaining`, add the seconds each row has left to live now."""
+def _decoded(page: Page, query: Query, *, remaining_ttl: bool) -> pa.RecordBatch:
+    """Decode a page; with `remaining_ttl`, add the seconds each row has left to live now."""
     batch = decode(page.body, query.columns)
-    if not remaining or not (age := int(page.age)):
+    if not remaining_ttl or not (age := int(page.age)):
         return batch
-    left = pc.subtract(batch.column(REMAINING), pa.scalar(age, pa.int32()))
-    return batch.set_column(batch.num_columns - 1, batch.schema.field(REMAINING), left)
+    left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))
+    return batch.set_column(batch.num_columns - 1, batch.schema.field(REMAINING_TTL), left)
 
 
-def log_query(schema: LogSchema, kind: type, *, remaining: bool, limit: int | None = None) -> Query:
+def log_query(
+    schema: LogSchema, kind: type, *, remaining_ttl: bool, limit: int | None = None
+) -> Query:
     """The query for tasks of this kind, without values.
 
     It names its columns, so a column added to the table does not change the result.
@@ -154,8 +158,8 @@ def log_query(schema: LogSchema, kind: type, *, remaining: bool, limit: int | No
     shape = _SHAPES[kind]
     selected = [quoted(column.name) for column in schema.columns]
     columns = schema.columns
-    if remaining:
-        selected, columns = [*selected, 'TTL("cdc$operation")'], (*columns, _REMAINING)
+    if remaining_ttl:
+        selected, columns = [*selected, 'TTL("cdc$operation")'], (*columns, _REMAINING_TTL)
     options = shape.options if limit is None else f"LIMIT {limit} {shape.options}"
     where = f"{shape.partitions} AND {_TIMES} {options}"
     cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted

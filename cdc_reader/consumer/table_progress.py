@@ -114,7 +114,7 @@ class TableProgress:
         with self._lock:
             self._note(
                 self._work.complete(
-                    delivery.window, delivery.generation, delivery.swept, late=delivery.late
+                    delivery.window, delivery.generation, delivery.late_scan_at, late=delivery.late
                 )
             )
         self._tell()
@@ -162,11 +162,14 @@ class TableProgress:
 
     def _of_table(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint with what is known of the table now."""
-        reading, position, swept = self._reading, checkpoint.position, checkpoint.swept
+        reading, position = self._reading, checkpoint.position
+        late_scan_at = checkpoint.late_scan_at
         return evolve(
             checkpoint,
             table_id=reading.table_id,
-            ttls=reading.ttls.after(position if swept is None else min(position, swept)),
+            ttls=reading.ttls.after(
+                position if late_scan_at is None else min(position, late_scan_at)
+            ),
         )
 
     def _oldest_unread(self) -> int | None:

@@ -65,14 +65,14 @@ class CurrentLog:
         self,
         tasks: Sequence[Task | RangeTask],
         *,
-        remaining: bool = False,
+        remaining_ttl: bool = False,
         is_fresh: Callable[[pa.RecordBatch], bool] = _settled,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
         delivered = _Delivered()
         while True:
             try:
-                for number, batch in self._read(tasks, delivered, remaining=remaining):
+                for number, batch in self._read(tasks, delivered, remaining_ttl=remaining_ttl):
                     if is_fresh(batch) and self.refresh():
                         break
                     yield number, batch
@@ -84,12 +84,12 @@ class CurrentLog:
                     raise
 
     def _read(
-        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, remaining: bool
+        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, remaining_ttl: bool
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         before, first = delivered.marks(), delivered.task
         _, source = self._open()
         for number, batch in read_tasks(
-            source, tasks[first:], self._in_flight, remaining=remaining
+            source, tasks[first:], self._in_flight, remaining_ttl=remaining_ttl
         ):
             rest = leave_out(batch, before)
             if rest.num_rows:

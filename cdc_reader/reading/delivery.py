@@ -15,8 +15,8 @@ class Delivery:
     """A batch of `window`'s rows or, without a batch, a notice that the window is complete.
 
     A `late` batch holds strays, or rows that follow delivered rows of their stream with higher
-    keys. A late delivery never moves the position. `generation` and `swept` are the values for a
-    `Checkpoint` taken once everything delivered so far is acknowledged.
+    keys. A late delivery never moves the position. `generation` and `late_scan_at` are the values
+    for a `Checkpoint` taken once everything delivered so far is acknowledged.
     """
 
     schema: LogSchema = field(repr=lambda schema: str(schema.base.name))
@@ -24,7 +24,7 @@ class Delivery:
     batch: pa.RecordBatch | None = None
     late: bool = False
     generation: int | None = None
-    swept: int | None = None
+    late_scan_at: int | None = None
     queries: int = 0
     """The number of queries for the window, without follow-up pages."""
 

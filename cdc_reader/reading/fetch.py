@@ -17,7 +17,11 @@ from cdc_reader.streams.window import Window
 
 
 def read_tasks(
-    source: LogSource, tasks: Iterable[Task | RangeTask], in_flight: int, *, remaining: bool = False
+    source: LogSource,
+    tasks: Iterable[Task | RangeTask],
+    in_flight: int,
+    *,
+    remaining_ttl: bool = False,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of `tasks`, task after task, each with its task's index.
 
@@ -28,7 +32,7 @@ def read_tasks(
     for number, task in enumerate(tasks):
         if len(started) >= in_flight:
             yield from _drain(*started.popleft())
-        started.append((number, source.read(task, remaining=remaining)))
+        started.append((number, source.read(task, remaining_ttl=remaining_ttl)))
     while started:
         yield from _drain(*started.popleft())
 

@@ -245,7 +245,7 @@ class Follower:
         self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         self._unsettled.begin(window.end)
-        for batch in self._reader.read(window, remaining=self._late is not None):
+        for batch in self._reader.read(window, remaining_ttl=self._late is not None):
             for new in self._new(leave_out_keys(batch, seen), behind=late):
                 if self._stopped.is_set():
                     return
@@ -257,7 +257,7 @@ class Follower:
         """Deliver the window's strays: of all generations, or only of `fresh`, unread ones."""
 
         def read() -> list[pa.RecordBatch]:
-            found = self._strays.read(window, fresh, remaining=self._late is not None)
+            found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)
             return list(self._strays.single(found, fresh or frozenset()))
 
         if self._stopped.is_set():
@@ -311,7 +311,7 @@ class Follower:
             window,
             late=late,
             generation=self._outlook.newest,
-            swept=None if self._late is None else self._late.swept,
+            late_scan_at=None if self._late is None else self._late.late_scan_at,
             queries=self._reader.queries,
         )
 
@@ -330,16 +330,20 @@ class Follower:
                 "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if self._late is None:
-            position, swept, marks = self._position, self._start.swept, self._start.marks
-            start = position if swept is None else BEGINNING
-            if swept is None:
-                swept = BEGINNING if marks else now
-            self._late = LateRows(start, position, swept, self._confidence, marks)
+            position, late_scan_at, marks = (
+                self._position,
+                self._start.late_scan_at,
+                self._start.marks,
+            )
+            start = position if late_scan_at is None else BEGINNING
+            if late_scan_at is None:
+                late_scan_at = BEGINNING if marks else now
+            self._late = LateRows(start, position, late_scan_at, self._confidence, marks)
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
         """Search for late rows if the interval has passed. They are few, so all are held first."""
         now, interval = self._clock.now(), micros(self._config.late_interval)
-        if now < late.swept + interval or self._stopped.is_set():
+        if now < late.late_scan_at + interval or self._stopped.is_set():
             return
         sweep = late.sweep(self._position, micros(self._config.late_horizon), now)
         found = self._all_of(lambda: list(self._late_rows(sweep)))
@@ -352,7 +356,7 @@ class Follower:
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
         yield from self._late_of(sweep, self._reader.look_back(sweep.window))
-        strays = self._strays.read(sweep.window, remaining=True)
+        strays = self._strays.read(sweep.window, remaining_ttl=True)
         yield from self._strays.single(list(self._late_of(sweep, strays)))
 
     def _late_of(self, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
@@ -52,25 +52,26 @@ class LateRows:
     """Tracks when each part of the log before the position was read, to tell late rows.
 
     All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`.
-    Between `start` and `position`, every row that had arrived by `swept`, the start of the last
-    sweep before a restart, was delivered. The same holds for rows at or before a mark's `upto`:
-    one may have arrived after its stream was read past it. `confidence` is the confidence window.
+    Between `start` and `position`, every row that had arrived by `late_scan_at`, the start of the
+    last sweep before a restart, was delivered. The same holds for rows that a mark includes in its
+    `acked_through`: one may have arrived after its stream was read past it. `confidence` is the
+    confidence window.
     """
 
     def __init__(
         self,
         start: int,
         position: int,
-        swept: int,
+        late_scan_at: int,
         confidence: int,
         marks: Mapping[StreamId, Mark] = _NO_MARKS,
     ) -> None:
-        self.swept = swept
-        self._left_out = marks, swept
+        self.late_scan_at = late_scan_at
+        self._left_out = marks, late_scan_at
         self._start = start
         self._confidence = confidence
         self._ends = [position]
-        self._reads = [swept]
+        self._reads = [late_scan_at]
         self._doubtful: set[RowName] = set()
 
     @classmethod
@@ -94,14 +95,14 @@ class LateRows:
     def delivered(
         self, batch: pa.RecordBatch, ttls: TtlHistory, now: int, *, behind: bool = False
     ) -> pa.RecordBatch:
-        """Record the doubtful rows of a batch just read, and return it without `REMAINING`.
+        """Record the doubtful rows of a batch just read, and return it without `REMAINING_TTL`.
 
         Rows from `behind` the position may have arrived at any time since their window was read.
         """
         since = BEGINNING if behind else self._reads[-1] - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         self._doubtful.update(name for _, name, _ in delayed)
-        return batch.drop_columns([REMAINING])
+        return batch.drop_columns([REMAINING_TTL])
 
     def sweep(self, position: int, horizon: int, began: int) -> Sweep:
         """Start a sweep of the `horizon` µs before `position`, in a read that begins at `began`."""
@@ -117,7 +118,7 @@ class LateRows:
         )
         self._ends, self._reads = [window.start, position], [began, began]
         self._left_out = _NO_MARKS, began
-        self._doubtful, self.swept = sweep.doubtful, began
+        self._doubtful, self.late_scan_at = sweep.doubtful, began
         return sweep
 
 
@@ -151,11 +152,11 @@ class Sweep:
     doubtful: set[RowName] = field(factory=set)
 
     def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.RecordBatch:
-        """Return the rows of `batch` that were not delivered before, without `REMAINING`."""
+        """Return the rows of `batch` that were not delivered before, without `REMAINING_TTL`."""
         since = min(*self._reads, self._marked) - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
-        return batch.drop_columns([REMAINING]).take(pa.array(late, pa.int64()))
+        return batch.drop_columns([REMAINING_TTL]).take(pa.array(late, pa.int64()))
 
     def _is_late(self, name: RowName, arrival: int) -> bool:
         if arrival >= self.began - DOUBT:
@@ -175,13 +176,13 @@ class Sweep:
 def arrived(
     batch: pa.RecordBatch, ttls: TtlHistory, now: int, planned: int, known: Container[RowName]
 ) -> pa.RecordBatch:
-    """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING`.
+    """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING_TTL`.
 
     Rows that may have arrived later are kept only if `known`: the planner saw them. A window
     therefore has the same rows however often it is read.
     """
     later = pc.indices_nonzero(pc.greater(_arrivals(batch, ttls, now), planned)).to_pylist()
-    rows = batch.drop_columns([REMAINING])
+    rows = batch.drop_columns([REMAINING_TTL])
     names = keys(rows.take(pa.array(later, pa.int64())))
     left_out = {at for at, name in zip(later, names, strict=True) if name not in known}
     if not left_out:
@@ -213,12 +214,12 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.Array:
 
     A row that fits no known TTL arrived before the first known TTL was in force.
     """
-    remaining = batch.column(REMAINING).cast(pa.int64())
+    remaining_ttl = batch.column(REMAINING_TTL).cast(pa.int64())
     first = min(now, ttls.changes[0][0] + DOUBT) if ttls.changes else now
     arrivals = pa.repeat(pa.scalar(first, pa.int64()), batch.num_rows)
     is_explained = pa.repeat(pa.scalar(False), batch.num_rows)
     for span, seconds in ttls.spans():
-        arrived, is_possible = _under(seconds, remaining, now)
+        arrived, is_possible = _under(seconds, remaining_ttl, now)
         is_in_time = pc.or_(pc.invert(is_explained), pc.greater_equal(arrived, span.start))
         is_possible = pc.and_(is_possible, pc.and_(is_in_time, _before(arrived, span.end)))
         arrived = pc.min_element_wise(arrived, pa.scalar(span.end + DOUBT, pa.int64()))
@@ -227,11 +228,11 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.Array:
     return arrivals
 
 
-def _under(ttl: int, remaining: pa.Array, now: int) -> tuple[pa.Array, pa.Array]:
+def _under(ttl: int, remaining_ttl: pa.Array, now: int) -> tuple[pa.Array, pa.Array]:
     """Return when each row arrived if it did so under this TTL (s), and whether that can be."""
     if not ttl:
-        return pa.repeat(pa.scalar(now, pa.int64()), len(remaining)), pc.is_null(remaining)
-    lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining), -ttl)
+        return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
+    lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)
     arrived = pc.subtract(pa.scalar(now + _BLUR, pa.int64()), pc.multiply(lived, _SECOND))
     return arrived, pc.greater_equal(lived, -_SKEW)
 

@@ -11,19 +11,21 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.task import RangeTask, Task
 
-REMAINING = "ttl(cdc$operation)"
-"""Last column of a read with `remaining`: the seconds a row still has to live, as int32."""
+REMAINING_TTL = "ttl(cdc$operation)"
+"""Last column of a read with `remaining_ttl`: the seconds a row still has to live, as int32."""
 
 
 class LogSource(Protocol):
     """Reads rows of one log table, with the columns of one `LogSchema`."""
 
-    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Read the task's rows, one batch per page, each stream in order. No batch is empty.
 
         The call itself requests the first page, before the first `next`, so several reads
-        started together overlap. With `remaining`, each batch has one more column, `REMAINING`:
-        the seconds the row still has to live, or null if it does not expire.
+        started together overlap. With `remaining_ttl`, each batch has one more column,
+        `REMAINING_TTL`: the seconds the row still has to live, or null if it does not expire.
         """
         ...
 

@@ -53,20 +53,20 @@ LAST_KEY = RowKey(bytes.fromhex("ffffffffffff1fff7f7f7f7f7f7f7f7f"), (1 << 31) -
 class Mark:
     """The acknowledged rows of one stream, from the position on.
 
-    They are all rows up to and including `upto`, and the individual `rows`. Only a reader that
-    waits for rows to settle may set `upto`: after an eager read, rows with lower keys may still
-    arrive.
+    They are all rows up to and including `acked_through`, and the individual `rows`. Only a reader
+    that waits for rows to settle may set `acked_through`: after an eager read, rows with lower keys
+    may still arrive.
     """
 
-    upto: RowKey | None = None
+    acked_through: RowKey | None = None
     rows: frozenset[RowKey] = frozenset()
 
     def __contains__(self, key: RowKey) -> bool:
-        return key in self.rows or (self.upto is not None and key <= self.upto)
+        return key in self.rows or (self.acked_through is not None and key <= self.acked_through)
 
     def reaches(self, position: int) -> bool:
         """Whether it names rows written at `position` (µs) or later; if not, drop the mark."""
-        keys = self.rows if self.upto is None else (*self.rows, self.upto)
+        keys = self.rows if self.acked_through is None else (*self.rows, self.acked_through)
         return any(key.micros >= position for key in keys)
 
 
@@ -77,18 +77,18 @@ class Checkpoint:
     Every row written before `position` is acknowledged; of later rows, those that `marks` name.
     `generation` is the start of the newest generation known at the time. A generation that
     appears afterwards and began before the position is read from its beginning. Rows that arrived
-    before `swept`, by the reader's clock, have been searched for even before the position; None if
-    late rows are ignored.
+    before `late_scan_at`, by the reader's clock, have been searched for even before the position;
+    None if late rows are ignored.
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is
     dropped and created again. `ttls` tells which rows from the position on may have expired, and
-    when rows arrived since `swept`.
+    when rows arrived since `late_scan_at`.
     """
 
     position: int
     generation: int | None = None
     marks: Mapping[StreamId, Mark] = field(factory=dict)
-    swept: int | None = None
+    late_scan_at: int | None = None
     table_id: UUID | None = None
     ttls: TtlHistory = TtlHistory()
 

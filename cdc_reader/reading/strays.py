@@ -34,7 +34,7 @@ class TaskReader(Protocol):
     """Reads tasks, as `CurrentLog` does."""
 
     def read(
-        self, tasks: Sequence[Task], *, remaining: bool = False
+        self, tasks: Sequence[Task], *, remaining_ttl: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
         ...
@@ -55,12 +55,12 @@ class Strays:
         self._planner = planner
 
     def read(
-        self, window: Window, fresh: frozenset[int] | None = None, *, remaining: bool = False
+        self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
     ) -> list[pa.RecordBatch]:
         """Return the window's strays, twins included; only of `fresh` generations, if given."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
-        return [batch for _, batch in self._log.read(tasks, remaining=remaining)]
+        return [batch for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl)]
 
     def single(
         self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = _NONE

@@ -36,14 +36,14 @@ class WindowReader:
         self._fetch_size = config.fetch_size
         self._choice = StrategyChoice(Strategy(config.strategy))
 
-    def read(self, window: Window, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(self, window: Window, *, remaining_ttl: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the window's rows, older generations first, each stream in order."""
         strategy, waiting = self._choice.next(), Waiting(self._clock)
         tasks = self._plan(window, strategy)
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
         seen: set[bytes] = set()
-        found = self._log.read(tasks, remaining=remaining, is_fresh=self._is_fresh)
+        found = self._log.read(tasks, remaining_ttl=remaining_ttl, is_fresh=self._is_fresh)
         for number, batch in waiting.each(found):
             # Rounding up counts each earlier page as a full one, however few rows it had.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size
@@ -58,7 +58,7 @@ class WindowReader:
 
     def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its remaining TTL."""
-        for _, batch in self._log.read(self._planner.plan(window), remaining=True):
+        for _, batch in self._log.read(self._planner.plan(window), remaining_ttl=True):
             yield batch
 
     def _planned(self, task: Task | RangeTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

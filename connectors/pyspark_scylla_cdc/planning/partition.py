@@ -39,7 +39,7 @@ class LogRead:
 
         A sieve needs the time that rows have left to live, so that is read as well.
         """
-        batches = source.read(self.task, remaining=sieve is not None)
+        batches = source.read(self.task, remaining_ttl=sieve is not None)
         own = self.streams.rows(batches) if isinstance(self.task, RangeTask) else batches
         return own if sieve is None else sieve(own)
 

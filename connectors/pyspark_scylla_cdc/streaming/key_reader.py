@@ -56,14 +56,14 @@ class KeyReader:
         tasks = chain.from_iterable(
             sampled.streams(part.generation).tasks(part.window, self._chunk) for part in parts
         )
-        for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining=True):
+        for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining_ttl=True):
             yield batch
 
     def strays(self, reach: int, queries: int = FOREVER, judge: Judge | None = None) -> Strays:
         """What finds the keys of strays.
 
         A generation's streams are searched up to `reach` µs around its own time. Reads with
-        `remaining` keep the rows that `judge` keeps; it sees each batch as soon as it is read.
+        `remaining_ttl` keep the rows that `judge` keeps; it sees each batch as soon as it is read.
         """
         sampled = _Sampled(self._streams, queries * self._chunk)
         planner = Planner(sampled, self._chunk, reach=reach)
@@ -102,17 +102,19 @@ class _Sampled:
 
 @frozen
 class _Tasks:
-    """Reads tasks; with `remaining`, the rows that `judge` keeps."""
+    """Reads tasks; with `remaining_ttl`, the rows that `judge` keeps."""
 
     _source: LogSource
     _in_flight: int
     _judge: Judge | None
 
     def read(
-        self, tasks: Sequence[Task], *, remaining: bool = False
+        self, tasks: Sequence[Task], *, remaining_ttl: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        judge = self._judge if remaining else None
-        for number, batch in read_tasks(self._source, tasks, self._in_flight, remaining=remaining):
+        judge = self._judge if remaining_ttl else None
+        for number, batch in read_tasks(
+            self._source, tasks, self._in_flight, remaining_ttl=remaining_ttl
+        ):
             rows = batch if judge is None else judge(batch)
             if rows.num_rows:
                 yield number, rows

@@ -114,7 +114,7 @@ class Planned:
     known: frozenset[RowName]
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
-        """These rows, of batches read with `remaining`; none of the batches is empty."""
+        """These rows, of batches read with `remaining_ttl`; none of the batches is empty."""
         for batch in batches:
             rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
             if rows.num_rows:

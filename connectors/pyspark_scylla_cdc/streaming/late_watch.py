@@ -156,7 +156,7 @@ class Delivered:
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.horizon)
-        found = strays.read(window, remaining=True)
+        found = strays.read(window, remaining_ttl=True)
         window = _shortened(window, found)
         found = _written_in(window, found)
         rows = LateRows.resumed(self._state, self._settings.confidence)
@@ -194,7 +194,7 @@ class Reported:
             position, confidence = window.start, self._settings.confidence
             self._rows = LateRows(position, position, now, confidence)
             self._end = self._counted = position
-        if is_time(self._rows.swept, now, self._until):
+        if is_time(self._rows.late_scan_at, now, self._until):
             self._look_back(self._rows, window.start, ttls())
         if window.end > self._end:
             self._rows.window_read(window.end, now)
@@ -245,7 +245,7 @@ def _strays(
         return rows
 
     strays = reader.strays(reach, queries, judge)
-    return list(_single(strays, strays.read(window, remaining=True))), frozenset(others)
+    return list(_single(strays, strays.read(window, remaining_ttl=True))), frozenset(others)
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
@@ -267,12 +267,12 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 
 
-def is_time(swept: int, now: int, until: int) -> bool:
-    """True if a sweep is due at `now`, after a sweep at `swept`.
+def is_time(late_scan_at: int, now: int, until: int) -> bool:
+    """True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
     A query that ends with what was there at `until` sweeps once.
     """
-    return now >= swept + INTERVAL if until == FOREVER else swept < until
+    return now >= late_scan_at + INTERVAL if until == FOREVER else late_scan_at < until
 
 
 def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateWatch:

@@ -199,7 +199,7 @@ def test_eager_work_has_no_upto() -> None:
 
 
 def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
-    """`swept` waits until they are acknowledged; a late window's end means nothing."""
+    """`late_scan_at` waits until they are acknowledged; a late window's end means nothing."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     assert work.complete(window(0), 5, 1) == window(0)
     late = work.deliver(place(0, 4))

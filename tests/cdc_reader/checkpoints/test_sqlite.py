@@ -194,7 +194,7 @@ def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
     assert found is not None
     assert found.generation is not None
     assert found.generation >= said
-    assert found.marks[STREAM].upto == _key(found.generation)
+    assert found.marks[STREAM].acked_through == _key(found.generation)
 
 
 def _key(number: int) -> RowKey:

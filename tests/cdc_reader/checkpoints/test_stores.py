@@ -86,7 +86,9 @@ checkpoints = st.builds(
 
 def times(mark: Mark) -> list[int]:
     """The write times of all the rows that a mark names."""
-    return [key.micros for key in (*mark.rows, *([mark.upto] if mark.upto else []))]
+    return [
+        key.micros for key in (*mark.rows, *([mark.acked_through] if mark.acked_through else []))
+    ]
 
 
 class Model:
@@ -109,10 +111,11 @@ class Model:
             return None
         marks = {}
         for stream, mark in kept.marks.items():
-            upto = mark.upto if mark.upto and mark.upto.micros >= kept.position else None
+            last = mark.acked_through
+            last = last if last and last.micros >= kept.position else None
             rows = frozenset(key for key in mark.rows if key.micros >= kept.position)
-            if upto or rows:
-                marks[stream] = Mark(upto, rows)
+            if last or rows:
+                marks[stream] = Mark(last, rows)
         return evolve(kept, marks=marks)
 
 

@@ -88,9 +88,9 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("remaining", [False, True])
+@pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
-def test_a_connection_is_refused_once(limit: int, *, remaining: bool) -> None:
+def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
     """From then on no query names more streams than the server takes, nor fewer than it could.
 
     Looking back for late rows is no different.
@@ -106,7 +106,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining: bool) -> None:
     for refusals in (int(limit < 64), 0):
         asked.clear()
         source = table.source(table.schema())
-        rows = sum(batch.num_rows for batch in source.read(task, remaining=remaining))
+        rows = sum(batch.num_rows for batch in source.read(task, remaining_ttl=remaining_ttl))
         assert rows == COUNT
         named = streams_of([each for each in asked if each.paging_state is None])
         assert named[:refusals] == [64] * refusals

@@ -17,7 +17,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
-from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -62,13 +62,13 @@ def streams(opened: Connection) -> list[StreamId]:
 
 
 def read(
-    source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining: bool = False
+    source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining_ttl: bool = False
 ) -> list[dict[str, Any]]:
     """All rows of the tasks, their times as bytes."""
     return [
         {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
         for task in tasks
-        for batch in source.read(task, remaining=remaining)
+        for batch in source.read(task, remaining_ttl=remaining_ttl)
         for row in batch.to_pylist()
     ]
 
@@ -137,14 +137,14 @@ def test_a_row_tells_how_long_it_still_lives_if_asked(
     """In seconds, in a column behind the log's own."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
     source = CqlLogSource(opened, schema)
-    rows = read(source, tasks, remaining=True)
+    rows = read(source, tasks, remaining_ttl=True)
     assert len(rows) == COUNT
-    assert all(3_500 < row[REMAINING] <= 3_600 for row in rows)
-    batch = next(batch for task in tasks for batch in source.read(task, remaining=True))
-    assert batch.schema.names == [*arrow_schema(schema.columns).names, REMAINING]
-    assert str(batch.schema.field(REMAINING).type) == "int32"
+    assert all(3_500 < row[REMAINING_TTL] <= 3_600 for row in rows)
+    batch = next(batch for task in tasks for batch in source.read(task, remaining_ttl=True))
+    assert batch.schema.names == [*arrow_schema(schema.columns).names, REMAINING_TTL]
+    assert str(batch.schema.field(REMAINING_TTL).type) == "int32"
     plain = read(source, tasks)
-    assert REMAINING not in plain[0]
+    assert REMAINING_TTL not in plain[0]
     assert len(plain) == COUNT
 
 
@@ -158,5 +158,5 @@ def test_what_lives_for_good_remains_for_no_number_of_seconds(
     scylla.session.execute(f"INSERT INTO {keyspace}.u (p) VALUES (1)")
     schema = SchemaSource(opened).log_schema(TableName(keyspace, "u"))
     task = RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)
-    rows = read(CqlLogSource(opened, schema), [task], remaining=True)
-    assert [row[REMAINING] for row in rows] == [None]
+    rows = read(CqlLogSource(opened, schema), [task], remaining_ttl=True)
+    assert [row[REMAINING_TTL] for row in rows] == [None]

@@ -380,10 +380,14 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
             written.add(minute)
             followed.insert(1, minute)
             followed.insert(1, 100 + minute, followed.clock.now() - 3 * MINUTE)
-        if minute >= 10 and got.swept and got.swept > EPOCH + 10 * MINUTE - 10 * SECOND:
+        if (
+            minute >= 10
+            and got.late_scan_at
+            and got.late_scan_at > EPOCH + 10 * MINUTE - 10 * SECOND
+        ):
             break
     position = max(d.position for d in deliveries if d.complete and not d.late)
-    at = Checkpoint(position, EPOCH, marks_of(deliveries), deliveries[-1].swept)
+    at = Checkpoint(position, EPOCH, marks_of(deliveries), deliveries[-1].late_scan_at)
     followed.clock.advance(SECOND)
     followed.insert(1, 999, followed.clock.now() - 4 * MINUTE)
     followed.clock.advance(SECOND)

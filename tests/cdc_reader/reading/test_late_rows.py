@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.late_rows import DOUBT, _arrivals
-from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.ttl_history import TtlHistory
 from tests.cdc_reader.followed import SECOND, Followed, cells, last_marks
@@ -45,8 +45,8 @@ def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) 
     assert cells(deliveries, "p", "c") == [(1, 1)]
 
 
-@pytest.mark.parametrize("swept", [None, 1])
-def test_a_row_that_comes_behind_a_mark_is_found(swept: int | None) -> None:
+@pytest.mark.parametrize("late_scan_at", [None, 1])
+def test_a_row_that_comes_behind_a_mark_is_found(late_scan_at: int | None) -> None:
     """After a restart its stream is read anew, without what comes before the mark; be it that
     late rows had been sought, or not yet.
     """
@@ -57,14 +57,14 @@ def test_a_row_that_comes_behind_a_mark_is_found(swept: int | None) -> None:
         followed.insert(1, c)
     written = followed.clock.now() - 5 * SECOND
     followed.clock.advance(20 * SECOND)
-    swept = swept and followed.clock.now()
+    late_scan_at = late_scan_at and followed.clock.now()
     first = next(followed.follower(Checkpoint(start)).follow())
     assert cells([first], "c") == [(1,), (2,)]
     marks = last_marks(first.batch)
     followed.clock.advance(30 * SECOND)
     followed.insert(1, 3, at=written)
     followed.clock.advance(30 * SECOND)
-    resumed = Checkpoint(start, start, marks, swept)
+    resumed = Checkpoint(start, start, marks, late_scan_at)
     deliveries = followed.follow(resumed, followed.clock.now() + 30 * SECOND)
     assert cells(deliveries, "c") == [(3,)]
 
@@ -106,10 +106,10 @@ def test_no_row_is_taken_for_earlier_than_it_arrived(
     since = 1_800_000_000
     ttls = TtlHistory((((since - 1_000) * SECOND, old), (since * SECOND, new)))
     now = since + max(arrived, 0) + looked
-    remaining = (old if arrived < 0 else new) - (now - since - arrived)
-    assume(remaining > 0)
-    batch = pa.record_batch([pa.array([remaining], pa.int32())], [REMAINING])
+    remaining_ttl = (old if arrived < 0 else new) - (now - since - arrived)
+    assume(remaining_ttl > 0)
+    batch = pa.record_batch([pa.array([remaining_ttl], pa.int32())], [REMAINING_TTL])
     [found] = _arrivals(batch, ttls, now * SECOND).to_pylist()
     assert found >= (since + arrived) * SECOND
-    is_plain = new >= old + 60 or remaining > new + 60
+    is_plain = new >= old + 60 or remaining_ttl > new + 60
     assert not is_plain or found <= (since + arrived) * SECOND + 2 * DOUBT

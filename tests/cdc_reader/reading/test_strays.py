@@ -135,7 +135,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
     work = Acknowledgements(Checkpoint(EPOCH), settled=True)
     for each in deliveries:
         if each.batch is None:
-            work.complete(each.window, each.generation, each.swept, late=each.late)
+            work.complete(each.window, each.generation, each.late_scan_at, late=each.late)
         else:
             for stream, key in keys(each.batch):
                 work.acknowledge(work.deliver(ChangeRows(stream, key.time, (key.seq,))))

@@ -118,7 +118,7 @@ class Application:
 
     def is_through(self, until: int) -> bool:
         """Whether all that was written before `until` is read, late rows sought and all."""
-        is_swept = not self._scenario.delivers_late_rows or (self._swept or 0) > until
+        is_swept = not self._scenario.delivers_late_rows or (self._late_scan_at or 0) > until
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
@@ -166,7 +166,7 @@ class Application:
         self.starts += 1
         self._outage: str | None = None
         self._handed: list[InFlightChange] = []
-        self._position_reached, self._swept = start.position, start.swept
+        self._position_reached, self._late_scan_at = start.position, start.late_scan_at
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
         self._follower = Follower(
@@ -197,9 +197,9 @@ class Application:
         if delivery.complete:
             self.laws.complete(delivery, self._clock.now())
             self._acknowledgements.complete(
-                delivery.window, delivery.generation, delivery.swept, late=delivery.late
+                delivery.window, delivery.generation, delivery.late_scan_at, late=delivery.late
             )
-            self._swept = delivery.swept
+            self._late_scan_at = delivery.late_scan_at
             if not delivery.late:
                 self._position_reached = delivery.position
         else:

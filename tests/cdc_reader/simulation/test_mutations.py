@@ -53,7 +53,7 @@ def _ahead(self: Any, table: Any, clock: Any, config: Any, start: Any, shard: An
 
 
 def _keys(mark: Any) -> list[Any]:
-    return [*mark.rows, *([mark.upto] if mark.upto else [])]
+    return [*mark.rows, *([mark.acked_through] if mark.acked_through else [])]
 
 
 def _caught_up_at_once(self: Any) -> Iterator[Any]:

@@ -30,8 +30,10 @@ class Full:
 
     streams: tuple[StreamId, ...]
 
-    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
-        del remaining
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        del remaining_ttl
         found = [stream for stream in self.streams if _is_asked(task, stream)]
         ids = [bytes(stream) for stream in found for _ in range(task.window.length)]
         times = [*range(task.window.start, task.window.end)] * len(found)

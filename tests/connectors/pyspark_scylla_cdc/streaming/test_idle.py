@@ -294,9 +294,11 @@ class Written:
 
     times: list[int]
 
-    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """One row at most."""
-        del remaining
+        del remaining_ttl
         found = [time for time in self.times if time in task.window][:1]
         return iter([pa.record_batch({"time": found})] if found else [])
 

@@ -22,7 +22,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import SEQUENCE, TIME, keys
 from cdc_reader.reading.deduplication import STREAM as STREAM_COLUMN
 from cdc_reader.reading.late_rows import Reads
-from cdc_reader.reading.ports import REMAINING
+from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.generation import Timeline
@@ -579,7 +579,7 @@ SCHEMA = pa.schema(
         (STREAM_COLUMN, pa.binary()),
         (TIME, pa.string()),
         (SEQUENCE, pa.int32()),
-        (REMAINING, pa.int32()),
+        (REMAINING_TTL, pa.int32()),
     ]
 )
 
@@ -595,9 +595,11 @@ class Log:
     clock: ManualClock
     server: int
 
-    def read(self, task: Task | RangeTask, *, remaining: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, task: Task | RangeTask, *, remaining_ttl: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """What is there now."""
-        assert remaining
+        assert remaining_ttl
         now, found = self.clock.now(), []
         for number, (written, arrival) in enumerate(self.rows):
             if arrival <= now and written in task.window:
@@ -671,7 +673,7 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
         late = [int.from_bytes(key.time[8:]) for _, key in told.rows]
         if window.is_empty:
             return sorted(late)
-        read = log.read(Task(window, (STREAM,)), remaining=True)
+        read = log.read(Task(window, (STREAM,)), remaining_ttl=True)
         return sorted([*late, *log.numbers(told.planned(window, TTLS).rows(read, clock))])
 
     delivered: list[int] = []
