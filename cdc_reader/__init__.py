@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdc_reader.errors import CdcError
     from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
     from cdc_reader.reader import CdcReader, TableReader
-    from cdc_reader.reading.delivery import Delivery
+    from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
     from cdc_reader.reading.progress import Checkpoint
     from cdc_reader.replication.replicator import Replicator
     from cdc_reader.streams.shard import Shard
@@ -53,6 +53,7 @@ __all__ = [
     "PrometheusMetrics",
     "ReadConfig",
     "Replicator",
+    "RowsRead",
     "ScyllaCheckpoints",
     "Set",
     "Shard",
@@ -63,6 +64,7 @@ __all__ = [
     "TableSchema",
     "Task",
     "Window",
+    "WindowComplete",
 ]
 
 _HOMES = {
@@ -87,6 +89,7 @@ _HOMES = {
     "PrometheusMetrics": "metrics",
     "ReadConfig": "config",
     "Replicator": "replication.replicator",
+    "RowsRead": "reading.delivery",
     "ScyllaCheckpoints": "checkpoints",
     "Set": "changes.delta",
     "Shard": "streams.shard",
@@ -97,6 +100,7 @@ _HOMES = {
     "TableSchema": "cql.schema",
     "Task": "streams.task",
     "Window": "streams.window",
+    "WindowComplete": "reading.delivery",
 }
 
 

@@ -28,7 +28,7 @@ from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.errors import ConfigurationError, StoppedError
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.fetch import LogReader
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.ports import GenerationSource
@@ -48,25 +48,25 @@ class TableChanges:
 
     def feed(self, delivery: Delivery) -> list[Change]:
         """Return the changes completed by this delivery; if it ends a window, all the rest."""
-        if delivery.batch is None:
+        if isinstance(delivery, WindowComplete):
             return self._finish()
         return self._of_schema_before(delivery) + self._grouping(delivery).feed(delivery.batch)
 
     def each(self, delivery: Delivery) -> Iterator[Change]:
         """Like `feed`, but make the changes lazily; see `Grouping.each`."""
-        if delivery.batch is None:
+        if isinstance(delivery, WindowComplete):
             return iter(self._finish())
         left = self._of_schema_before(delivery)
         return chain(left, self._grouping(delivery).each(delivery.batch))
 
-    def _of_schema_before(self, delivery: Delivery) -> list[Change]:
+    def _of_schema_before(self, delivery: RowsRead) -> list[Change]:
         """Return the changes still held of an earlier schema: no record spans two schemas."""
         if delivery.schema is self._schema:
             return []
         self._schema = delivery.schema
         return self._finish()
 
-    def _grouping(self, delivery: Delivery) -> Grouping:
+    def _grouping(self, delivery: RowsRead) -> Grouping:
         if delivery.late not in self._groupings:
             self._groupings[delivery.late] = Grouping(delivery.schema, late=delivery.late)
         return self._groupings[delivery.late]
@@ -170,9 +170,8 @@ class TableReader:
         """Follow the log from `start`, window after window, to `end` or until `stop`.
 
         Windows are adjacent; none ends after now - confidence window. Each window yields any
-        number of batches, then one delivery without a batch: the window is complete, and its end
-        is the position to restart from. Without a start, everything the log still holds is
-        delivered. For moments, see `batches`.
+        number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
+        a start, everything the log still holds is delivered. For moments, see `batches`.
         """
         return self.follower(start).follow(end_micros(end, self._clock.now()))
 

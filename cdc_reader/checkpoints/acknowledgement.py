@@ -113,9 +113,7 @@ class _Stream:
 class _Completion:
     """What holds once a span is acknowledged; `window` is the window to report."""
 
-    position: int
-    generation: int | None
-    late_scan_at: int | None
+    checkpoint: Checkpoint
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
@@ -149,7 +147,7 @@ class Acknowledgements:
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
         self._settled = settled
-        self._reached = _Completion(start.position, start.generation, start.late_scan_at)
+        self._reached = _Completion(start)
         self._spans = deque([_Span()])
         self._changed: set[StreamId] = set()
         self._has_moved = False
@@ -160,7 +158,7 @@ class Acknowledgements:
     @property
     def position(self) -> int:
         """Every row written before is acknowledged; in µs since 1970."""
-        return self._reached.position
+        return self._reached.checkpoint.position
 
     @property
     def held(self) -> int:
@@ -180,21 +178,14 @@ class Acknowledgements:
         record = stream.enter(place, last) if self._settled else None
         return Ticket(place, stream, self._spans[-1], record)
 
-    def complete(
-        self,
-        window: Window,
-        generation: int | None,
-        late_scan_at: int | None,
-        *,
-        late: bool = False,
-    ) -> Window | None:
-        """Record that all changes of a window are delivered; a late one does not move the position.
+    def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
+        """Record that `checkpoint` holds once all changes delivered so far are acknowledged.
 
-        Returns what `acknowledge` returns, as all of the window may be acknowledged already.
+        `window` is the window that is complete; None after a search for late rows. Returns what
+        `acknowledge` returns, as all changes may be acknowledged already.
         """
         before = (self._spans[-2].completion if len(self._spans) > 1 else None) or self._reached
-        position = before.position if late else max(before.position, window.end)
-        completion = _Completion(position, generation, late_scan_at, None if late else window)
+        completion = _Completion(checkpoint, window)
         if len(self._spans) > 1 and not self._spans[-1].outstanding:
             self._spans[-2].completion = before.joined(completion)
         else:
@@ -220,11 +211,11 @@ class Acknowledgements:
         """The checkpoint to save, with the marks changed since the last call; None if unchanged."""
         if not (self._changed or self._has_moved):
             return None
-        reached, changed = self._reached, self._changed & self._streams.keys()
+        reached, changed = self._reached.checkpoint, self._changed & self._streams.keys()
         marks = {name: self._streams[name].mark(reached.position) for name in changed}
         self._changed, self._has_moved = set(), False
         said = {name: mark for name, mark in marks.items() if mark != _NOTHING}
-        return Checkpoint(reached.position, reached.generation, said, reached.late_scan_at)
+        return evolve(reached, marks=said)
 
     def _advance(self) -> Window | None:
         reached: _Completion | None = None

@@ -27,7 +27,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
 from cdc_reader.reader import CdcReader, TableChanges, TableReader
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.reading.retry import Stop, retries_told
@@ -274,11 +274,12 @@ class ConsumerRuntime:
     def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()
         for delivery in deliveries:
-            self._count(delivery)
+            if isinstance(delivery, RowsRead):
+                self._count(delivery)
             self._deliver(progress, grouping.feed(delivery), delivery)
             if self._stopping.is_set():
                 return
-            if delivery.complete:
+            if isinstance(delivery, WindowComplete):
                 progress.complete(delivery)
                 self._reach(delivery.table, delivery.position)
         if not self._stopping.is_set():
@@ -292,7 +293,7 @@ class ConsumerRuntime:
 
     def _deliver(self, progress: TableProgress, changes: list[Change], delivery: Delivery) -> None:
         """Hand out the changes in their turn; late ones at once."""
-        size = 0 if delivery.batch is None else delivery.batch.nbytes
+        size = delivery.batch.nbytes if isinstance(delivery, RowsRead) else 0
         if self._turns is None or delivery.late:
             self._let_in(progress, changes, size)
             return
@@ -308,11 +309,10 @@ class ConsumerRuntime:
             [InFlightChange(*pair, progress, lot) for pair in zip(changes, tickets, strict=True)]
         )
 
-    def _count(self, delivery: Delivery) -> None:
-        if delivery.batch is not None:
-            self._recorder.add(ROWS, delivery.table, delivery.batch.num_rows)
-            if delivery.late:
-                self._recorder.add(LATE_ROWS, delivery.table, delivery.batch.num_rows)
+    def _count(self, read: RowsRead) -> None:
+        self._recorder.add(ROWS, read.table, read.batch.num_rows)
+        if read.late:
+            self._recorder.add(LATE_ROWS, read.table, read.batch.num_rows)
 
     def _save_often(self) -> None:
         """Save after windows and at every interval, at most once for each."""

@@ -7,9 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
-from uuid import UUID
-
-from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock
@@ -29,7 +26,7 @@ from cdc_reader.metrics import (
     WINDOWS,
     Recorder,
 )
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
@@ -51,8 +48,7 @@ class Reading(Protocol):
     @property
     def ttls(self) -> TtlHistory: ...
 
-    @property
-    def table_id(self) -> UUID | None: ...
+    def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint: ...
 
 
 class TableProgress:
@@ -104,19 +100,15 @@ class TableProgress:
         self.show()
         return tickets
 
-    def complete(self, delivery: Delivery) -> None:
+    def complete(self, read: WindowComplete) -> None:
         """Record that a window has been read to its end."""
         self._recorder.add(WINDOWS, self.table)
-        self._recorder.add(QUERIES, self.table, delivery.queries)
-        self._recorder.set(WINDOW_QUERIES, self.table, delivery.queries)
-        if delivery.generation is not None:
-            self._recorder.set(GENERATION, self.table, delivery.generation / 1_000_000)
+        self._recorder.add(QUERIES, self.table, read.queries)
+        self._recorder.set(WINDOW_QUERIES, self.table, read.queries)
+        if read.checkpoint.generation is not None:
+            self._recorder.set(GENERATION, self.table, read.checkpoint.generation / _SECOND)
         with self._lock:
-            self._note(
-                self._work.complete(
-                    delivery.window, delivery.generation, delivery.late_scan_at, late=delivery.late
-                )
-            )
+            self._note(self._work.complete(read.checkpoint, None if read.late else read.window))
         self._tell()
 
     def acknowledge(self, ticket: Ticket) -> int:
@@ -143,7 +135,7 @@ class TableProgress:
                 checkpoint = self._work.take()
             if checkpoint is None:
                 return
-            self.lease.save(self._of_table(checkpoint))
+            self.lease.save(self._reading.with_table_facts(checkpoint))
         self._recorder.add(CHECKPOINTS, self.table)
         self.show()
         log.debug("checkpoint_saved", table=str(self.table), position=checkpoint.position)
@@ -159,18 +151,6 @@ class TableProgress:
             expires = ttls.expires(position)
             left = math.inf if expires == FOREVER else (expires - now) / _SECOND
             self._recorder.set(HEADROOM, self.table, left)
-
-    def _of_table(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint with what is known of the table now."""
-        reading, position = self._reading, checkpoint.position
-        late_scan_at = checkpoint.late_scan_at
-        return evolve(
-            checkpoint,
-            table_id=reading.table_id,
-            ttls=reading.ttls.after(
-                position if late_scan_at is None else min(position, late_scan_at)
-            ),
-        )
 
     def _oldest_unread(self) -> int | None:
         """The write time, in µs, before which everything is read; None while it is unknown."""

@@ -1,32 +1,55 @@
-"""What following a log yields: batches of rows, and notices that a window is complete."""
+"""What following a log yields: rows, and that a window is complete."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import pyarrow as pa
 from attrs import field, frozen
 
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.window import Window
 
 
+def _table(schema: LogSchema) -> str:
+    return str(schema.base.name)
+
+
 @frozen
-class Delivery:
-    """A batch of `window`'s rows or, without a batch, a notice that the window is complete.
+class RowsRead:
+    """A batch of `window`'s rows, each stream in order.
 
     A `late` batch holds strays, or rows that follow delivered rows of their stream with higher
-    keys. A late delivery never moves the position. `generation` and `late_scan_at` are the values
-    for a `Checkpoint` taken once everything delivered so far is acknowledged.
+    keys.
     """
 
-    schema: LogSchema = field(repr=lambda schema: str(schema.base.name))
+    schema: LogSchema = field(repr=_table)
     window: Window
-    batch: pa.RecordBatch | None = None
+    batch: pa.RecordBatch
     late: bool = False
-    generation: int | None = None
-    late_scan_at: int | None = None
+
+    @property
+    def table(self) -> TableName:
+        """The base table."""
+        return self.schema.base.name
+
+
+@frozen
+class WindowComplete:
+    """Every row of `window` has been delivered.
+
+    `checkpoint` may be saved once everything delivered so far is acknowledged: following from it
+    goes on where this delivery is. After a search for late rows (`late`), the position is the one
+    from before. `queries` counts those of the window, without follow-up pages.
+    """
+
+    schema: LogSchema = field(repr=_table)
+    window: Window
+    checkpoint: Checkpoint
+    late: bool = False
     queries: int = 0
-    """The number of queries for the window, without follow-up pages."""
 
     @property
     def table(self) -> TableName:
@@ -34,10 +57,9 @@ class Delivery:
         return self.schema.base.name
 
     @property
-    def complete(self) -> bool:
-        return self.batch is None
-
-    @property
     def position(self) -> int:
-        """The end of the window, in µs: the new position once the window is delivered."""
-        return self.window.end
+        """The checkpoint's position, in µs: every row written before it has been delivered."""
+        return self.checkpoint.position
+
+
+Delivery: TypeAlias = RowsRead | WindowComplete

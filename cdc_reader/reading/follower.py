@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 import pyarrow as pa
+from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, micros
@@ -29,7 +29,7 @@ from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.horizon import SettledHorizon
 from cdc_reader.reading.late_rows import LateRows, Sweep
 from cdc_reader.reading.ordering import ByWriteTime
@@ -95,11 +95,6 @@ class Follower:
         self._late: LateRows | None = None
         self._stopped = stop or Stop()
 
-    @property
-    def table_id(self) -> UUID | None:
-        """The id of the table that is read; None until it is known."""
-        return self._log.table_id
-
     def follow(self, end: int = FOREVER) -> Iterator[Delivery]:
         """Deliver every row written before `end` (µs), or until `stop`. Blocks between passes.
 
@@ -107,6 +102,12 @@ class Follower:
         """
         with suppress(StoppedError):
             yield from each_stopped_by(self._stopped, self._follow(end))
+
+    def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with the table's id and the TTLs it needs, as known now."""
+        position, late_scan_at = checkpoint.position, checkpoint.late_scan_at
+        since = position if late_scan_at is None else min(position, late_scan_at)
+        return evolve(checkpoint, table_id=self._log.table_id, ttls=self.ttls.after(since))
 
     def stop(self) -> None:
         """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""
@@ -205,7 +206,7 @@ class Follower:
         for batch in held.batches(self._config.fetch_size):
             if self._stopped.is_set():
                 return
-            yield Delivery(self._log.schema, window, batch)
+            yield RowsRead(self._log.schema, window, batch)
 
     def _next_window(self, horizon: int) -> Window:
         """Choose the next window, up to `horizon`.
@@ -239,7 +240,7 @@ class Follower:
     ) -> Iterator[Delivery]:
         """Deliver the window's rows, except those delivered before or with a key in `seen`."""
         for rows, is_behind in self._rows(window, late=late, seen=seen):
-            yield Delivery(self._log.schema, window, rows, late=late or is_behind)
+            yield RowsRead(self._log.schema, window, rows, late=late or is_behind)
 
     def _rows(
         self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
@@ -270,7 +271,7 @@ class Follower:
                     return
                 self._found_strays += rows.num_rows
                 if self._config.late_rows == LateRowsMode.DELIVER:
-                    yield Delivery(self._log.schema, window, rows, late=True)
+                    yield RowsRead(self._log.schema, window, rows, late=True)
 
     def _all_of(self, read: Callable[[], Sequence[pa.RecordBatch]]) -> Sequence[pa.RecordBatch]:
         """Return all batches of `read`, with the newest schema's columns."""
@@ -296,7 +297,7 @@ class Follower:
         elif rows.num_rows:
             yield rows, False
 
-    def _move_to(self, position: int, began: int) -> Delivery:
+    def _move_to(self, position: int, began: int) -> WindowComplete:
         """Complete the window up to `position`, read from `began` on, and move there."""
         window, self._position = Window(self._position, position), position
         if self._late is not None:
@@ -305,13 +306,18 @@ class Follower:
         self._unsettled.forget(position)
         return self._complete(window)
 
-    def _complete(self, window: Window, *, late: bool = False) -> Delivery:
-        return Delivery(
+    def _complete(self, window: Window, *, late: bool = False) -> WindowComplete:
+        checkpoint = Checkpoint(
+            self._position,
+            self._outlook.newest,
+            self._marks,
+            None if self._late is None else self._late.late_scan_at,
+        )
+        return WindowComplete(
             self._log.schema,
             window,
+            self.with_table_facts(checkpoint),
             late=late,
-            generation=self._outlook.newest,
-            late_scan_at=None if self._late is None else self._late.late_scan_at,
             queries=self._reader.queries,
         )
 
@@ -330,11 +336,8 @@ class Follower:
                 "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if self._late is None:
-            position, late_scan_at, marks = (
-                self._position,
-                self._start.late_scan_at,
-                self._start.marks,
-            )
+            position, marks = self._position, self._start.marks
+            late_scan_at = self._start.late_scan_at
             start = position if late_scan_at is None else BEGINNING
             if late_scan_at is None:
                 late_scan_at = BEGINNING if marks else now
@@ -351,7 +354,7 @@ class Follower:
         log.info("late_rows_sought", rows=rows, strays=self._found_strays)
         self._found_strays = 0
         if self._config.late_rows == LateRowsMode.DELIVER:
-            yield from (Delivery(self._log.schema, sweep.window, rows, late=True) for rows in found)
+            yield from (RowsRead(self._log.schema, sweep.window, rows, late=True) for rows in found)
         yield self._complete(sweep.window, late=True)
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:

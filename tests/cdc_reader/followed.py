@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.deduplication import key_at, runs
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.shard import Shard
@@ -92,11 +92,15 @@ def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
     return {stream: Mark(key_at(batch, end - 1)) for stream, _, end in runs(batch)}
 
 
-def cells(deliveries: list[Delivery], *names: str) -> list[tuple[Any, ...]]:
+def rows_read(deliveries: Iterable[Delivery]) -> list[RowsRead]:
+    """The deliveries that have rows."""
+    return [delivery for delivery in deliveries if isinstance(delivery, RowsRead)]
+
+
+def cells(deliveries: Iterable[Delivery], *names: str) -> list[tuple[Any, ...]]:
     """The named columns of all rows delivered."""
     return [
         tuple(row[name] for name in names)
-        for delivery in deliveries
-        if delivery.batch is not None
-        for row in delivery.batch.to_pylist()
+        for read in rows_read(deliveries)
+        for row in read.batch.to_pylist()
     ]

@@ -22,6 +22,7 @@ from cdc_reader.errors import (
     TableNotFoundError,
 )
 from cdc_reader.reader import TableReader
+from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.streams.task import split
 from cdc_reader.testing.clock import ManualClock
 
@@ -130,13 +131,14 @@ def test_following_reads_what_has_settled_and_no_more(
         rows, position = [], start
         for delivery in reader.follow(start):
             assert delivery.window.start == position
-            assert delivery.position <= clock.now() - 30_000_000
-            if delivery.batch is not None:
-                rows += delivery.batch.to_pylist()
-            else:
-                position = delivery.position
-                if len(rows) == COUNT:
-                    reader.stop()
+            assert delivery.window.end <= clock.now() - 30_000_000
+            match delivery:
+                case RowsRead(batch=batch):
+                    rows += batch.to_pylist()
+                case WindowComplete():
+                    position = delivery.position
+                    if len(rows) == COUNT:
+                        reader.stop()
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
 
 

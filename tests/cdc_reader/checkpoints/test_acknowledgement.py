@@ -81,7 +81,7 @@ class Log:
 
     def complete(self, number: int) -> None:
         self.ends.append((len(self.delivered), window(number).end))
-        self.work.complete(window(number), None, None)
+        self.work.complete(Checkpoint(window(number).end), window(number))
 
     def acknowledge(self, choice: int) -> None:
         if self.outstanding:
@@ -167,7 +167,7 @@ def test_only_what_changed_is_taken() -> None:
     assert taken is not None
     assert list(taken.marks) == [STREAMS[1]]
     assert work.take() is None
-    work.complete(window(0), 7, 9)
+    work.complete(Checkpoint(window(0).end, 7, {}, 9), window(0))
     assert work.take() == Checkpoint(window(0).end, 7, {}, 9)
 
 
@@ -187,7 +187,7 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
     assert taken.marks == {STREAMS[0]: Mark(RowKey(time(1), 3))}
 
 
-def test_eager_work_has_no_upto() -> None:
+def test_eager_work_names_rows_one_by_one() -> None:
     """Between two rows a third may come to light."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     for micros in (1, 2):
@@ -199,15 +199,16 @@ def test_eager_work_has_no_upto() -> None:
 
 
 def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
-    """`late_scan_at` waits until they are acknowledged; a late window's end means nothing."""
+    """`late_scan_at` waits until they are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
-    assert work.complete(window(0), 5, 1) == window(0)
+    first, second = window(0).end, window(1).end
+    assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
     late = work.deliver(place(0, 4))
-    assert work.complete(Window(BASE - 99, BASE + 3), 6, 2, late=True) is None
-    assert work.complete(window(1), 7, 3) is None
-    assert work.take() == Checkpoint(window(0).end, 5, {}, 1)
+    assert work.complete(Checkpoint(first, 6, {}, 2), None) is None
+    assert work.complete(Checkpoint(second, 7, {}, 3), window(1)) is None
+    assert work.take() == Checkpoint(first, 5, {}, 1)
     assert work.acknowledge(late) == window(1)
-    assert work.take() == Checkpoint(window(1).end, 7, {}, 3)
+    assert work.take() == Checkpoint(second, 7, {}, 3)
 
 
 def test_windows_that_are_reached_together_are_told_as_one() -> None:
@@ -215,7 +216,7 @@ def test_windows_that_are_reached_together_are_told_as_one() -> None:
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     ticket = work.deliver(place(0, 1))
     for number in range(100):
-        assert work.complete(window(number), None, None) is None
+        assert work.complete(Checkpoint(window(number).end), window(number)) is None
     assert work.acknowledge(ticket) == Window(BASE, window(99).end)
 
 

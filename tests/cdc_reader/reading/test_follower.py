@@ -24,13 +24,13 @@ from cdc_reader.errors import (
 )
 from cdc_reader.reader import TableChanges
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, last_marks
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, last_marks, rows_read
 
 SMALL = ReadConfig(
     window=timedelta(seconds=10), chunk_size=4, fetch_size=3, retry_deadline=timedelta(seconds=1)
@@ -155,17 +155,15 @@ def test_a_generation_announced_late_is_caught_up_with(
     deliveries = []
     for delivery in before.follow(EPOCH + 5 * MINUTE):
         deliveries.append(delivery)
-        if delivery.position < EPOCH + 2 * MINUTE or len(followed.server.cluster.generations) < 2:
+        has_switched = len(followed.server.cluster.generations) > 1
+        if delivery.window.end < EPOCH + 2 * MINUTE or not has_switched:
             continue
         followed.server.complete_publication()
-        if resumed and delivery.complete:
+        if resumed and isinstance(delivery, WindowComplete):
+            deliveries += followed.follow(delivery.checkpoint, EPOCH + 5 * MINUTE)
             break
-    if resumed:
-        last = deliveries[-1]
-        at = Checkpoint(last.position, last.generation)
-        deliveries += followed.follow(at, EPOCH + 5 * MINUTE)
     assert cells(deliveries, "c") == [(c,) for c in range(100)]
-    assert [d.late for d in deliveries if d.batch is not None].count(True) > 0
+    assert any(read.late for read in rows_read(deliveries))
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
@@ -178,13 +176,14 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
     followed.clock.advance(MINUTE)
     end = followed.clock.now() - MINUTE // 2
     last = followed.follow(EPOCH, end)[-1]
+    assert isinstance(last, WindowComplete)
     followed.server.complete_publication()
-    start, deliveries = Checkpoint(last.position, last.generation), []
+    start, deliveries = last.checkpoint, []
     for _ in range(10):
         for delivery in followed.follower(start).follow(end + MINUTE):
             deliveries.append(delivery)
-            if delivery.complete:
-                start = Checkpoint(max(start.position, delivery.position), delivery.generation)
+            if isinstance(delivery, WindowComplete):
+                start = delivery.checkpoint
                 break
     assert sorted(cells(deliveries, "c")) == [(c,) for c in range(4)]
 
@@ -197,8 +196,8 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
     start = generation.timestamp * 1_000
     positions = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 3 * MINUTE):
-        positions.append(delivery.position)
-        if delivery.position == start:
+        positions.append(delivery.window.end)
+        if delivery.window.end == start:
             assert followed.clock.now() > start + MINUTE
             followed.insert(1, 7)
             followed.server.complete_publication()
@@ -215,9 +214,9 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
     for delivery in follower.follow():
         deliveries.append(delivery)
         follower.stop()
-    assert [delivery.complete for delivery in deliveries] == [False]
-    (batch,) = [delivery.batch for delivery in deliveries]
-    marks = last_marks(batch)
+    [read] = deliveries
+    assert isinstance(read, RowsRead)
+    marks = last_marks(read.batch)
     rest = followed.follow(Checkpoint(EPOCH, EPOCH, marks), EPOCH + SECOND)
     assert cells(deliveries + rest, "c") == [(c,) for c in range(10)]
 
@@ -260,11 +259,11 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
     deliveries = []
     for delivery in follower.follow(EPOCH + 10 * MINUTE):
         deliveries.append(delivery)
-        if not delivery.complete and len(cells(deliveries, "c")) == 1:
+        if isinstance(delivery, RowsRead) and len(cells(deliveries, "c")) == 1:
             followed.execute("ALTER TABLE ks.t ADD w int")
             followed.execute("ALTER TABLE ks.t DROP v")
             followed.execute("INSERT INTO ks.t (p, c, w) VALUES (1, 2, 5)")
-    rows = [d.batch.to_pylist()[0] for d in deliveries if d.batch is not None]
+    rows = [read.batch.to_pylist()[0] for read in rows_read(deliveries)]
     assert ("v" in rows[0], "w" in rows[0]) == (True, False)
     assert ("v" in rows[1], rows[1]["w"]) == (False, 5)
     assert len(rows) == 2
@@ -297,7 +296,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     deliveries = []
     for delivery in follower.follow(followed.clock.now() + 3 * MINUTE):
         deliveries.append(delivery)
-        if delivery.position > followed.clock.now() - MINUTE and not altered:
+        if delivery.window.end > followed.clock.now() - MINUTE and not altered:
             followed.before = add
     assert cells(deliveries, "c", "w") == [(2, 5)]
 
@@ -351,13 +350,13 @@ def test_eager_delivery_hands_rows_on_at_once_and_marks_what_comes_behind(
     followed.clock.advance(50 * SECOND)
     for delivery in follower.follow(EPOCH + 2 * MINUTE):
         deliveries.append(delivery)
-        if delivery.batch is not None and followed.clock.now() < EPOCH + 70 * SECOND:
+        if isinstance(delivery, RowsRead) and followed.clock.now() < EPOCH + 70 * SECOND:
             assert delivery.window.end > followed.clock.now()
         if wanted and followed.clock.now() >= EPOCH + 50 * SECOND:
             c, at = wanted.pop(0)
             followed.insert(1, c, EPOCH + at * SECOND)
     assert cells(deliveries, "c") == [(1,), (2,), (3,), (4,)]
-    late = [cells([d], "c") for d in deliveries if d.late and d.batch is not None]
+    late = [cells([read], "c") for read in rows_read(deliveries) if read.late]
     assert late == [[(3,)]]
 
 
@@ -376,18 +375,18 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
     for got in follower.follow():
         deliveries.append(got)
         minute = (followed.clock.now() - EPOCH) // MINUTE
-        if got.complete and minute not in written and minute < 10:
+        if isinstance(got, RowsRead):
+            continue
+        if minute not in written and minute < 10:
             written.add(minute)
             followed.insert(1, minute)
             followed.insert(1, 100 + minute, followed.clock.now() - 3 * MINUTE)
-        if (
-            minute >= 10
-            and got.late_scan_at
-            and got.late_scan_at > EPOCH + 10 * MINUTE - 10 * SECOND
-        ):
+        scanned = got.checkpoint.late_scan_at
+        if minute >= 10 and scanned and scanned > EPOCH + 10 * MINUTE - 10 * SECOND:
             break
-    position = max(d.position for d in deliveries if d.complete and not d.late)
-    at = Checkpoint(position, EPOCH, marks_of(deliveries), deliveries[-1].late_scan_at)
+    last = deliveries[-1]
+    assert isinstance(last, WindowComplete)
+    at = evolve(last.checkpoint, marks=marks_of(deliveries))
     followed.clock.advance(SECOND)
     followed.insert(1, 999, followed.clock.now() - 4 * MINUTE)
     followed.clock.advance(SECOND)
@@ -401,8 +400,8 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
     """Every row delivered, acknowledged one by one."""
     found: dict[StreamId, set[RowKey]] = defaultdict(set)
-    for delivery in deliveries:
-        for stream, key in keys(delivery.batch) if delivery.batch is not None else ():
+    for delivery in rows_read(deliveries):
+        for stream, key in keys(delivery.batch):
             found[stream].add(key)
     return {stream: Mark(rows=frozenset(rows)) for stream, rows in found.items()}
 
@@ -446,7 +445,7 @@ def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
     followed.insert(1, 1, EPOCH + 1)
     followed.clock.advance(MINUTE)
     [first, second] = followed.follow(EPOCH, EPOCH + SECOND)[:2]
-    assert not first.complete
+    assert isinstance(first, RowsRead)
     changes = TableChanges()
     found = changes.feed(evolve(first, late=True)) + changes.feed(first) + changes.feed(second)
     assert [change.late for change in found] == [True, True, False, False]

@@ -14,6 +14,7 @@ from cdc_reader._time import FOREVER, micros
 from cdc_reader.config import DeliveryMode, ReadConfig
 from cdc_reader.cql.timeuuid import micros as written_at
 from cdc_reader.cql.timeuuid import order_key
+from tests.cdc_reader.followed import rows_read
 from tests.cdc_reader.recorded_life import Followed, Recorded, follow, generations, switch
 
 _CONFIDENCE = timedelta(seconds=30)
@@ -42,12 +43,7 @@ def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery:
 
 
 def _check_rows(recorded: Recorded, followed: Followed, *, in_order_of_streams: bool) -> None:
-    rows = [
-        row
-        for delivery in followed.deliveries
-        if delivery.batch is not None
-        for row in delivery.batch.to_pylist()
-    ]
+    rows = [row for read in rows_read(followed.deliveries) for row in read.batch.to_pylist()]
     found = [(row["cdc$stream_id"], uuid.UUID(row["cdc$time"]).bytes) for row in rows]
     assert sorted(found) == sorted(
         (bytes(r[0] or b""), bytes(r[1] or b"")) for r in recorded.log.rows

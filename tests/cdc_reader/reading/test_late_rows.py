@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
+from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.reading.late_rows import DOUBT, _arrivals
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
@@ -60,6 +61,7 @@ def test_a_row_that_comes_behind_a_mark_is_found(late_scan_at: int | None) -> No
     late_scan_at = late_scan_at and followed.clock.now()
     first = next(followed.follower(Checkpoint(start)).follow())
     assert cells([first], "c") == [(1,), (2,)]
+    assert isinstance(first, RowsRead)
     marks = last_marks(first.batch)
     followed.clock.advance(30 * SECOND)
     followed.insert(1, 3, at=written)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, rows_read
 
 ORDERED = ReadConfig(
     window=timedelta(seconds=10), chunk_size=4, fetch_size=3, in_flight=2, delivery="ordered"
@@ -30,7 +30,7 @@ STEPS = st.one_of(
 
 def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
     """The stream and key of each row, in the order of delivery."""
-    return [name for d in deliveries if d.batch is not None for name in keys(d.batch)]
+    return [name for read in rows_read(deliveries) for name in keys(read.batch)]
 
 
 def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
@@ -70,9 +70,8 @@ def test_rows_come_in_order_of_write_time(
         streams = [stream for stream, _ in groupby(stream for stream, _ in tied)]
         assert len(streams) == len(set(streams))
     sizes: dict[Any, int] = defaultdict(int)
-    for delivery in found:
-        if delivery.batch is not None:
-            sizes[delivery.window] += delivery.batch.nbytes
+    for read in rows_read(found):
+        sizes[read.window] += read.batch.nbytes
     assert all(size <= sort_bytes or window.length == 1 for window, size in sizes.items())
 
 
@@ -86,7 +85,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
     followed.clock.advance(60 * SECOND)
     found = followed.follow(EPOCH, end, sort_bytes=6_000)
     assert cells(found, "c") == [(c,) for c in range(400)]
-    windows = [d.window for d in found if d.complete]
+    windows = [each.window for each in found if isinstance(each, WindowComplete)]
     assert len(windows) < 60
     assert windows[-1].length > 3600 * SECOND
 
@@ -100,7 +99,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
     followed.clock.advance(60 * SECOND)
     found = followed.follow(EPOCH, at + SECOND, sort_bytes=2_000)
     assert sorted(cells(found, "c")) == [(c,) for c in range(100)]
-    assert max(d.batch.num_rows for d in found if d.batch is not None) <= 3
+    assert max(read.batch.num_rows for read in rows_read(found)) <= 3
 
 
 def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
@@ -123,7 +122,7 @@ def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
     followed.before = drop
     found = followed.follow(EPOCH, end)
     assert cells(found, "c") == [(c,) for c in range(30)]
-    schemas = {id(d.schema) for d in found if d.batch is not None}
+    schemas = {id(read.schema) for read in rows_read(found)}
     assert len(schemas) == 1
 
 

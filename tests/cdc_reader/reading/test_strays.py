@@ -12,10 +12,10 @@ import pytest
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
-from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, rows_read
 
 MINUTE = 60 * SECOND
 _CONFIG = ReadConfig(
@@ -71,7 +71,7 @@ def test_strays_are_delivered_once(
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
-    assert any(d.late for d in found if d.batch is not None) == (not twice)
+    assert any(read.late for read in rows_read(found)) == (not twice)
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -124,7 +124,7 @@ def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -
     whole = followed.follow(EPOCH, EPOCH + MINUTE)
     for count in range(len(whole)):
         before = whole[: count + 1]
-        if before[-1].complete != (reached == "behind it"):
+        if isinstance(before[-1], RowsRead) == (reached == "behind it"):
             continue
         rest = followed.follow(checkpoint(before), EPOCH + MINUTE)
         assert sorted(cells(before, "c") + cells(rest, "c")) == written, count
@@ -134,11 +134,11 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
     """All that was delivered is acknowledged."""
     work = Acknowledgements(Checkpoint(EPOCH), settled=True)
     for each in deliveries:
-        if each.batch is None:
-            work.complete(each.window, each.generation, each.late_scan_at, late=each.late)
-        else:
+        if isinstance(each, RowsRead):
             for stream, key in keys(each.batch):
                 work.acknowledge(work.deliver(ChangeRows(stream, key.time, (key.seq,))))
+        else:
+            work.complete(each.checkpoint, None if each.late else each.window)
     taken = work.take()
     assert taken is not None
     return taken
@@ -177,7 +177,7 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
     follower = followed.follower(EPOCH, delivery=delivery, publication_wait=timedelta(0))
     for got in follower.follow(EPOCH + 6 * MINUTE):
         found.append(got)
-        if got.position > EPOCH + 2 * MINUTE:
+        if got.window.end > EPOCH + 2 * MINUTE:
             followed.server.complete_publication()
     assert Counter(cells(found, "c")) == Counter(written)
 

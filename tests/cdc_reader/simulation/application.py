@@ -15,7 +15,7 @@ from cdc_reader.cluster.wire import Page, Queries, Query
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.late_rows import RowName
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
@@ -194,14 +194,12 @@ class Application:
     def _take_next(self) -> None:
         delivery = next(self._deliveries)
         self._world.tell(f"{self._shard} has {_said(delivery)}")
-        if delivery.complete:
+        if isinstance(delivery, WindowComplete):
             self.laws.complete(delivery, self._clock.now())
-            self._acknowledgements.complete(
-                delivery.window, delivery.generation, delivery.late_scan_at, late=delivery.late
-            )
-            self._late_scan_at = delivery.late_scan_at
-            if not delivery.late:
-                self._position_reached = delivery.position
+            window = None if delivery.late else delivery.window
+            self._acknowledgements.complete(delivery.checkpoint, window)
+            self._late_scan_at = delivery.checkpoint.late_scan_at
+            self._position_reached = delivery.position
         else:
             rows = list(self.laws.deliver(delivery, self._clock.now()))
             self._handed += [InFlightChange(row.name, self._enter(row)) for row in rows]
@@ -289,7 +287,7 @@ class Application:
 
 
 def _said(delivery: Delivery) -> str:
-    rows = "complete" if delivery.batch is None else f"{delivery.batch.num_rows} rows"
+    rows = f"{delivery.batch.num_rows} rows" if isinstance(delivery, RowsRead) else "complete"
     return f"{rows} of {delivery.window}{', late' * delivery.late}"
 
 

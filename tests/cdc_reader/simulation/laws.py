@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from cdc_reader._time import BEGINNING
 from cdc_reader.cql import timeuuid
-from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.reading.late_rows import DOUBT, RowName
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.shard import Shard
@@ -101,14 +101,14 @@ class Laws:
         elif "cdc$time" in cql and asked.query.columns and not self._wants_strays:
             self._read(*asked.query.values)
 
-    def deliver(self, delivery: Delivery, now: int) -> Iterator[LogRow]:
+    def deliver(self, delivery: RowsRead, now: int) -> Iterator[LogRow]:
         """A batch is handed on, at `now` by the reader's clock; the rows that it stands for."""
         window = delivery.window
         is_settled = window.end <= now - self._scenario.confidence
         if not (is_settled or delivery.late or self._scenario.is_eager):
             raise LawBroken(f"rows of {window} are delivered at {now}, unsettled")
         columns = self._world.log_columns()
-        for row in delivery.batch.to_pylist() if delivery.batch else ():
+        for row in delivery.batch.to_pylist():
             found = self._row(row)
             if delivery.late or self._scenario.is_eager or self._is_in_time(found):
                 self._check_cells(found, row, columns)
@@ -116,7 +116,7 @@ class Laws:
             self._check_order(found, delivery)
             yield found
 
-    def complete(self, delivery: Delivery, now: int) -> None:
+    def complete(self, delivery: WindowComplete, now: int) -> None:
         """A window is said to be complete."""
         window, life = delivery.window, self._life
         if delivery.late:
@@ -257,7 +257,7 @@ class Laws:
         if written != read:
             raise LawBroken(f"{name} was written as {written} and read as {read}")
 
-    def _check_once(self, row: LogRow, delivery: Delivery) -> None:
+    def _check_once(self, row: LogRow, delivery: RowsRead) -> None:
         identity = self._identity(row)
         if identity in self._life.delivered:
             raise LawBroken(f"delivered twice without a restart: {row}, now in {delivery.window}")
@@ -268,7 +268,7 @@ class Laws:
         self._life.delivered.add(identity)
         self._outstanding.add(row.name)
 
-    def _check_order(self, row: LogRow, delivery: Delivery) -> None:
+    def _check_order(self, row: LogRow, delivery: RowsRead) -> None:
         (stream, key), life = row.name, self._life
         newest = life.newest.get(stream)
         is_behind = newest is not None and key <= newest

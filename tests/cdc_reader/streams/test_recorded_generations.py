@@ -15,6 +15,7 @@ import pytest
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.timeuuid import micros, order_key
+from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing.clock import ManualClock
@@ -65,7 +66,7 @@ def test_following_across_switches_loses_and_repeats_nothing(
     rows: list[dict[str, Any]] = []
     with CdcReader(connection, f"{table}.t", config=config, clock=clock) as reader:
         for delivery in reader.follow(TIMES[0]):
-            if delivery.batch is not None:
+            if isinstance(delivery, RowsRead):
                 rows += delivery.batch.to_pylist()
             elif delivery.position > TIMES[-1]:
                 reader.stop()
