@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import pyarrow as pa
@@ -20,10 +20,6 @@ from cdc_reader.streams.task import RangeTask, Task
 log = get_logger(__name__)
 
 
-def _settled(_batch: pa.RecordBatch) -> bool:
-    return False
-
-
 class CurrentLog:
     """Reads tasks with the schema of the last `refresh`.
 
@@ -32,9 +28,9 @@ class CurrentLog:
     because a column was dropped, or a user-defined type has new fields, the schema is read at
     once and reading resumes where it stopped. Errors without a schema change are raised.
 
-    A row that has not settled may have been written after the refresh, with a newer column. If
-    a batch `is_fresh`, that is, has such rows to deliver, the schema is checked before delivery,
-    and the batch is read again if the schema changed.
+    A row that has not settled may have been written after the refresh, with a newer column. So a
+    caller that reads such rows refreshes while it holds their batch. If the schema changed, it
+    drops the batch, and `read` goes on with the same rows in the new columns.
 
     The table is the one with `table_id`, or else the first one found. Every method that reads
     the schema raises CheckpointError if the table has been dropped and created again.
@@ -62,20 +58,17 @@ class CurrentLog:
         return self._reload()
 
     def read(
-        self,
-        tasks: Sequence[Task | RangeTask],
-        *,
-        remaining_ttl: bool = False,
-        is_fresh: Callable[[pa.RecordBatch], bool] = _settled,
+        self, tasks: Sequence[Task | RangeTask], *, remaining_ttl: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
         delivered = _Delivered()
         while True:
+            schema = self.schema
             try:
                 for number, batch in self._read(tasks, delivered, remaining_ttl=remaining_ttl):
-                    if is_fresh(batch) and self.refresh():
-                        break
                     yield number, batch
+                    if self.schema is not schema:
+                        break
                     delivered.add(number, batch)
                 else:
                     return

@@ -77,7 +77,7 @@ class Follower:
         self._planner = Planner(table.generations, config.chunk_size, shard, reach)
         self._strays = Strays(self._log, self._planner)
         self._found_strays = 0
-        self._reader = WindowReader(self._log, self._planner, clock, config, self._is_fresh)
+        self._reader = WindowReader(self._log, self._planner, clock, config)
         self._outlook = SettledHorizon(table.generations, self._planner, config, start)
         self._size = WindowSize(micros(config.window), micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
@@ -247,6 +247,8 @@ class Follower:
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
         self._unsettled.begin(window.end)
         for batch in self._reader.read(window, remaining_ttl=self._late is not None):
+            if self._has_unsettled(batch) and self._log.refresh():
+                continue  # a column may be missing: the batch comes again with the new ones
             for new in self._new(leave_out_keys(batch, seen), behind=late):
                 if self._stopped.is_set():
                     return
@@ -280,7 +282,7 @@ class Follower:
             if not found or not (self._log.refresh() or schema is not self._log.schema):
                 return found
 
-    def _is_fresh(self, batch: pa.RecordBatch) -> bool:
+    def _has_unsettled(self, batch: pa.RecordBatch) -> bool:
         """Whether the batch has rows to deliver that may not have settled."""
         return self._is_eager and self._unsettled.has_new(leave_out(batch, self._marks))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -20,19 +20,11 @@ from cdc_reader.streams.window import Window
 class WindowReader:
     """Reads windows of a `CurrentLog`; `queries` and `rows` count those of the last window."""
 
-    def __init__(
-        self,
-        log: CurrentLog,
-        planner: Planner,
-        clock: Clock,
-        config: ReadConfig,
-        is_fresh: Callable[[pa.RecordBatch], bool],
-    ) -> None:
+    def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
         self.queries = self.rows = 0
         self._log = log
         self._planner = planner
         self._clock = clock
-        self._is_fresh = is_fresh
         self._fetch_size = config.fetch_size
         self._choice = StrategyChoice(Strategy(config.strategy))
 
@@ -43,7 +35,7 @@ class WindowReader:
         self.queries, self.rows = len(tasks), 0
         held = [0.0] * len(tasks)
         seen: set[bytes] = set()
-        found = self._log.read(tasks, remaining_ttl=remaining_ttl, is_fresh=self._is_fresh)
+        found = self._log.read(tasks, remaining_ttl=remaining_ttl)
         for number, batch in waiting.each(found):
             # Rounding up counts each earlier page as a full one, however few rows it had.
             held[number] = math.ceil(held[number]) + batch.num_rows / self._fetch_size

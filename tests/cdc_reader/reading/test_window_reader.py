@@ -31,7 +31,7 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
     log = CurrentLog(table, config.in_flight)
     planner = Planner(table.generations, config.chunk_size)
     planner.refresh()
-    reader = WindowReader(log, planner, SystemClock(), config, lambda _: False)
+    reader = WindowReader(log, planner, SystemClock(), config)
     found = []
     for _ in range(2):
         assert sum(batch.num_rows for batch in reader.read(_EVER)) == reader.rows == len(values)
