@@ -17,7 +17,7 @@ to the late horizon away from the time they operate, in search of strays (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -261,7 +261,7 @@ class Follower:
 
         def read() -> list[pa.RecordBatch]:
             found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)
-            return list(self._strays.single(found, fresh or frozenset()))
+            return list(self._strays.single(list(found), fresh or frozenset()))
 
         if self._stopped.is_set():
             return
@@ -360,15 +360,17 @@ class Follower:
         yield self._complete(sweep.window, late=True)
 
     def _late_rows(self, sweep: Sweep) -> Iterator[pa.RecordBatch]:
-        yield from self._late_of(sweep, self._reader.look_back(sweep.window))
-        strays = self._strays.read(sweep.window, remaining_ttl=True)
-        yield from self._strays.single(list(self._late_of(sweep, strays)))
+        """Yield the late rows; strays come last, but are read first."""
 
-    def _late_of(self, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = sweep.late(batch, self.ttls, self._clock.now())
+        def late(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return sweep.late(batch, self.ttls, self._clock.now())
+
+        strays, delivered = self._strays.split(sweep.window, late)
+        for batch in self._reader.look_back(sweep.window):
+            rows = leave_out_keys(late(batch), delivered)
             if rows.num_rows:
                 yield rows
+        yield from self._strays.single(strays)
 
     def _pause(self, began: int) -> None:
         """Sleep for what is left of the poll interval since the pass `began`."""

@@ -13,7 +13,7 @@ the same row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -25,6 +25,9 @@ from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
+
+Keep = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Returns the rows of a batch to keep."""
 
 _NONE: frozenset[int] = frozenset()
 _Rank = tuple[int, StreamId]
@@ -56,11 +59,28 @@ class Strays:
 
     def read(
         self, window: Window, fresh: frozenset[int] | None = None, *, remaining_ttl: bool = False
-    ) -> list[pa.RecordBatch]:
-        """Return the window's strays, twins included; only of `fresh` generations, if given."""
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the window's strays, twins included; only of `fresh` generations, if given."""
         tasks = self._planner.strays(window, fresh)
         self.queries = len(tasks)
-        return [batch for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl)]
+        for _, batch in self._log.read(tasks, remaining_ttl=remaining_ttl):
+            yield batch
+
+    def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
+        """Return the window's strays that are `new`, twins included, and the keys of the others.
+
+        `new` judges a batch by the rows' remaining TTLs, as of now. Split the strays before reading
+        the streams in force: a row there that is new but has the key of one of the others arrived
+        after its twin was delivered, so it must be left out.
+        """
+        found: list[pa.RecordBatch] = []
+        others: set[RowKey] = set()
+        for batch in self.read(window, remaining_ttl=True):
+            rows = new(batch)
+            others.update(key for _, key in set(keys(batch)) - set(keys(rows)))
+            if rows.num_rows:
+                found.append(rows)
+        return found, frozenset(others)
 
     def single(
         self, found: Sequence[pa.RecordBatch], fresh: frozenset[int] = _NONE

@@ -22,8 +22,6 @@ from pyspark_scylla_cdc.planning.streams import Streams
 
 _RING_END = (1 << 63) - 1
 
-Judge = Callable[[pa.RecordBatch], pa.RecordBatch]
-
 
 class KeyReader:
     """Reads the keys of a log's rows, and the time each row has left to live.
@@ -59,16 +57,15 @@ class KeyReader:
         for _, batch in read_tasks(self._source, tasks, self._in_flight, remaining_ttl=True):
             yield batch
 
-    def strays(self, reach: int, queries: int = FOREVER, judge: Judge | None = None) -> Strays:
+    def strays(self, reach: int, queries: int = FOREVER) -> Strays:
         """What finds the keys of strays.
 
-        A generation's streams are searched up to `reach` µs around its own time. Reads with
-        `remaining_ttl` keep the rows that `judge` keeps; it sees each batch as soon as it is read.
+        A generation's streams are searched up to `reach` µs around its own time.
         """
         sampled = _Sampled(self._streams, queries * self._chunk)
         planner = Planner(sampled, self._chunk, reach=reach)
         planner.use(self._timeline)
-        return Strays(_Tasks(self._source, self._in_flight, judge), planner)
+        return Strays(_Tasks(self._source, self._in_flight), planner)
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -102,19 +99,12 @@ class _Sampled:
 
 @frozen
 class _Tasks:
-    """Reads tasks; with `remaining_ttl`, the rows that `judge` keeps."""
+    """Reads tasks of a source."""
 
     _source: LogSource
     _in_flight: int
-    _judge: Judge | None
 
     def read(
         self, tasks: Sequence[Task], *, remaining_ttl: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        judge = self._judge if remaining_ttl else None
-        for number, batch in read_tasks(
-            self._source, tasks, self._in_flight, remaining_ttl=remaining_ttl
-        ):
-            rows = batch if judge is None else judge(batch)
-            if rows.num_rows:
-                yield number, rows
+        return read_tasks(self._source, tasks, self._in_flight, remaining_ttl=remaining_ttl)

@@ -16,7 +16,6 @@ from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
 from cdc_reader.reading.late_rows import LateRows, Reads, RowName
-from cdc_reader.reading.progress import RowKey
 from cdc_reader.reading.strays import Strays
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
@@ -27,7 +26,7 @@ from pyspark_scylla_cdc.reading.sessions import (
     streams_loader,
     timeline_of,
 )
-from pyspark_scylla_cdc.streaming.key_reader import Judge, KeyReader
+from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 from pyspark_scylla_cdc.streaming.late import Late, check_ttl, rows_named, whole_records
 
 log = get_logger(__name__)
@@ -138,7 +137,9 @@ class Delivered:
         def late(batch: pa.RecordBatch) -> pa.RecordBatch:
             return sweep.late(batch, self._ttls, self._clock.now())
 
-        found, passed = _strays(reader, self._settings.horizon, sweep.window, late)
+        strays = reader.strays(self._settings.horizon)
+        late_strays, passed = strays.split(sweep.window, late)
+        found = list(_single(strays, late_strays))
         for batch in reader.read(sweep.window):
             found += keys(leave_out_keys(late(batch), passed))
         log.info("late_rows_sought", rows=len(found))
@@ -156,7 +157,7 @@ class Delivered:
         """
         now = self._clock.now()
         strays = reader.strays(self._settings.horizon)
-        found = strays.read(window, remaining_ttl=True)
+        found = list(strays.read(window, remaining_ttl=True))
         window = _shortened(window, found)
         found = _written_in(window, found)
         rows = LateRows.resumed(self._state, self._settings.confidence)
@@ -216,8 +217,9 @@ class Reported:
         if ttls.seconds:
             reader = self._make()
             window = Window(min(sweep.window.start, self._counted), position)
-            strays, passed = _strays(reader, self._settings.horizon, window, uncounted, queries)
-            found = len(strays)
+            strays = reader.strays(self._settings.horizon, queries)
+            new, passed = strays.split(window, uncounted)
+            found = len(list(_single(strays, new)))
             for batch in reader.read(sweep.window, queries):
                 found += leave_out_keys(late(batch), passed).num_rows
                 seen += batch.num_rows
@@ -227,25 +229,6 @@ class Reported:
         if found:
             remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
             log.warning("late_rows", rows=found, window=str(sweep.window), remedy=remedy)
-
-
-def _strays(
-    reader: KeyReader, reach: int, window: Window, new: Judge, queries: int = FOREVER
-) -> tuple[list[RowName], frozenset[RowKey]]:
-    """The names of the window's strays that are `new`, and the keys of its other strays.
-
-    Read them before the streams in force: if a row in force with the key of one of the others is
-    late, it arrived after its twin was named, and must be left out.
-    """
-    others: set[RowKey] = set()
-
-    def judge(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = new(batch)
-        others.update(key for _, key in set(keys(batch)) - set(keys(rows)))
-        return rows
-
-    strays = reader.strays(reach, queries, judge)
-    return list(_single(strays, strays.read(window, remaining_ttl=True))), frozenset(others)
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:

@@ -8,13 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows
 from cdc_reader.config import ReadConfig
+from cdc_reader.cql import timeuuid
 from cdc_reader.reading.deduplication import keys
-from cdc_reader.reading.delivery import Delivery, RowsRead
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
+from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.followed import EPOCH, SECOND, Followed, cells, rows_read
 
 MINUTE = 60 * SECOND
@@ -45,6 +48,15 @@ def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False)
 def switch(followed: Followed) -> int:
     """When the newest generation begins."""
     return followed.server.cluster.generations[-1].start_us
+
+
+def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
+    """A row of the log that arrives now in a stream; one in another stream is its twin."""
+    followed.execute(
+        'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
+        f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
+        f"{timeuuid.make(at, bytes(8))}, 0, 2, true, 1, {c}) USING TTL 86400"
+    )
 
 
 def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
@@ -87,6 +99,57 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
         )
     ]
     assert sorted(found) == written
+
+
+@pytest.mark.parametrize("delivery", ["settled", "eager"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
+    followed: Followed, delivery: str, restarts: bool
+) -> None:
+    """Also if the stray was delivered before a restart."""
+    before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
+    followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
+    written = followed.clock.now()
+    log_row(followed, 1, written, before)
+    deliveries: list[Delivery] = []
+    reading = followed.follower(EPOCH, delivery=delivery).follow(written + 5 * MINUTE)
+    is_logged = False
+    for got in reading:
+        deliveries.append(got)
+        if isinstance(got, RowsRead) or is_logged or got.position < written + 2 * MINUTE:
+            continue
+        is_logged = True
+        log_row(followed, 1, written, after)
+        if restarts:
+            reading = followed.follower(got.checkpoint, delivery=delivery).follow(
+                written + 5 * MINUTE
+            )
+            deliveries += reading
+            break
+    assert is_logged
+    assert cells(deliveries, "c") == [(1,)]
+
+
+def test_a_search_that_takes_long_takes_no_stray_for_late() -> None:
+    """Its arrival is computed when it is read, not when the others have been."""
+    config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
+    followed = Followed(config=config)
+    followed.server.join(vnodes=3)
+    before, _ = followed.server.cluster.generations
+    followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
+    log_row(followed, 1, followed.clock.now(), min(before.ranges[0].streams))
+    deliveries: list[Delivery] = []
+
+    def take_long(asked: RecordedQuery) -> None:
+        if "TTL(" in asked.query.cql:
+            followed.clock.advance(20 * SECOND)
+
+    for got in followed.follower(EPOCH).follow(EPOCH + 20 * MINUTE):
+        deliveries.append(got)
+        if isinstance(got, RowsRead):
+            followed.before = take_long
+    assert sum(each.late for each in deliveries if isinstance(each, WindowComplete)) > 1
+    assert cells(deliveries, "c") == [(1,)]
 
 
 def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
