@@ -1,7 +1,6 @@
-"""Clocks, durations and points in time, and parsing them from text and datetimes.
+"""Points in time, durations and clocks; how they are converted, parsed and shown.
 
-In this package a point in time is an int of microseconds since 1970 (UTC), and a duration is a
-`timedelta`.
+A duration is a `timedelta`, and `Micros` is a point in time.
 """
 
 from __future__ import annotations
@@ -11,17 +10,70 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import define
 
 from cdc_reader.errors import ConfigurationError
 
+T = TypeVar("T")
+
+Micros: TypeAlias = int
+"""A point in time: microseconds since 1970 (UTC).
+
+An alias, as a `NewType` would not tell points in time from durations: the difference of two and
+their sum with a duration are plain ints, and each would have to be wrapped again."""
+
+BEGINNING: Micros = -(1 << 62)
+"""Earlier than every write time."""
+FOREVER: Micros = 1 << 62
+"""Later than every write time."""
+
+EARLIEST, NOW = "earliest", "now"
+
+Moment: TypeAlias = Micros | datetime | str
+"""A datetime with a time zone, text as `parse_moment` reads it, or µs since 1970."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+"""The clock that goes on while the machine is suspended; only Linux has it."""
+
+_SPELLINGS = {
+    1: "us µs microsecond microseconds",
+    1_000: "ms milli millis millisecond milliseconds",
+    1_000_000: "s sec secs second seconds",
+    60_000_000: "m min mins minute minutes",
+    3_600_000_000: "h hr hrs hour hours",
+    86_400_000_000: "d day days",
+}
+"""How a unit of a duration is written, by its length in µs."""
+_UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in line.split()}
+_PART = re.compile(r"\s*(\d+)\s*([a-zµ]+)")
+
+_FIRST = 1_000_000_000_000_000
+"""µs since 1970 of a day in 2001. No log is older, and numbers in other units are smaller."""
+_LAST = 100 * _FIRST
+_IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+_NUMBER = re.compile(r"\+?[0-9]{1,30}")
+_COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
+"""A date (20261121) that would mean hours of 1970 as milliseconds."""
+
+_DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
+_TIMESTAMP_REMEDY = (
+    "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "
+    "or milliseconds since 1970 as a plain integer"
+)
+_MOMENT_REMEDY = (
+    "a datetime with a time zone, a text such as '2026-11-21T05:30:00Z' or '-10m', or "
+    "microseconds since 1970"
+)
+
 
 class Clock(Protocol):
     """A source of time. Tests pass one that they advance themselves."""
 
-    def now(self) -> int:
+    def now(self) -> Micros:
         """µs since 1970."""
         ...
 
@@ -30,17 +82,10 @@ class Clock(Protocol):
         ...
 
 
-BEGINNING = -(1 << 62)
-"""Earlier than every write time, in µs."""
-
-FOREVER = 1 << 62
-"""Later than every write time, in µs."""
-
-
 class SystemClock:
     """The `Clock` of production: wall time, and a sleep that can be interrupted."""
 
-    def now(self) -> int:
+    def now(self) -> Micros:
         """µs since 1970."""
         return time.time_ns() // 1_000
 
@@ -49,43 +94,99 @@ class SystemClock:
         wake.wait(micros / 1_000_000)
 
 
-_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-"""The clock that goes on while the machine is suspended; only Linux has it."""
-
-
 class SteadyClock(SystemClock):
     """A clock that nobody can set, for durations: µs since some moment before."""
 
-    def now(self) -> int:
+    def now(self) -> Micros:
         """µs since that moment."""
         if _SINCE_BOOT is None:
             return time.monotonic_ns() // 1_000
         return time.clock_gettime_ns(_SINCE_BOOT) // 1_000
 
 
-_MICROS = {
-    "us": 1,
-    "ms": 1_000,
-    "s": 1_000_000,
-    "m": 60_000_000,
-    "h": 3_600_000_000,
-    "d": 86_400_000_000,
-}
+@define
+class Waiting:
+    """Measures the time an iterator takes to produce items, without the time spent on them."""
 
-_SPELLINGS = {
-    "us": "us µs microsecond microseconds",
-    "ms": "ms milli millis millisecond milliseconds",
-    "s": "s sec secs second seconds",
-    "m": "m min mins minute minutes",
-    "h": "h hr hrs hour hours",
-    "d": "d day days",
-}
+    _clock: Clock
+    took: int = 0
+    """µs waited so far."""
 
-_UNITS = {spelling: _MICROS[unit] for unit, line in _SPELLINGS.items() for spelling in line.split()}
+    def each(self, things: Iterable[T]) -> Iterator[T]:
+        """Yield `things`, and add the time waited for each to `took`."""
+        began = self._clock.now()
+        for thing in things:
+            self.took += self._clock.now() - began
+            yield thing
+            began = self._clock.now()
+        self.took += self._clock.now() - began
 
-_PART = re.compile(r"\s*(\d+)\s*([a-zµ]+)")
 
-_DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
+def duration_micros(duration: timedelta) -> int:
+    """Return the duration in whole microseconds, computed without floats."""
+    return duration // timedelta(microseconds=1)
+
+
+def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
+    """Return the microseconds since 1970 of `moment`.
+
+    Raises ConfigurationError, naming `option`, if it has no time zone: Python treats such a
+    datetime as local time, but most other software treats it as UTC.
+    """
+    if moment.utcoffset() is None:
+        remedy = (
+            "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or make "
+            "local time of it with .astimezone()"
+        )
+        raise ConfigurationError(option, moment.isoformat(), remedy)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def start_micros(start: Moment | None, now: Micros) -> Micros:
+    """Convert a start to µs since 1970; BEGINNING for None or ``earliest``.
+
+    Raises ConfigurationError as `moment_micros` does.
+    """
+    is_earliest = start is None or (isinstance(start, str) and start.lower() == EARLIEST)
+    return BEGINNING if is_earliest else moment_micros(start, "start", now, EARLIEST)
+
+
+def end_micros(end: Moment | None, now: Micros) -> Micros:
+    """Convert an end to µs since 1970; FOREVER for None.
+
+    Raises ConfigurationError as `moment_micros` does.
+    """
+    return FOREVER if end is None else moment_micros(end, "end", now)
+
+
+def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micros:
+    """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
+
+    Raises ConfigurationError for anything else, including a datetime without a time zone and a
+    number in another unit. The error names `option`, and lists `words` as further valid values.
+    """
+    match moment:
+        case str():
+            return parse_moment(moment, option, now, *words)
+        case datetime():
+            return datetime_micros(moment, option)
+        case int() if not isinstance(moment, bool):
+            if moment in (BEGINNING, FOREVER):
+                return moment
+            return _counted(moment, "microseconds", option, moment)
+    listed = "".join(f"'{word}', " for word in (*words, NOW))
+    raise ConfigurationError(option, moment, f"give {listed}{_MOMENT_REMEDY}")
+
+
+def format_timestamp(micros: Micros) -> str:
+    """Format a point in time as ISO-8601 text, to the microsecond, in UTC.
+
+    A time outside the years 1 to 9999 is formatted as its number.
+    """
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{micros} µs"
 
 
 def as_duration(value: object, option: str) -> timedelta:
@@ -124,20 +225,7 @@ def parse_duration(text: str, option: str = "duration") -> timedelta:
         raise ConfigurationError(option, text, _DURATION_REMEDY) from None
 
 
-def micros(duration: timedelta) -> int:
-    """Return the duration in whole microseconds, computed without floats."""
-    return duration // timedelta(microseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-_TIMESTAMP_REMEDY = (
-    "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "
-    "or milliseconds since 1970 as a plain integer"
-)
-
-
-def parse_timestamp(text: str, option: str = "timestamp") -> int:
+def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
     """Parse a point in time to microseconds since 1970 (UTC).
 
     A plain integer is in milliseconds, of any size: the text may be a value from a table.
@@ -145,105 +233,16 @@ def parse_timestamp(text: str, option: str = "timestamp") -> int:
     else.
     """
     stripped = text.strip()
-    if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _is_compact_date(stripped):
+    if re.fullmatch(r"[+-]?\d{1,15}", stripped, re.ASCII) and not _COMPACT_DATE.fullmatch(stripped):
         return int(stripped) * 1_000
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
         raise ConfigurationError(option, text, _TIMESTAMP_REMEDY) from None
-    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC), option)
+    return datetime_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC), option)
 
 
-def to_micros(moment: datetime, option: str = "timestamp") -> int:
-    """Return the microseconds since 1970 of `moment`.
-
-    Raises ConfigurationError, naming `option`, if it has no time zone: Python treats such a
-    datetime as local time, but most other software treats it as UTC.
-    """
-    if moment.utcoffset() is None:
-        remedy = (
-            "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or make "
-            "local time of it with .astimezone()"
-        )
-        raise ConfigurationError(option, moment.isoformat(), remedy)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def format_timestamp(micros: int) -> str:
-    """Format a point in time as ISO-8601 text, to the microsecond, in UTC.
-
-    A time outside the years 1 to 9999 is formatted as its number.
-    """
-    try:
-        return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return f"{micros} µs"
-
-
-def _is_compact_date(text: str) -> bool:
-    """Whether eight digits are a date (20261121); as milliseconds they would mean hours of 1970."""
-    return bool(re.fullmatch(r"(19|20)\d{6}", text))
-
-
-EARLIEST, NOW = "earliest", "now"
-
-Moment = int | datetime | str
-"""A datetime with a time zone, text as `parse_moment` reads it, or µs since 1970."""
-
-_FIRST = 1_000_000_000_000_000
-"""µs since 1970 of a day in 2001. No log is older, and numbers in other units are smaller."""
-
-_LAST = 100 * _FIRST
-
-_IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
-
-_NUMBER = re.compile(r"\+?[0-9]{1,30}")
-
-_COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
-
-_MOMENT_REMEDY = (
-    "a datetime with a time zone, a text such as '2026-11-21T05:30:00Z' or '-10m', or "
-    "microseconds since 1970"
-)
-
-
-def start_micros(start: Moment | None, now: int) -> int:
-    """Convert a start to µs since 1970; BEGINNING for None or ``earliest``.
-
-    Raises ConfigurationError as `as_micros` does.
-    """
-    is_earliest = start is None or (isinstance(start, str) and start.lower() == EARLIEST)
-    return BEGINNING if is_earliest else as_micros(start, "start", now, EARLIEST)
-
-
-def end_micros(end: Moment | None, now: int) -> int:
-    """Convert an end to µs since 1970; FOREVER for None.
-
-    Raises ConfigurationError as `as_micros` does.
-    """
-    return FOREVER if end is None else as_micros(end, "end", now)
-
-
-def as_micros(moment: object, option: str, now: int, *words: str) -> int:
-    """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
-
-    Raises ConfigurationError for anything else, including a datetime without a time zone and a
-    number in another unit. The error names `option`, and lists `words` as further valid values.
-    """
-    match moment:
-        case str():
-            return parse_moment(moment, option, now, *words)
-        case datetime():
-            return to_micros(moment, option)
-        case int() if not isinstance(moment, bool):
-            if moment in (BEGINNING, FOREVER):
-                return moment
-            return _counted(moment, "microseconds", option, moment)
-    listed = "".join(f"'{word}', " for word in (*words, NOW))
-    raise ConfigurationError(option, moment, f"give {listed}{_MOMENT_REMEDY}")
-
-
-def parse_moment(text: str, option: str, now: int, *words: str) -> int:
+def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
     """Parse a moment to µs since 1970.
 
     Accepts ``now``, how long ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a
@@ -257,7 +256,7 @@ def parse_moment(text: str, option: str, now: int, *words: str) -> int:
         return _counted(int(stripped), "milliseconds", option, text)
     try:
         if stripped.startswith("-"):
-            return max(BEGINNING, now - micros(parse_duration(stripped[1:], option)))
+            return max(BEGINNING, now - duration_micros(parse_duration(stripped[1:], option)))
         return parse_timestamp(stripped, option)
     except ConfigurationError:
         listed = "".join(f"'{word}', " for word in (*words, NOW))
@@ -268,7 +267,7 @@ def parse_moment(text: str, option: str, now: int, *words: str) -> int:
         raise ConfigurationError(option, text, remedy) from None
 
 
-def _counted(number: int, unit: str, option: str, given: object) -> int:
+def _counted(number: int, unit: str, option: str, given: object) -> Micros:
     """Convert a number of `unit` to µs; refuse it if it is a likely time only in another unit."""
     if not number or _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
@@ -286,26 +285,5 @@ def _counted(number: int, unit: str, option: str, given: object) -> int:
     raise ConfigurationError(option, given, f"{remedy} such as '2026-11-21T05:30:00Z' or '-10m'")
 
 
-def _is_likely(micros: int) -> bool:
+def _is_likely(micros: Micros) -> bool:
     return _FIRST <= micros < _LAST
-
-
-T = TypeVar("T")
-
-
-@define
-class Waiting:
-    """Measures the time an iterator takes to produce items, without the time spent on them."""
-
-    _clock: Clock
-    took: int = 0
-    """µs waited so far."""
-
-    def each(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield `things`, and add the time waited for each to `took`."""
-        began = self._clock.now()
-        for thing in things:
-            self.took += self._clock.now() - began
-            yield thing
-            began = self._clock.now()
-        self.took += self._clock.now() - began

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import BEGINNING, Clock, SystemClock, micros
+from cdc_reader._time import BEGINNING, Clock, SystemClock, duration_micros
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.store import Owner
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
@@ -86,7 +86,7 @@ class MemoryCheckpoints:
         """Do nothing: saved checkpoints stay in memory."""
 
     def _hold(self, name: CheckpointName, owner: Owner, duration: timedelta) -> None:
-        self._leases[name] = _Held(owner, self._clock.now() + micros(duration))
+        self._leases[name] = _Held(owner, self._clock.now() + duration_micros(duration))
 
     def _is_owner(self, name: CheckpointName, owner: Owner) -> bool:
         held = self._leases.get(name)

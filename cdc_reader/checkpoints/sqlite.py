@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import UUID
 
 from cdc_reader._settings import shown
-from cdc_reader._time import Clock, SystemClock, as_duration, micros
+from cdc_reader._time import Clock, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
     pack_mark,
@@ -215,7 +215,7 @@ class SqliteCheckpoints:
     def _hold(
         self, database: sqlite3.Connection, name: CheckpointName, owner: Owner, duration: timedelta
     ) -> None:
-        until = self._clock.now() + micros(duration)
+        until = self._clock.now() + duration_micros(duration)
         database.execute(_HOLD, (*_key(name), owner.to_text(), until))
 
     @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from attrs import define, evolve, field, frozen
 
-from cdc_reader._time import Clock, SystemClock, format_timestamp, micros
+from cdc_reader._time import Clock, SystemClock, duration_micros, format_timestamp
 from cdc_reader.changes.change import Change
 from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
@@ -228,7 +228,7 @@ def _replicate(
     greeting: str,
 ) -> None:
     read = follow.read
-    report = Report(SystemClock(), micros(read.confidence_window + 2 * read.poll_interval))
+    report = Report(SystemClock(), duration_micros(read.confidence_window + 2 * read.poll_interval))
 
     def apply(change: Change) -> None:
         replicator.apply(change)

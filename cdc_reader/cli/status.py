@@ -17,8 +17,8 @@ from cdc_reader._time import (
     BEGINNING,
     FOREVER,
     SystemClock,
+    duration_micros,
     format_timestamp,
-    micros,
     parse_duration,
 )
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
@@ -197,12 +197,11 @@ def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) ->
     """Exit with status 1 if a reader is behind, or if nobody reads the table."""
     if not status.readers:
         raise Failure(f"nobody has a position of {status.table} in {place}")
-    behind = [reader for reader in status.readers if (reader.lag or 0) > micros(allowed)]
+    most = duration_micros(allowed)
+    behind = [reader for reader in status.readers if (reader.lag or 0) > most]
     if behind:
         named = ", ".join(f"{reader} by {_span(reader.lag or 0)}" for reader in behind)
-        raise Failure(
-            f"{status.table} is read late: {named}; --max-lag allows {_span(micros(allowed))}"
-        )
+        raise Failure(f"{status.table} is read late: {named}; --max-lag allows {_span(most)}")
 
 
 def _kept(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock, micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, duration_micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.current_log import CurrentLog
@@ -73,16 +73,16 @@ class Follower:
         self._config = config
         self._log = CurrentLog(table, config.in_flight, start.table_id)
         is_late_wanted = config.late_rows != LateRowsMode.IGNORE
-        reach = micros(config.late_horizon) if is_late_wanted else 0
+        reach = duration_micros(config.late_horizon) if is_late_wanted else 0
         self._planner = Planner(table.generations, config.chunk_size, shard, reach)
         self._strays = Strays(self._log, self._planner)
         self._found_strays = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
         self._outlook = SettledHorizon(table.generations, self._planner, config, start)
-        self._size = WindowSize(micros(config.window), micros(config.max_window))
+        self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
         self._is_ordered = config.delivery == DeliveryMode.ORDERED
-        self._confidence = micros(config.confidence_window)
+        self._confidence = duration_micros(config.confidence_window)
         self.ttls = start.ttls
         """The log's TTL over time; may be empty until the schema is read for the first time."""
         self.first: int | None = start.position if start.position > BEGINNING else None
@@ -229,7 +229,7 @@ class Follower:
         """
         began = self._clock.now()
         yield from self._read(Window(self._position, min(began + _AHEAD, end)))
-        is_worth = settled - self._position >= micros(self._config.poll_interval)
+        is_worth = settled - self._position >= duration_micros(self._config.poll_interval)
         if is_worth or settled == end:
             yield from self._read_strays(Window(self._position, settled))
             if not self._stopped.is_set():
@@ -347,10 +347,10 @@ class Follower:
 
     def _sweep(self, late: LateRows) -> Iterator[Delivery]:
         """Search for late rows if the interval has passed. They are few, so all are held first."""
-        now, interval = self._clock.now(), micros(self._config.late_interval)
+        now, interval = self._clock.now(), duration_micros(self._config.late_interval)
         if now < late.late_scan_at + interval or self._stopped.is_set():
             return
-        sweep = late.sweep(self._position, micros(self._config.late_horizon), now)
+        sweep = late.sweep(self._position, duration_micros(self._config.late_horizon), now)
         found = self._all_of(lambda: list(self._late_rows(sweep)))
         rows = sum(batch.num_rows for batch in found) + self._found_strays
         log.info("late_rows_sought", rows=rows, strays=self._found_strays)
@@ -376,5 +376,5 @@ class Follower:
         """Sleep for what is left of the poll interval since the pass `began`."""
         interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
         took = max(0, self._clock.now() - began)  # the clock may have been set back
-        if took < micros(interval):
-            self._clock.sleep(micros(interval) - took, self._stopped)
+        if took < duration_micros(interval):
+            self._clock.sleep(duration_micros(interval) - took, self._stopped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, format_timestamp, micros
+from cdc_reader._time import BEGINNING, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.planner import Planner
@@ -54,7 +54,9 @@ class SettledHorizon:
             self.oldest = max(starts[0], ttls.oldest_kept(now))
         else:
             self.oldest = position
-        return min(now - micros(self._config.confidence_window), self._unannounced(now, starts))
+        return min(
+            now - duration_micros(self._config.confidence_window), self._unannounced(now, starts)
+        )
 
     def missed(self, position: int) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
@@ -94,7 +96,7 @@ class SettledHorizon:
 
         Those that stay unannounced for longer than `publication_wait` are not waited for.
         """
-        patience = micros(self._config.publication_wait)
+        patience = duration_micros(self._config.publication_wait)
         pending = sorted(set(self._source.unpublished()) - set(starts))
         for start in set(pending) - self._waiting:
             log.info("generation_half_published", start=start)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import FOREVER, SystemClock, micros
+from cdc_reader._time import FOREVER, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.errors import hide_traceback
@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         asked = self._options.window(now)
         first: list[InputPartition] = []
         if self._options.snapshot:
-            position = max(oldest, now - micros(self._options.confidence_window))
+            position = max(oldest, now - duration_micros(self._options.confidence_window))
             first += snapshot_partitions(position, self._options.max_partitions)
             asked = Window(position, asked.end)
         end = now + AHEAD if asked.end == FOREVER else asked.end

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader._time import micros, parse_duration
+from cdc_reader._time import duration_micros, parse_duration
 from cdc_reader.errors import ConfigurationError
 
 
@@ -40,4 +40,4 @@ def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
 @given(st.timedeltas(min_value=timedelta(0)))
 def test_microseconds_are_exact(duration: timedelta) -> None:
     """No float comes between a duration and its microseconds."""
-    assert timedelta(microseconds=micros(duration)) == duration
+    assert timedelta(microseconds=duration_micros(duration)) == duration

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
-    as_micros,
     end_micros,
     format_timestamp,
+    moment_micros,
     start_micros,
 )
 from cdc_reader.errors import ConfigurationError
@@ -46,7 +46,7 @@ MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(5000, 1, 1))  # noqa: DTZ0
 )
 def test_moments(moment: int | datetime | str, expected: int) -> None:
     """Datetimes with a zone, texts and µs name the same points in time."""
-    assert as_micros(moment, "start", NOW) == expected
+    assert moment_micros(moment, "start", NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
 def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
     """In one line that says what was meant, where that can be known."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
-        as_micros(moment, "start", NOW)
+        moment_micros(moment, "start", NOW)
     assert "\n" not in str(refused.value)
 
 
@@ -83,27 +83,27 @@ def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
 def test_a_number_of_another_unit_is_never_taken(seconds: int) -> None:
     """The message shows the number in the unit that is expected, and that one is taken."""
     millis, micros = seconds * 1_000, seconds * 1_000_000
-    assert as_micros(micros, "start", NOW) == as_micros(str(millis), "start", NOW) == micros
+    assert moment_micros(micros, "start", NOW) == moment_micros(str(millis), "start", NOW) == micros
     for number in (seconds, millis, micros * 1_000):
         with pytest.raises(ConfigurationError, match=f"give {micros}$"):
-            as_micros(number, "start", NOW)
+            moment_micros(number, "start", NOW)
     for number in (seconds, micros, micros * 1_000):
         with pytest.raises(ConfigurationError, match=f"give {millis}$"):
-            as_micros(str(number), "start", NOW)
+            moment_micros(str(number), "start", NOW)
 
 
 @given(st.datetimes())
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
     """Python would take it as local time, servers as UTC: we take it as neither."""
     with pytest.raises(ConfigurationError, match="no time zone"):
-        as_micros(moment, "start", NOW)
+        moment_micros(moment, "start", NOW)
 
 
 @given(MOMENTS)
 def test_the_text_of_a_position_names_it(moment: datetime) -> None:
     """What is printed can be given."""
-    micros = as_micros(moment.replace(tzinfo=UTC), "start", NOW)
-    assert as_micros(format_timestamp(micros), "start", NOW) == micros
+    micros = moment_micros(moment.replace(tzinfo=UTC), "start", NOW)
+    assert moment_micros(format_timestamp(micros), "start", NOW) == micros
 
 
 def test_open_ends() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig, Window
-from cdc_reader._time import BEGINNING, FOREVER, format_timestamp, to_micros
+from cdc_reader._time import BEGINNING, FOREVER, datetime_micros, format_timestamp
 from cdc_reader.cluster import Connection
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -88,7 +88,7 @@ def test_bounds_cut_at_the_microsecond(
     """[start, end) of write time; datetimes, texts and microseconds do."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     now = datetime.now(UTC)
-    micros = to_micros(now)
+    micros = datetime_micros(now)
     for c in range(4):
         scylla.session.execute(
             f"INSERT INTO {keyspace}.t (p, c) VALUES (1, {c}) USING TIMESTAMP {micros + c}"

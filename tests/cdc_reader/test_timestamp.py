@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader._time import format_timestamp, parse_timestamp, to_micros
+from cdc_reader._time import datetime_micros, format_timestamp, parse_timestamp
 from cdc_reader.errors import ConfigurationError
 
 
@@ -37,7 +37,7 @@ def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
 @given(st.datetimes())
 def test_text_of_a_moment_reads_back_as_the_moment(moment: datetime) -> None:
     """To the microsecond."""
-    micros = to_micros(moment.replace(tzinfo=UTC))
+    micros = datetime_micros(moment.replace(tzinfo=UTC))
     assert parse_timestamp(format_timestamp(micros)) == micros
 
 

@@ -16,7 +16,7 @@ from cdc_reader._time import (
     BEGINNING,
     FOREVER,
     SystemClock,
-    as_micros,
+    moment_micros,
     parse_duration,
     parse_moment,
 )
@@ -130,7 +130,7 @@ def _offset(text: str, option: str) -> int | Offset:
         offset = Offset.from_json(json.loads(text))
     except (ValueError, RecursionError, ConfigurationError):
         raise ConfigurationError(option, text, remedy) from None
-    as_micros(offset.position, option, now=0)  # refuses a number of seconds or milliseconds
+    moment_micros(offset.position, option, now=0)  # refuses a number of seconds or milliseconds
     return offset
 
 

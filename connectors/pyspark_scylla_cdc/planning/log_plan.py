@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from attrs import evolve
 
-from cdc_reader._time import FOREVER, micros
+from cdc_reader._time import FOREVER, duration_micros
 from cdc_reader.changes.frames.records import BATCH_SEQ_NO
 from cdc_reader.cql.schema import LogSchema, TableSchema
 from cdc_reader.errors import (
@@ -90,7 +90,7 @@ def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], i
     columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
     source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
-    shortest = micros(options.min_advance)
+    shortest = duration_micros(options.min_advance)
     limit = RowLimit(source, streams, options.max_rows or FOREVER, shortest)
 
     def end(window: Window) -> int:

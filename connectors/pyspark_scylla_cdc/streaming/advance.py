@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import FOREVER, micros
+from cdc_reader._time import FOREVER, duration_micros
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 
 
@@ -27,9 +27,11 @@ class AdvancePolicy:
     def of(cls, options: SourceOptions) -> AdvancePolicy:
         """The policy set by the options of a query."""
         return cls(
-            confidence=micros(options.confidence_window),
-            min_advance=micros(options.min_advance),
-            max_window=FOREVER if options.max_window is None else micros(options.max_window),
+            confidence=duration_micros(options.confidence_window),
+            min_advance=duration_micros(options.min_advance),
+            max_window=FOREVER
+            if options.max_window is None
+            else duration_micros(options.max_window),
             final=FOREVER if options.ending is None else options.ending,
         )
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock, micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, duration_micros
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
@@ -262,7 +262,9 @@ def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateW
     """The watch that the options ask for."""
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return Ignored()
-    settings = Settings(micros(options.late_horizon), micros(options.confidence_window))
+    settings = Settings(
+        duration_micros(options.late_horizon), duration_micros(options.confidence_window)
+    )
     kind = Delivered if mode is LateRowsMode.DELIVER else Reported
     return kind(partial(_key_reader, options, schema), settings, clock)
 

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, SystemClock, micros
+from cdc_reader._time import Clock, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.ttl_history import TtlHistory
@@ -82,8 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle = Idle(
             partial(look, options, schema),
             partial(timeline_of, options),
-            micros(options.min_advance),
-            micros(options.idle_advance),
+            duration_micros(options.min_advance),
+            duration_micros(options.idle_advance),
         )
         self._late = late_watch(options, schema, self._clock)
         self._initial: Offset | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cdc_reader._time import SteadyClock, SystemClock, micros
+from cdc_reader._time import SteadyClock, SystemClock, duration_micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import Owner
@@ -249,7 +249,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
     assert leases.acquire()
     assert leases[name.table].is_sure
     back = SystemClock().now() - 3_600_000_000
-    later = SteadyClock().now() + micros(ConsumerConfig().lease)
+    later = SteadyClock().now() + duration_micros(ConsumerConfig().lease)
     monkeypatch.setattr(SystemClock, "now", lambda _: back)
     monkeypatch.setattr(SteadyClock, "now", lambda _: later)
     assert not leases[name.table].is_sure

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from attrs import define, field
 
-from cdc_reader._time import micros
+from cdc_reader._time import duration_micros
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
@@ -60,9 +60,9 @@ def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, mo
     """Windows grow while they are empty: at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
-    now = counted.clock.advance(micros(timedelta(days=7)))
-    last = list(follower.follow(now - micros(timedelta(minutes=1))))[-1]
-    assert last.window.end == now - micros(timedelta(minutes=1))
+    now = counted.clock.advance(duration_micros(timedelta(days=7)))
+    last = list(follower.follow(now - duration_micros(timedelta(minutes=1))))[-1]
+    assert last.window.end == now - duration_micros(timedelta(minutes=1))
     assert _CHUNKS * (strategy == "streams") < counted.of_log <= most
 
 
@@ -75,8 +75,8 @@ def test_an_idle_table_costs_one_query_a_chunk_and_look(
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)
-    deliveries = list(follower.follow(_EPOCH + micros(timedelta(minutes=10))))
-    looks = 1 + -(-(counted.clock.now() - _EPOCH) // micros(config.poll_interval))
+    deliveries = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
+    looks = 1 + -(-(counted.clock.now() - _EPOCH) // duration_micros(config.poll_interval))
     assert len(deliveries) <= looks
     assert 0 < counted.of_log <= looks * chunks
     assert 0 < counted.others <= looks * _SMALL_QUERIES_A_LOOK + 2 * _SMALL_QUERIES_A_LOOK

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cdc_reader._time import FOREVER, micros
+from cdc_reader._time import FOREVER, duration_micros
 from cdc_reader.config import DeliveryMode, ReadConfig
 from cdc_reader.cql.timeuuid import micros as written_at
 from cdc_reader.cql.timeuuid import order_key
@@ -60,7 +60,7 @@ def _check_generations(recorded: Recorded, followed: Followed) -> None:
     """None is read for a time that is not its own, by what was announced; nor long before it
     begins or after it has ended.
     """
-    patience, poll = micros(_CONFIDENCE), 2 * micros(_POLL)
+    patience, poll = duration_micros(_CONFIDENCE), 2 * duration_micros(_POLL)
     for start, end in pairwise([*sorted(recorded.streams), FOREVER]):
         readings = [r for r in followed.readings if r.streams & recorded.streams[start]]
         known = recorded.announced.get(end, FOREVER) + poll

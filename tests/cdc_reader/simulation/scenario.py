@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import micros
+from cdc_reader._time import duration_micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.streams.strategy import Strategy
 
@@ -55,7 +55,7 @@ class Scenario:
 
     @property
     def confidence(self) -> int:
-        return micros(self.config.confidence_window)
+        return duration_micros(self.config.confidence_window)
 
     @property
     def is_eager(self) -> bool:

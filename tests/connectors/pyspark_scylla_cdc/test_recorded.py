@@ -16,7 +16,7 @@ from attrs import frozen
 from cassandra.util import OrderedMapSerializedKey, SortedSet
 from pyspark.sql import Row
 
-from cdc_reader._time import format_timestamp, to_micros
+from cdc_reader._time import datetime_micros, format_timestamp
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.timeuuid import micros, order_key
 from cdc_reader.cql.types import Native, UserType
@@ -261,7 +261,7 @@ def assert_recorded(rows: Sequence[Row], log: Result) -> None:
     found = [row.asDict(recursive=True) for row in rows]
     for row in found:
         moment = row.pop("_commit_timestamp").astimezone(UTC)
-        assert to_micros(moment) == micros(uuid.UUID(row["cdc$time"]).bytes)
+        assert datetime_micros(moment) == micros(uuid.UUID(row["cdc$time"]).bytes)
     assert by_key(found, log) == by_key(decoded(log, UDT), log)
     assert len(found) == len(log.rows)
 
