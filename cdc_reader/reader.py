@@ -19,7 +19,15 @@ from typing import Generic, Self, TypeVar
 import pyarrow as pa
 
 from cdc_reader._settings import expect
-from cdc_reader._time import Clock, Moment, SystemClock, end_micros, format_timestamp, start_micros
+from cdc_reader._time import (
+    Clock,
+    Micros,
+    Moment,
+    SystemClock,
+    end_micros,
+    format_timestamp,
+    start_micros,
+)
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
@@ -123,7 +131,7 @@ class TableReader:
         """The source of the table's generations, for custom planners."""
         return self._table.generations
 
-    def first_timestamp(self) -> int | None:
+    def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs since 1970; None if there is none yet.
 
         No row of the log is older.

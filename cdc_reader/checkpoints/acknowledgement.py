@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve, field, frozen
 
-from cdc_reader._time import BEGINNING
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
@@ -62,7 +62,7 @@ class _Record:
 class _Stream:
     """A stream's acknowledged rows, and its records that are not complete; `newest` in µs."""
 
-    newest: int
+    newest: Micros
     acked_through: RowKey | None = None
     rows: set[RowKey] = field(factory=set)
     records: deque[_Record] = field(factory=deque)
@@ -93,7 +93,7 @@ class _Stream:
             moved += done.changes
         return moved
 
-    def mark(self, position: int) -> Mark:
+    def mark(self, position: Micros) -> Mark:
         """The acknowledged rows among those written at `position` or later."""
         last = self.acked_through
         if last and last.micros < position:
@@ -156,7 +156,7 @@ class Acknowledgements:
         self._streams = OrderedDict(sorted(resumed, key=lambda item: item[1].newest))
 
     @property
-    def position(self) -> int:
+    def position(self) -> Micros:
         """Every row written before is acknowledged; in µs since 1970."""
         return self._reached.checkpoint.position
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cdc_reader._time import BEGINNING, Clock, duration_micros
+from cdc_reader._time import BEGINNING, Clock, Micros, duration_micros
 from cdc_reader.checkpoints.store import LeasingStore, Owner
 from cdc_reader.errors import LeaseLostError
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
@@ -77,7 +77,7 @@ class Lease:
         self._until = BEGINNING
         self._store.release(self.name, self._owner)
 
-    def _last_from(self, asked: int) -> None:
+    def _last_from(self, asked: Micros) -> None:
         self._until = asked + duration_micros(self._duration)
 
     def _lost(self) -> LeaseLostError:

@@ -10,13 +10,14 @@ import json
 import struct
 from collections.abc import Iterable, Mapping
 
+from cdc_reader._time import Micros
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 
 
-def newest(mark: Mark) -> int | None:
+def newest(mark: Mark) -> Micros | None:
     """The write time, in µs, of the last row that a mark names; None if it names none."""
     times = [key.micros for key in mark.rows]
     if mark.acked_through is not None:
@@ -24,14 +25,14 @@ def newest(mark: Mark) -> int | None:
     return max(times, default=None)
 
 
-def prune_marks(marks: Mapping[StreamId, Mark], position: int) -> dict[StreamId, Mark]:
+def prune_marks(marks: Mapping[StreamId, Mark], position: Micros) -> dict[StreamId, Mark]:
     """The marks without rows before the position; marks that become empty are dropped."""
     return {
         stream: _from(mark, position) for stream, mark in marks.items() if mark.reaches(position)
     }
 
 
-def _from(mark: Mark, position: int) -> Mark:
+def _from(mark: Mark, position: Micros) -> Mark:
     last = mark.acked_through
     if last is not None and last.micros < position:
         last = None

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import BEGINNING, Clock, SystemClock, duration_micros
+from cdc_reader._time import BEGINNING, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.store import Owner
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
@@ -18,7 +18,7 @@ class _Held:
     """The last owner to acquire a lease, and when its lease ends, in µs."""
 
     owner: Owner
-    until: int
+    until: Micros
 
 
 class MemoryCheckpoints:

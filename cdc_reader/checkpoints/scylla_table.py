@@ -20,6 +20,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.checkpoints.marks import pack_mark, pack_ttls, unpack_mark, unpack_ttls
 from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.cql.names import TableName
@@ -200,13 +201,13 @@ class CheckpointTable:
         return self._insert(_POSITION, (*key_of(name), *said, self._ttl), at)
 
     def mark(
-        self, name: CheckpointName, base: int, stream: StreamId, mark: Mark, at: int | None
+        self, name: CheckpointName, base: Micros, stream: StreamId, mark: Mark, at: int | None
     ) -> Write:
         """Write a mark of the checkpoint whose position is `base`."""
         said = (base, bytes(stream), *pack_mark(mark))
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
-    def void(self, name: CheckpointName, old: int, new: int, at: int | None) -> Write:
+    def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
         """Delete the marks under all positions on the side of `new` where `old` is."""
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:

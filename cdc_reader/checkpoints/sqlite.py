@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import UUID
 
 from cdc_reader._settings import shown
-from cdc_reader._time import Clock, SystemClock, as_duration, duration_micros
+from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
     pack_mark,
@@ -330,7 +330,7 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
     )
 
 
-def _row(number: int, stream: StreamId, mark: Mark, position: int) -> tuple[object, ...]:
+def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:
     """A mark's row; a mark without rows gets the oldest time, so it is deleted with old marks."""
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)

@@ -11,7 +11,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from attrs import asdict, field, fields_dict, frozen
 
-from cdc_reader._time import format_timestamp
+from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.checkpoints import process
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
@@ -25,14 +25,14 @@ class Owner:
     """Unique to this owner, even among those of one process."""
     host: str
     pid: int
-    since: int
+    since: Micros
     machine: str = field(default="", repr=False)
     """The machine on which its pid is valid, see `process.machine`; empty if not known."""
     start: int = field(default=0, repr=False)
     """When its process started: the system reuses pids."""
 
     @classmethod
-    def of_this_process(cls, now: int) -> Self:
+    def of_this_process(cls, now: Micros) -> Self:
         """A new owner."""
         pid = os.getpid()
         start = process.started(pid)

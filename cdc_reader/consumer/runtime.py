@@ -14,7 +14,7 @@ from functools import partial
 from attrs import define, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.acknowledgement import Ticket
 from cdc_reader.config import DeliveryMode
@@ -286,7 +286,7 @@ class ConsumerRuntime:
             progress.finish()
             self._reach(progress.table, FOREVER)
 
-    def _reach(self, table: TableName, micros: int) -> None:
+    def _reach(self, table: TableName, micros: Micros) -> None:
         """Record that no further change of the table is earlier, except late ones."""
         if self._turns is not None:
             self._turns.reach(table, micros)

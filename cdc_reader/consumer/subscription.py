@@ -7,7 +7,15 @@ from typing import Required, TypedDict
 from attrs import field, frozen
 
 from cdc_reader._settings import expect, expect_able, shown
-from cdc_reader._time import EARLIEST, Clock, Moment, SystemClock, end_micros, start_micros
+from cdc_reader._time import (
+    EARLIEST,
+    Clock,
+    Micros,
+    Moment,
+    SystemClock,
+    end_micros,
+    start_micros,
+)
 from cdc_reader.checkpoints.memory import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
@@ -76,10 +84,10 @@ class Subscription:
         shard = "" if self.shard.is_whole else f", shard {self.shard}"
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"
 
-    def first_position(self) -> int:
+    def first_position(self) -> Micros:
         """Where to begin without a checkpoint, in µs since 1970."""
         return start_micros(self.start, self.clock.now())
 
-    def last_position(self) -> int:
+    def last_position(self) -> Micros:
         """Where to stop, in µs since 1970; FOREVER if there is no end."""
         return end_micros(self.end, self.clock.now())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
 from cdc_reader.checkpoints.lease import Lease
@@ -43,7 +43,7 @@ class Reading(Protocol):
     """What is known of the log while it is read; see `Follower`."""
 
     @property
-    def first(self) -> int | None: ...
+    def first(self) -> Micros | None: ...
 
     @property
     def ttls(self) -> TtlHistory: ...
@@ -152,7 +152,7 @@ class TableProgress:
             left = math.inf if expires == FOREVER else (expires - now) / _SECOND
             self._recorder.set(HEADROOM, self.table, left)
 
-    def _oldest_unread(self) -> int | None:
+    def _oldest_unread(self) -> Micros | None:
         """The write time, in µs, before which everything is read; None while it is unknown."""
         position = self._work.position
         return position if position > BEGINNING else self._reading.first

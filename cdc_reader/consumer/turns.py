@@ -6,7 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.cql.names import TableName
 
@@ -35,7 +35,7 @@ class Turns:
             yield changes[at:end]
             at = end
 
-    def reach(self, table: TableName, micros: int) -> None:
+    def reach(self, table: TableName, micros: Micros) -> None:
         """Record that the table has no further changes before `micros`."""
         with self._moved:
             self._next[table] = max(self._next[table], micros)
@@ -47,7 +47,7 @@ class Turns:
             self._is_closed = True
             self._moved.notify_all()
 
-    def _await(self, table: TableName, micros: int) -> int | None:
+    def _await(self, table: TableName, micros: Micros) -> Micros | None:
         """Wait for a change's turn; returns the table's limit in µs, or None once closed."""
         self.reach(table, micros)
         with self._moved:
@@ -55,7 +55,7 @@ class Turns:
                 self._moved.wait()
             return None if self._is_closed else self._limit(table)
 
-    def _limit(self, table: TableName) -> int:
+    def _limit(self, table: TableName) -> Micros:
         """The last µs before any other table's changes; if tables tie, the first table's."""
         own = self._ranks[table]
         others = (

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import uuid
 
+from cdc_reader._time import Micros
+
 TICKS_PER_MICRO = 10
 UNIX_EPOCH_TICKS = 0x01B21DD213814000
 SMALLEST_LOW = bytes([0x80] * 8)
@@ -20,7 +22,7 @@ MIN_MICROS = -(UNIX_EPOCH_TICKS // TICKS_PER_MICRO)
 MAX_MICROS = ((1 << 60) - 1 - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
 
 
-def make(micros: int, low: bytes) -> uuid.UUID:
+def make(micros: Micros, low: bytes) -> uuid.UUID:
     """Return the time UUID of `micros` since 1970 with `low` as its last eight bytes."""
     if not MIN_MICROS <= micros <= MAX_MICROS or len(low) != 8:
         raise ValueError(f"time uuid of {micros} µs and {len(low)} low bytes: out of range")
@@ -30,7 +32,7 @@ def make(micros: int, low: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=high.to_bytes(8, "big") + low)
 
 
-def bound(micros: int) -> uuid.UUID:
+def bound(micros: Micros) -> uuid.UUID:
     """Return the smallest time UUID of this microsecond; clamps times that are out of range."""
     return make(min(max(micros, MIN_MICROS), MAX_MICROS), SMALLEST_LOW)
 
@@ -44,7 +46,7 @@ def ticks(raw: bytes) -> int:
     )
 
 
-def micros(raw: bytes) -> int:
+def micros(raw: bytes) -> Micros:
     """Return the µs since 1970 of a time UUID's 16 bytes; for `cdc$time`, the write timestamp."""
     return (ticks(raw) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO
 

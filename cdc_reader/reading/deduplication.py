@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader._time import Micros
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 
@@ -88,7 +89,7 @@ class Deduplicator:
         self._reads: deque[tuple[int, list[pa.Array]]] = deque()
         self._newest: dict[StreamId, RowKey] = {}
 
-    def begin(self, latest: int) -> None:
+    def begin(self, latest: Micros) -> None:
         """Begin a read of rows written before `latest`, in µs."""
         self._reads.append((latest, []))
 
@@ -109,7 +110,7 @@ class Deduplicator:
         rows = batch if len(unseen) == batch.num_rows else batch.take(unseen)
         yield from self._in_runs(rows)
 
-    def forget(self, position: int) -> None:
+    def forget(self, position: Micros) -> None:
         """Drop the keys of reads that end at or before `position` (µs)."""
         while self._reads and self._reads[0][0] <= position:
             self._reads.popleft()

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from attrs import field, frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.progress import Checkpoint
@@ -57,7 +58,7 @@ class WindowComplete:
         return self.schema.base.name
 
     @property
-    def position(self) -> int:
+    def position(self) -> Micros:
         """The checkpoint's position, in µs: every row written before it has been delivered."""
         return self.checkpoint.position
 

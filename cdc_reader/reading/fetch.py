@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
@@ -56,7 +56,7 @@ class LogReader:
         self._config = config
         self._planner = Planner(generations, config.chunk_size, shard)
 
-    def first_timestamp(self) -> int | None:
+    def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs; None if none is announced yet."""
         return min(self._planner.refresh().starts, default=None)
 
@@ -70,7 +70,7 @@ class LogReader:
         for _, batch in read_tasks(self._source, tasks, self._config.in_flight):
             yield batch
 
-    def batches(self, start: int | None, end: int | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, start: Micros | None, end: Micros | None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of [start, end) that exist now, settled or not."""
         window = Window(BEGINNING if start is None else start, FOREVER if end is None else end)
         yield from self.read(self.plan(window))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.current_log import CurrentLog
@@ -85,7 +85,7 @@ class Follower:
         self._confidence = duration_micros(config.confidence_window)
         self.ttls = start.ttls
         """The log's TTL over time; may be empty until the schema is read for the first time."""
-        self.first: int | None = start.position if start.position > BEGINNING else None
+        self.first: Micros | None = start.position if start.position > BEGINNING else None
         """The position where reading began, in µs; None until the log's oldest row is known."""
         self._position = start.position
         self._marks = dict(start.marks)
@@ -95,7 +95,7 @@ class Follower:
         self._late: LateRows | None = None
         self._stopped = stop or Stop()
 
-    def follow(self, end: int = FOREVER) -> Iterator[Delivery]:
+    def follow(self, end: Micros = FOREVER) -> Iterator[Delivery]:
         """Deliver every row written before `end` (µs), or until `stop`. Blocks between passes.
 
         Raises errors of `cdc_reader.errors`; transient ones only after the retry deadline.
@@ -113,7 +113,7 @@ class Follower:
         """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""
         self._stopped.set()
 
-    def _follow(self, end: int) -> Iterator[Delivery]:
+    def _follow(self, end: Micros) -> Iterator[Delivery]:
         looked = horizon = BEGINNING
         while not self._stopped.is_set():
             began = self._clock.now()
@@ -125,7 +125,7 @@ class Follower:
                 return
             self._pause(began)
 
-    def _look(self, now: int) -> int:
+    def _look(self, now: Micros) -> Micros:
         """Refresh schema, TTLs and generations; return how far the log is settled at `now`."""
         self._log.refresh()
         base = self._log.schema.base
@@ -137,7 +137,7 @@ class Follower:
             self._watch_for_late_rows(now, base.cdc.ttl)
         return horizon
 
-    def _pass(self, horizon: int, end: int) -> Iterator[Delivery]:
+    def _pass(self, horizon: Micros, end: Micros) -> Iterator[Delivery]:
         yield from self._catch_up()
         settled = min(horizon, end)
         if not self._is_eager or settled - self._position > self._size.base:
@@ -169,7 +169,7 @@ class Follower:
         if not self._stopped.is_set():
             yield self._complete(window, late=True)
 
-    def _settle(self, horizon: int) -> Iterator[Delivery]:
+    def _settle(self, horizon: Micros) -> Iterator[Delivery]:
         """Read window after window up to `horizon`, without pauses."""
         while self._position < horizon and not self._stopped.is_set():
             window = self._next_window(horizon)
@@ -208,7 +208,7 @@ class Follower:
                 return
             yield RowsRead(self._log.schema, window, batch)
 
-    def _next_window(self, horizon: int) -> Window:
+    def _next_window(self, horizon: Micros) -> Window:
         """Choose the next window, up to `horizon`.
 
         The time before the first generation is one window, as it holds no rows. If strays are
@@ -222,7 +222,7 @@ class Follower:
             horizon = min([horizon, *(start for start in later if start > self._position)])
         return self._size.next_window(self._position, horizon)
 
-    def _poll(self, settled: int, end: int) -> Iterator[Delivery]:
+    def _poll(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
         """Deliver all undelivered rows from the position on, settled or not.
 
         The position moves once a poll interval has settled, or the end is reached.
@@ -299,7 +299,7 @@ class Follower:
         elif rows.num_rows:
             yield rows, False
 
-    def _move_to(self, position: int, began: int) -> WindowComplete:
+    def _move_to(self, position: Micros, began: Micros) -> WindowComplete:
         """Complete the window up to `position`, read from `began` on, and move there."""
         window, self._position = Window(self._position, position), position
         if self._late is not None:
@@ -323,7 +323,7 @@ class Follower:
             queries=self._reader.queries,
         )
 
-    def _watch_for_late_rows(self, now: int, ttl: int) -> None:
+    def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
         """Set up the search for late rows, unless they are ignored.
 
         Rows before the start are searched only if an earlier run of this reader read them.
@@ -372,7 +372,7 @@ class Follower:
                 yield rows
         yield from self._strays.single(strays)
 
-    def _pause(self, began: int) -> None:
+    def _pause(self, began: Micros) -> None:
         """Sleep for what is left of the poll interval since the pass `began`."""
         interval = self._config.eager_interval if self._is_eager else self._config.poll_interval
         took = max(0, self._clock.now() - began)  # the clock may have been set back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, duration_micros, format_timestamp
+from cdc_reader._time import BEGINNING, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.planner import Planner
@@ -35,11 +35,11 @@ class SettledHorizon:
         self._is_lost = False
 
     @property
-    def newest(self) -> int | None:
+    def newest(self) -> Micros | None:
         """The start of the newest generation that is accounted for."""
         return max(self._accounted or (), default=None)
 
-    def look(self, now: int, position: int, ttls: TtlHistory) -> int:
+    def look(self, now: Micros, position: Micros, ttls: TtlHistory) -> Micros:
         """Return how far the log is settled, in µs; BEGINNING while no generation is announced.
 
         Read the clock (`now`) before calling. Every generation that begins before the horizon
@@ -58,7 +58,7 @@ class SettledHorizon:
             now - duration_micros(self._config.confidence_window), self._unannounced(now, starts)
         )
 
-    def missed(self, position: int) -> list[Window]:
+    def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
 
         Marks them, and all others known, as accounted for.
@@ -68,7 +68,7 @@ class SettledHorizon:
         self._accounted = accounted | {span.start for span in spans}
         return [span for span in spans if span.start not in accounted and span.start < position]
 
-    def _account(self, starts: tuple[int, ...], position: int, lost: Window) -> None:
+    def _account(self, starts: tuple[Micros, ...], position: Micros, lost: Window) -> None:
         """Check for expired rows; on the first call, set the generations accounted for.
 
         These are the ones the checkpoint knew, or without a checkpoint all that exist.
@@ -91,7 +91,7 @@ class SettledHorizon:
             )
         log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
 
-    def _unannounced(self, now: int, starts: tuple[int, ...]) -> int:
+    def _unannounced(self, now: Micros, starts: tuple[Micros, ...]) -> Micros:
         """Return the start of the oldest generation that is written but not announced, or `now`.
 
         Those that stay unannounced for longer than `publication_wait` are not waited for.

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Mark, RowKey
@@ -60,9 +60,9 @@ class LateRows:
 
     def __init__(
         self,
-        start: int,
-        position: int,
-        late_scan_at: int,
+        start: Micros,
+        position: Micros,
+        late_scan_at: Micros,
         confidence: int,
         marks: Mapping[StreamId, Mark] = _NO_MARKS,
     ) -> None:
@@ -87,13 +87,13 @@ class LateRows:
         """A snapshot of what is known, without the marks."""
         return Reads(self._start, tuple(self._ends), tuple(self._reads), frozenset(self._doubtful))
 
-    def window_read(self, end: int, began: int) -> None:
+    def window_read(self, end: Micros, began: Micros) -> None:
         """Record that the log from the previous end to `end` was read, starting at `began`."""
         self._ends.append(end)
         self._reads.append(began)
 
     def delivered(
-        self, batch: pa.RecordBatch, ttls: TtlHistory, now: int, *, behind: bool = False
+        self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, *, behind: bool = False
     ) -> pa.RecordBatch:
         """Record the doubtful rows of a batch just read, and return it without `REMAINING_TTL`.
 
@@ -104,7 +104,7 @@ class LateRows:
         self._doubtful.update(name for _, name, _ in delayed)
         return batch.drop_columns([REMAINING_TTL])
 
-    def sweep(self, position: int, horizon: int, began: int) -> Sweep:
+    def sweep(self, position: Micros, horizon: int, began: Micros) -> Sweep:
         """Start a sweep of the `horizon` µs before `position`, in a read that begins at `began`."""
         window = Window(max(self._start, position - horizon), position)
         sweep = Sweep(
@@ -131,9 +131,9 @@ class Reads:
     computed arrival may fall after the read of their part.
     """
 
-    start: int
-    ends: tuple[int, ...]
-    reads: tuple[int, ...]
+    start: Micros
+    ends: tuple[Micros, ...]
+    reads: tuple[Micros, ...]
     known: frozenset[RowName] = frozenset()
 
 
@@ -142,29 +142,29 @@ class Sweep:
     """One pass over `window` in search of late rows, begun at `began`. Fills `doubtful`."""
 
     window: Window
-    began: int
+    began: Micros
     _confidence: int
-    _ends: tuple[int, ...]
-    _reads: tuple[int, ...]
+    _ends: tuple[Micros, ...]
+    _reads: tuple[Micros, ...]
     _known: set[RowName]
     _marks: Mapping[StreamId, Mark]
-    _marked: int
+    _marked: Micros
     doubtful: set[RowName] = field(factory=set)
 
-    def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.RecordBatch:
+    def late(self, batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.RecordBatch:
         """Return the rows of `batch` that were not delivered before, without `REMAINING_TTL`."""
         since = min(*self._reads, self._marked) - DOUBT
         delayed = _delayed(batch, ttls, now, since, self._confidence - DOUBT)
         late = [at for at, name, arrival in delayed if self._is_late(name, arrival)]
         return batch.drop_columns([REMAINING_TTL]).take(pa.array(late, pa.int64()))
 
-    def _is_late(self, name: RowName, arrival: int) -> bool:
+    def _is_late(self, name: RowName, arrival: Micros) -> bool:
         if arrival >= self.began - DOUBT:
             self.doubtful.add(name)
         is_delayed = arrival > name[1].micros + self._confidence
         return is_delayed and name not in self._known and arrival > self._read_at(*name)
 
-    def _read_at(self, stream: StreamId, key: RowKey) -> int:
+    def _read_at(self, stream: StreamId, key: RowKey) -> Micros:
         """Return the time (µs) of the read that covers the row: earlier arrivals were delivered."""
         mark = self._marks.get(stream, _NO_MARK)
         if key in mark:
@@ -174,7 +174,7 @@ class Sweep:
 
 
 def arrived(
-    batch: pa.RecordBatch, ttls: TtlHistory, now: int, planned: int, known: Container[RowName]
+    batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, planned: Micros, known: Container[RowName]
 ) -> pa.RecordBatch:
     """Return the rows that had arrived when a read was `planned` (µs), without `REMAINING_TTL`.
 
@@ -192,7 +192,7 @@ def arrived(
 
 
 def _delayed(
-    batch: pa.RecordBatch, ttls: TtlHistory, now: int, since: int, delay: int
+    batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
     """Yield index, name and arrival of rows that arrived after `since`, late by over `delay`.
 
@@ -209,7 +209,7 @@ def _delayed(
             yield at, name, arrival
 
 
-def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.Array:
+def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
     """Compute each row's arrival, in µs by our clock: never too early, under `DOUBT` too late.
 
     A row that fits no known TTL arrived before the first known TTL was in force.
@@ -228,7 +228,7 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: int) -> pa.Array:
     return arrivals
 
 
-def _under(ttl: int, remaining_ttl: pa.Array, now: int) -> tuple[pa.Array, pa.Array]:
+def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
     """Return when each row arrived if it did so under this TTL (s), and whether that can be."""
     if not ttl:
         return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
@@ -237,6 +237,6 @@ def _under(ttl: int, remaining_ttl: pa.Array, now: int) -> tuple[pa.Array, pa.Ar
     return arrived, pc.greater_equal(lived, -_SKEW)
 
 
-def _before(arrived: pa.Array, end: int) -> pa.Array:
+def _before(arrived: pa.Array, end: Micros) -> pa.Array:
     """Whether rows may have arrived under a TTL that ended at `end`; nodes learn of it later."""
     return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))

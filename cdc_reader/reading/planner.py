@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from cdc_reader._log import get_logger
+from cdc_reader._time import Micros
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.streams.generation import Generation, Timeline
 from cdc_reader.streams.shard import Shard
@@ -165,7 +166,7 @@ class Planner:
         streams = generation.streams()
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
-    def _spans(self, start: int) -> Chunking[int]:
+    def _spans(self, start: Micros) -> Chunking[int]:
         """Return the possible ends of ring spans, one per token; as one span to begin with."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}

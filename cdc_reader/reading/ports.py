@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cdc_reader._time import Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.task import RangeTask, Task
@@ -33,16 +34,16 @@ class LogSource(Protocol):
 class GenerationSource(Protocol):
     """Knows the generations of one table."""
 
-    def timestamps(self) -> Sequence[int]:
-        """Return the starts, in µs, of all visible generations, in any order."""
+    def timestamps(self) -> Sequence[Micros]:
+        """Return the starts of all visible generations, in any order."""
         ...
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """Return the stream groups of the generation that starts at `start`; may be empty."""
         ...
 
-    def unpublished(self) -> Sequence[int]:
-        """Return the starts, in µs, of generations with streams but no published timestamp.
+    def unpublished(self) -> Sequence[Micros]:
+        """Return the starts of generations with streams but no published timestamp.
 
         They may be in force already. In any order.
         """

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
@@ -30,7 +31,7 @@ class RowKey:
     seq: int
 
     @property
-    def micros(self) -> int:
+    def micros(self) -> Micros:
         """The write time, in µs since 1970."""
         return timeuuid.micros(self.time)
 
@@ -64,7 +65,7 @@ class Mark:
     def __contains__(self, key: RowKey) -> bool:
         return key in self.rows or (self.acked_through is not None and key <= self.acked_through)
 
-    def reaches(self, position: int) -> bool:
+    def reaches(self, position: Micros) -> bool:
         """Whether it names rows written at `position` (µs) or later; if not, drop the mark."""
         keys = self.rows if self.acked_through is None else (*self.rows, self.acked_through)
         return any(key.micros >= position for key in keys)
@@ -85,10 +86,10 @@ class Checkpoint:
     when rows arrived since `late_scan_at`.
     """
 
-    position: int
-    generation: int | None = None
+    position: Micros
+    generation: Micros | None = None
     marks: Mapping[StreamId, Mark] = field(factory=dict)
-    late_scan_at: int | None = None
+    late_scan_at: Micros | None = None
     table_id: UUID | None = None
     ttls: TtlHistory = TtlHistory()
 

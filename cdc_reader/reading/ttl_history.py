@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from attrs import evolve, field, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.streams.window import Window
 
 _GRACE = 60_000_000
@@ -46,7 +46,7 @@ class TtlHistory:
         """The TTL in force; 0 for none."""
         return self.changes[-1][1] if self.changes else 0
 
-    def seen(self, seconds: int, now: int, altered: int | None = None) -> TtlHistory:
+    def seen(self, seconds: int, now: Micros, altered: Micros | None = None) -> TtlHistory:
         """Return the history with `seconds` in force at `now` (µs).
 
         A new TTL counts from `altered`, the time of the table's last change, or from `now` if
@@ -59,12 +59,12 @@ class TtlHistory:
             since = max(since, self.changes[-1][0] + 1)
         return evolve(self, changes=(*self.changes, (since, seconds)))
 
-    def after(self, position: int) -> TtlHistory:
+    def after(self, position: Micros) -> TtlHistory:
         """Return the part that applies to rows written at `position` (µs) or later."""
         begun = [number for number, (since, _) in enumerate(self.changes) if since <= position]
         return evolve(self, changes=self.changes[begun[-1] if begun else 0 :])
 
-    def lost(self, position: int, now: int) -> Window:
+    def lost(self, position: Micros, now: Micros) -> Window:
         """Return the span from the first to the last expired write time, from `position` on.
 
         Times in µs; expiry is judged at `now`. Empty if no row has expired.
@@ -77,11 +77,11 @@ class TtlHistory:
         gone = [window for window in gone if not window.is_empty]
         return Window(gone[0].start, gone[-1].end) if gone else Window(position, position)
 
-    def at(self, micros: int) -> int:
+    def at(self, micros: Micros) -> int:
         """Return the TTL, in seconds, of a row written at `micros`; 0 for none."""
         return next((seconds for span, seconds in self.spans() if micros in span), 0)
 
-    def kept_since(self, now: int) -> int:
+    def kept_since(self, now: Micros) -> Micros:
         """Return the earliest write time, in µs, whose rows live at `now`; BEGINNING for all."""
         for span, seconds in self.spans():
             start = max(span.start, now - seconds * _SECOND) if seconds else span.start
@@ -89,11 +89,11 @@ class TtlHistory:
                 return start
         return BEGINNING
 
-    def oldest_kept(self, now: int) -> int:
+    def oldest_kept(self, now: Micros) -> Micros:
         """Return the earliest write time, in µs, whose rows may live at `now` if they came late."""
         return self.kept_since(now - _GRACE)
 
-    def expires(self, position: int) -> int:
+    def expires(self, position: Micros) -> Micros:
         """Return when the first row written at `position` or later expires (µs), or FOREVER."""
         return min(
             (

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from attrs import field, frozen
 
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
@@ -45,7 +45,7 @@ class Generation:
             yield from group.streams
 
 
-def _ascending(starts: Iterable[int]) -> tuple[int, ...]:
+def _ascending(starts: Iterable[Micros]) -> tuple[Micros, ...]:
     return tuple(sorted(set(starts)))
 
 
@@ -58,7 +58,7 @@ class Timeline:
     reads from each generation the intersection of the two spans.
     """
 
-    starts: tuple[int, ...] = field(converter=_ascending)
+    starts: tuple[Micros, ...] = field(converter=_ascending)
 
     def operating(self) -> Iterator[Window]:
         """Yield the window in which each generation operates, oldest first; the last is open."""

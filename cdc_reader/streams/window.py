@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import format_timestamp
+from cdc_reader._time import Micros, format_timestamp
 
 
 @frozen
 class Window:
     """The half-open span [start, end) of write times, in µs since 1970; empty if start ≥ end."""
 
-    start: int
-    end: int
+    start: Micros
+    end: Micros
 
     @property
     def is_empty(self) -> bool:
@@ -25,7 +25,7 @@ class Window:
         """µs from start to end; 0 if empty."""
         return max(0, self.end - self.start)
 
-    def __contains__(self, micros: int) -> bool:
+    def __contains__(self, micros: Micros) -> bool:
         return self.start <= micros < self.end
 
     def intersect(self, other: Window) -> Window:
@@ -67,7 +67,7 @@ class WindowSize:
             return max(1, self.base >> -self.doublings)
         return max(self.base, min(self.base << self.doublings, self.limit))
 
-    def next_window(self, position: int, horizon: int) -> Window:
+    def next_window(self, position: Micros, horizon: Micros) -> Window:
         """Return the window that starts at `position` and ends at `horizon` at the latest."""
         return Window(position, min(position + self.current, horizon))
 
