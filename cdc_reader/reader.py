@@ -46,6 +46,10 @@ from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
+T = TypeVar("T")
+
+_Item = tuple[str, object]
+
 
 class TableChanges:
     """Groups the rows of one table's deliveries into changes; late rows separately."""
@@ -212,11 +216,6 @@ class TableReader:
     def _log(self) -> LogReader:
         source = self._table.source(self.schema)
         return LogReader(source, self.generations, self._config, self._shard)
-
-
-T = TypeVar("T")
-
-_Item = tuple[str, object]
 
 
 class Merging(Generic[T]):

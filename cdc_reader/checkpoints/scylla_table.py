@@ -97,6 +97,12 @@ _ADD = "ALTER TABLE {table} ADD {column} {type} static"
 
 _IN_SCHEMA = tuple(Column(name, Native("text")) for name in ("column_name", "type"))
 
+_APPLIED = "[applied]"
+_NO_TRANSACTIONS = "LWT is not yet supported with tablets"
+_HOLD = f"UPDATE {{table}} USING TTL ? SET lease = ? WHERE {WHERE}"  # noqa: S608 - values are bound
+_OWN = f"UPDATE {{table}} USING TTL ? SET owner = ? WHERE {WHERE}"  # noqa: S608 - as above
+_LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
+
 
 @frozen
 class Stored:
@@ -248,17 +254,6 @@ def key_of(name: CheckpointName) -> tuple[str, str, str, str]:
 
 def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
     return StreamId(row["stream"]), unpack_mark(row["upto"] or b"", row["rows"] or b"")
-
-
-_APPLIED = "[applied]"
-
-_NO_TRANSACTIONS = "LWT is not yet supported with tablets"
-
-_HOLD = f"UPDATE {{table}} USING TTL ? SET lease = ? WHERE {WHERE}"  # noqa: S608 - values are bound
-
-_OWN = f"UPDATE {{table}} USING TTL ? SET owner = ? WHERE {WHERE}"  # noqa: S608 - as above
-
-_LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
 
 
 class LeaseCells:

@@ -23,6 +23,11 @@ from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
 
+T = TypeVar("T")
+
+_FULL, _QUIET = 2.0, 0.25
+"""In pages: a chunk of at least `_FULL` is split; two of at most `_QUIET` together are merged."""
+
 
 class Planner:
     """Plans windows; caches the streams of generations, which never change once visible.
@@ -172,12 +177,6 @@ class Planner:
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)
         return Chunking(ends if tokens else (), len(ends))
-
-
-T = TypeVar("T")
-
-_FULL, _QUIET = 2.0, 0.25
-"""In pages: a chunk of at least `_FULL` is split; two of at most `_QUIET` together are merged."""
 
 
 class Chunking(Generic[T]):

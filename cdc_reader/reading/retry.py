@@ -21,15 +21,20 @@ from attrs import evolve, frozen
 from cdc_reader._log import get_logger
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
+log = get_logger(__name__)
+
 T = TypeVar("T")
 
 Subscribe = Callable[[Callable[..., None]], object]
 """Registers a function to be called, with any arguments, when the answer arrives."""
+StopWhen = Callable[[tenacity.RetryCallState], bool]
 
 GRACE = 0.4
 """Seconds that a save, or a handler's own request, still has after a stop.
 
 Two of these in a row still end within a second."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+"""Seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
 
 
 class Stop(threading.Event):
@@ -184,14 +189,6 @@ def interruptibly(action: Callable[[], T], name: str) -> T:
     outcome = in_background(action, name)
     wait_for(outcome.add_done_callback)
     return outcome.result()
-
-
-log = get_logger(__name__)
-
-StopWhen = Callable[[tenacity.RetryCallState], bool]
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-"""Seconds. Each pause is random, up to a limit that doubles, so that clients spread out."""
 
 
 def retrying(

@@ -46,7 +46,7 @@ class WindowReader:
         self._planner.adapt(held)
         if self._choice.is_open:
             share = len(seen) / max(1, self._planner.count_streams())
-            self._choice.measured(strategy, waiting.took, len(tasks), share)
+            self._choice.record(strategy, waiting.took, len(tasks), share)
 
     def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its remaining TTL."""

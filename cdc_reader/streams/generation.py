@@ -17,6 +17,13 @@ from cdc_reader._time import FOREVER, Micros
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
+IGNORE_MSB = 12
+"""Number of a token's highest bits that are ignored when choosing the shard; server default."""
+
+_BITS = 64
+_MASK = (1 << _BITS) - 1
+_HALF_RING = 1 << (_BITS - 1)
+
 
 @frozen
 class StreamGroup:
@@ -68,16 +75,6 @@ class Timeline:
     def touched(self, window: Window) -> list[Window]:
         """Return the operating windows that `window` overlaps, oldest first."""
         return [span for span in self.operating() if not span.intersect(window).is_empty]
-
-
-IGNORE_MSB = 12
-"""Number of a token's highest bits that are ignored when choosing the shard; server default."""
-
-_BITS = 64
-
-_MASK = (1 << _BITS) - 1
-
-_HALF_RING = 1 << (_BITS - 1)
 
 
 def group_of(generation: Generation, token: int) -> StreamGroup:

@@ -10,15 +10,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-
-class Strategy(StrEnum):
-    """A way to read a window; ``auto`` takes the faster one."""
-
-    STREAMS = "streams"
-    RANGES = "ranges"
-    AUTO = "auto"
-
-
 _FEW_QUERIES = 8
 """With at most this many queries a window, ranges are not tried."""
 _SPARSE = 0.05
@@ -29,8 +20,16 @@ _WEIGHT = 0.3
 """Weight of the latest window in the moving average."""
 
 
+class Strategy(StrEnum):
+    """A way to read a window; ``auto`` takes the faster one."""
+
+    STREAMS = "streams"
+    RANGES = "ranges"
+    AUTO = "auto"
+
+
 class StrategyChoice:
-    """Chooses the strategy for each window, from the costs passed to `measured` if it `is_open`.
+    """Chooses the strategy for each window, from the costs passed to `record` if it `is_open`.
 
     If windows differ in what they read, pass comparable costs, such as the time per stream.
     """
@@ -53,7 +52,7 @@ class StrategyChoice:
             return self._best
         return _other(self._best)
 
-    def measured(self, used: Strategy, cost: float, queries: int, share: float) -> None:
+    def record(self, used: Strategy, cost: float, queries: int, share: float) -> None:
         """Record that reading a window took `cost` and `queries`; `share` of its streams had rows.
 
         `queries` counts only for a window read by streams.

@@ -31,4 +31,4 @@ def timed(
     for batch in waiting.each(batches):
         seen.update(streams_in(batch))
         yield batch
-    choice.measured(used, waiting.took / streams, queries, len(seen) / streams)
+    choice.record(used, waiting.took / streams, queries, len(seen) / streams)

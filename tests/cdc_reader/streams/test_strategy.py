@@ -14,7 +14,7 @@ def read(
     used = []
     for _ in range(windows):
         used.append(way := choice.next())
-        choice.measured(way, cost[way], 100, share)
+        choice.record(way, cost[way], 100, share)
     return used
 
 
@@ -41,9 +41,9 @@ def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS
-        choice.measured(Strategy.STREAMS, cost, 100, 0.0)
+        choice.record(Strategy.STREAMS, cost, 100, 0.0)
     assert choice.next() is Strategy.RANGES
-    choice.measured(Strategy.RANGES, 2_000, 100, 0.0)
+    choice.record(Strategy.RANGES, 2_000, 100, 0.0)
     assert choice.next() is Strategy.STREAMS
 
 
