@@ -17,41 +17,29 @@ changes, and a mark for each stream with rows after the position.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attrs import define, evolve, field, frozen
 
 from cdc_reader._time import BEGINNING, Micros
+from cdc_reader.cql import timeuuid
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 
-@frozen
-class ChangeRows:
-    """A change's place in the log: its stream, the 16 bytes of `cdc$time`, and its rows' numbers.
-
-    `is_last` is True if no other change of its record follows.
-    """
-
-    stream: StreamId
-    time: bytes = field(repr=lambda raw: raw.hex())
-    seqs: tuple[int, ...]
-    is_last: bool = True
-
-    def rows(self) -> Iterator[RowKey]:
-        """The keys of its rows."""
-        return (RowKey(self.time, seq) for seq in self.seqs)
-
-
 @define(eq=False)
 class _Record:
-    """One record as far as it was delivered: the number of its changes and the last row's key."""
+    """One record as far as it was delivered: the number of its changes and the last row's key.
+
+    It holds no change: a change that is acknowledged may be freed, with its page.
+    """
 
     last: RowKey
     is_whole: bool = False
     changes: int = 0
-    acknowledged: list[ChangeRows] = field(factory=list)
+    acknowledged: list[tuple[int, ...]] = field(factory=list)
+    """The numbers of the acknowledged rows, change by change."""
 
     @property
     def is_done(self) -> bool:
@@ -69,7 +57,7 @@ class _Stream:
     begun: dict[_Record, None] = field(factory=dict)
     """The records of which some changes are acknowledged."""
 
-    def enter(self, place: ChangeRows, last: RowKey) -> _Record:
+    def enter(self, last: RowKey, *, is_last: bool) -> _Record:
         """The record that a change belongs to: the last one, or a new one."""
         if not self.records or self.records[-1].is_whole or self.records[-1].last.time != last.time:
             self._end_record()
@@ -78,12 +66,12 @@ class _Stream:
         record.changes += 1
         if last.seq > record.last.seq:
             record.last = last
-        record.is_whole = place.is_last
+        record.is_whole = is_last
         return record
 
-    def acknowledge(self, record: _Record, place: ChangeRows) -> int:
+    def acknowledge(self, record: _Record, seqs: tuple[int, ...]) -> int:
         """Move `acked_through` over records that are done; return the number of their changes."""
-        record.acknowledged.append(place)
+        record.acknowledged.append(seqs)
         self.begun[record] = None
         moved = 0
         while self.records and self.records[0].is_done:
@@ -99,8 +87,8 @@ class _Stream:
         if last and last.micros < position:
             last = None
         self.rows = {key for key in self.rows if key.micros >= position and not _is_in(key, last)}
-        places = (place for record in self.begun for place in record.acknowledged)
-        single = {key for place in places for key in place.rows() if not _is_in(key, last)}
+        begun = ((record.last.time, seqs) for record in self.begun for seqs in record.acknowledged)
+        single = {key for each in begun for key in _keys(*each) if not _is_in(key, last)}
         return Mark(last, frozenset(self.rows | single))
 
     def _end_record(self) -> None:
@@ -132,14 +120,36 @@ class _Span:
     completion: _Completion | None = None
 
 
-@frozen(eq=False)
-class Ticket:
-    """Identifies a delivered change; passed back when the change is acknowledged."""
+@define(eq=False)
+class InFlightRows:
+    """The rows of one change, from its delivery to its acknowledgement.
 
-    place: ChangeRows
-    stream: _Stream
-    span: _Span
-    record: _Record | None
+    They are rows `seqs` of the record with `time`, the 16 bytes of `cdc$time`, in `stream`.
+    `is_last` is True if no other change of the record follows.
+    """
+
+    stream: StreamId
+    time: bytes = field(repr=lambda raw: raw.hex())
+    seqs: tuple[int, ...]
+    is_last: bool
+    _of_stream: _Stream = field(init=False, repr=False)
+    _span: _Span = field(init=False, repr=False)
+    _record: _Record | None = field(init=False, repr=False)
+
+    def enter(self, stream: _Stream, span: _Span, *, settled: bool) -> None:
+        """Count among the outstanding changes of `span` and, if `settled`, of a record."""
+        self._of_stream, self._span = stream, span
+        span.outstanding += 1
+        last = RowKey(self.time, self.seqs[-1])
+        self._record = stream.enter(last, is_last=self.is_last) if settled else None
+
+    def leave(self) -> int:
+        """Be acknowledged; return the number of changes that need not be remembered any more."""
+        self._span.outstanding -= 1
+        if self._record is not None:
+            return self._of_stream.acknowledge(self._record, self.seqs)
+        self._of_stream.rows.update(_keys(self.time, self.seqs))
+        return 1
 
 
 class Acknowledgements:
@@ -165,18 +175,15 @@ class Acknowledgements:
         """The number of changes remembered one by one; bounding it bounds memory."""
         return self._held
 
-    def deliver(self, place: ChangeRows) -> Ticket:
+    def deliver(self, change: InFlightRows) -> None:
         """Register a change that is about to be handed out."""
-        last = RowKey(place.time, place.seqs[-1])
-        micros = last.micros
-        if (stream := self._streams.get(place.stream)) is None:
-            stream = self._streams[place.stream] = _Stream(micros)
+        micros = timeuuid.micros(change.time)
+        if (stream := self._streams.get(change.stream)) is None:
+            stream = self._streams[change.stream] = _Stream(micros)
         stream.newest = max(stream.newest, micros)
-        self._streams.move_to_end(place.stream)
-        self._spans[-1].outstanding += 1
+        self._streams.move_to_end(change.stream)
         self._held += 1
-        record = stream.enter(place, last) if self._settled else None
-        return Ticket(place, stream, self._spans[-1], record)
+        change.enter(stream, self._spans[-1], settled=self._settled)
 
     def complete(self, checkpoint: Checkpoint, window: Window | None) -> Window | None:
         """Record that `checkpoint` holds once all changes delivered so far are acknowledged.
@@ -193,18 +200,13 @@ class Acknowledgements:
             self._spans.append(_Span())
         return self._advance()
 
-    def acknowledge(self, ticket: Ticket) -> Window | None:
-        """Record that a change is handled; call it once per ticket, in any order.
+    def acknowledge(self, change: InFlightRows) -> Window | None:
+        """Record that a delivered change is handled; call it once for each, in any order.
 
         Returns the window that is now fully acknowledged, several merged into one, or None.
         """
-        self._changed.add(ticket.place.stream)
-        ticket.span.outstanding -= 1
-        if ticket.record is None:
-            self._held -= 1
-            ticket.stream.rows.update(ticket.place.rows())
-        else:
-            self._held -= ticket.stream.acknowledge(ticket.record, ticket.place)
+        self._changed.add(change.stream)
+        self._held -= change.leave()
         return self._advance()
 
     def take(self) -> Checkpoint | None:
@@ -238,6 +240,10 @@ class Acknowledgements:
 
 
 _NOTHING = Mark()
+
+
+def _keys(time: bytes, seqs: Iterable[int]) -> Iterator[RowKey]:
+    return (RowKey(time, seq) for seq in seqs)
 
 
 def _is_in(key: RowKey, last: RowKey | None) -> bool:

@@ -16,8 +16,9 @@ from cdc_reader.changes.change import Change
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.handling import DeadLetter
-from cdc_reader.consumer.runtime import ConsumerRuntime, InFlightChange
+from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Options, Subscription
+from cdc_reader.consumer.table_progress import InFlightChange
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError
 from cdc_reader.reading.retry import Stop
@@ -57,50 +58,50 @@ class AsyncChanges:
 
     async def __aiter__(self) -> AsyncGenerator[Change, None]:
         inbox = _Inbox(asyncio.get_running_loop())
-        following = ConsumerRuntime(self._subscription, inbox.put, Stop())
+        runtime = ConsumerRuntime(self._subscription, inbox.put, Stop())
         try:
-            await asyncio.to_thread(following.start)
-            ended = asyncio.ensure_future(asyncio.to_thread(following.wait))
+            await asyncio.to_thread(runtime.start)
+            ended = asyncio.ensure_future(asyncio.to_thread(runtime.wait))
             ended.add_done_callback(lambda _: inbox.close())
-            while (handed := await inbox.get()) is not None:
-                if not await self._permits(following, handed):
+            while (change := await inbox.get()) is not None:
+                if not await self._permits(runtime, change):
                     break
-                yield handed.change
-                await self._acknowledge(following, handed)
+                yield change.change
+                await self._acknowledge(runtime, change)
         except asyncio.CancelledError:
-            following.stop()
+            runtime.stop()
             try:
-                await self._close(following)
+                await self._close(runtime)
             except CdcError as error:
                 log.warning("failed_while_cancelled", error=str(error))
             raise
         except BaseException:
-            following.stop()
-            await self._close(following)
+            runtime.stop()
+            await self._close(runtime)
             raise
-        await self._close(following)
+        await self._close(runtime)
 
-    async def _close(self, following: ConsumerRuntime) -> None:
+    async def _close(self, runtime: ConsumerRuntime) -> None:
         """Runs to completion even if the task is cancelled, without waiting for a failing store.
 
         A thread does it: a task could be cancelled before its first step, when the loop ends.
         """
         loop = asyncio.get_running_loop()
         try:
-            await asyncio.shield(loop.run_in_executor(None, following.close))
+            await asyncio.shield(loop.run_in_executor(None, runtime.close))
         except asyncio.CancelledError:
-            following.stop()
+            runtime.stop()
             raise
 
-    async def _permits(self, following: ConsumerRuntime, handed: InFlightChange) -> bool:
+    async def _permits(self, runtime: ConsumerRuntime, change: InFlightChange) -> bool:
         """See `ConsumerRuntime.permits`; uses a thread only if that has to wait."""
-        return handed.progress.lease.is_sure or await asyncio.to_thread(following.permits, handed)
+        return change.progress.lease.is_sure or await asyncio.to_thread(runtime.permits, change)
 
-    async def _acknowledge(self, following: ConsumerRuntime, handed: InFlightChange) -> None:
+    async def _acknowledge(self, runtime: ConsumerRuntime, change: InFlightChange) -> None:
         if self._subscription.config.checkpoint_interval:
-            following.acknowledge(handed)
+            runtime.acknowledge(change)
         else:  # it is saved at once, which takes its time
-            await asyncio.to_thread(following.acknowledge, handed)
+            await asyncio.to_thread(runtime.acknowledge, change)
 
 
 class AsyncCdcConsumer:

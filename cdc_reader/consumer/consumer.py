@@ -12,12 +12,14 @@ from cdc_reader._log import get_logger
 from cdc_reader._settings import expect_able
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer.config import OnHeld
-from cdc_reader.consumer.handling import DeadLetter, Handler
-from cdc_reader.consumer.life import Life
+from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers
+from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Options, Subscription
+from cdc_reader.consumer.table_progress import InFlightChange
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, LeaseLostError
+from cdc_reader.reading.retry import Stop
 
 log = get_logger(__name__)
 
@@ -77,8 +79,8 @@ class CdcConsumer:
         _check(handler, dead_letter)
         subscription = Subscription(connection=connection, tables=tables, **options)
         self._subscription = subscription
-        self._new_life = partial(Life, subscription, handler, dead_letter)
-        self._life = self._new_life()
+        self._new_run = partial(_Run, subscription, handler, dead_letter)
+        self._running = self._new_run()
         self._stopping, self._has_run, self._is_stopped = threading.Lock(), False, False
 
     def run(self) -> None:
@@ -95,7 +97,7 @@ class CdcConsumer:
             raise RuntimeError("this consumer has run: make another one")
         self._has_run = True
         with stopped_by_signals(self.stop):
-            while not self._has_lived():
+            while not self._has_ended():
                 pass
 
     def stop(self) -> None:
@@ -106,24 +108,69 @@ class CdcConsumer:
         more attempt. `run` raises CheckpointError if the store cannot save what was handled.
         """
         with self._stopping:
-            self._is_stopped, life = True, self._life
-        life.stop()
+            self._is_stopped, running = True, self._running
+        running.stop()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._subscription}>"
 
-    def _has_lived(self) -> bool:
+    def _has_ended(self) -> bool:
         """Follow to the end; False if another consumer took over and this one must wait."""
         try:
-            self._life.run()
+            self._running.run()
         except LeaseLostError as error:
             with self._stopping:
                 if self._is_stopped or self._subscription.config.on_held == OnHeld.FAIL:
                     raise
-                self._life = self._new_life()
+                self._running = self._new_run()
             log.warning("lease_lost", error=str(error))
             return False
         return True
+
+
+class _Run:
+    """One run of a consumer: from its leases to its end, or until another consumer takes over.
+
+    `run` it once; `stop` it at any time.
+    """
+
+    def __init__(
+        self, subscription: Subscription, handler: Handler, dead_letter: DeadLetter | None
+    ) -> None:
+        config, stopping = subscription.config, Stop()
+        self._runtime = ConsumerRuntime(subscription, self._hand_out, stopping)
+        self._handling = Handling(handler, dead_letter, config, subscription.metrics)
+        self._workers = Workers(config.workers, self._work, stopping)
+
+    def run(self) -> None:
+        """Follow to the end; raises the first failure once the changes in hand are dealt with."""
+        try:
+            self._runtime.start()
+            self._workers.start()
+            self._runtime.wait()
+        finally:
+            self._runtime.end()
+            self._workers.join()
+            self._runtime.close()
+
+    def stop(self) -> None:
+        """Make `run` return once the running handlers have."""
+        self._runtime.stop()
+
+    def _hand_out(self, changes: list[InFlightChange]) -> None:
+        self._workers.put(changes, _key)
+
+    def _work(self, change: InFlightChange) -> None:
+        try:
+            if self._runtime.permits(change) and self._handling.handle(change.change):
+                self._runtime.acknowledge(change)
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
+            self._runtime.fail(error)
+
+
+def _key(change: InFlightChange) -> tuple[TableName, str]:
+    """The key as text: a key that holds NaN is not equal to itself."""
+    return change.progress.table, repr(change.change.partition_key)
 
 
 def _check(handler: object, dead_letter: object) -> None:

@@ -1,10 +1,12 @@
-"""Calls the handler, repeats failed calls, and deals with changes that keep failing."""
+"""Calls the handler in threads, repeats failed calls, and deals with changes that keep failing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import queue
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import tenacity
 
@@ -13,9 +15,11 @@ from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
-from cdc_reader.reading.retry import failed_once, interruption, retrying
+from cdc_reader.reading.retry import GRACE, Stop, failed_once, interruption, retrying, stopped_by
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 Handler = Callable[[Change], object]
 """Handles a change; when it returns, the change is acknowledged."""
@@ -23,6 +27,57 @@ DeadLetter = Callable[[Change, Exception], object]
 """Takes a change that the handler failed on, and the handler's last error."""
 
 _LONGEST_PAUSE = 60.0
+
+
+class Workers(Generic[T]):
+    """`count` threads that call `work`, which must not raise, until `stopping` is set.
+
+    They are daemons, so the interpreter can exit while a handler hangs. The queues are unbounded:
+    the caller has to bound the items. `stopping` also ends retries and waits of this package inside
+    `work`, after `GRACE`.
+    """
+
+    def __init__(self, count: int, work: Callable[[T], None], stopping: Stop) -> None:
+        self._work = work
+        self._stopping = stopping
+        self._queues: list[queue.SimpleQueue[Sequence[T]]] = [
+            queue.SimpleQueue() for _ in range(count)
+        ]
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(items,), name=f"cdc-worker-{number}", daemon=True
+            )
+            for number, items in enumerate(self._queues)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, items: Iterable[T], key: Callable[[T], Hashable]) -> None:
+        """Queue items; each is processed after earlier items of its key."""
+        shares: list[list[T]] = [[] for _ in self._queues]
+        for item in items:
+            shares[hash(key(item)) % len(shares)].append(item)
+        for items_of_one, share in zip(self._queues, shares, strict=True):
+            if share:
+                items_of_one.put(share)
+
+    def join(self) -> None:
+        """Wait until each thread has finished its current item; queued items are dropped."""
+        for items in self._queues:
+            items.put(())
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _run(self, items: queue.SimpleQueue[Sequence[T]]) -> None:
+        with stopped_by(self._stopping, GRACE):
+            while share := items.get():
+                for item in share:
+                    if self._stopping.is_set():
+                        return
+                    self._work(item)
 
 
 class Handling:

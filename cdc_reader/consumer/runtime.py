@@ -11,18 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from attrs import define, frozen
-
 from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints.acknowledgement import Ticket
 from cdc_reader.config import DeliveryMode
-from cdc_reader.consumer.leases import Leases
-from cdc_reader.consumer.saving import RetryingCheckpoints
+from cdc_reader.consumer.admission import InFlightLimit, Turns
+from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
 from cdc_reader.consumer.subscription import Subscription
-from cdc_reader.consumer.table_progress import TableProgress
-from cdc_reader.consumer.turns import Turns
+from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
@@ -32,78 +28,10 @@ from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.reading.retry import Stop, retries_told
 
-
-@define(eq=False)
-class Reservation:
-    """Changes that arrived together: a page keeps its bytes until the last of them is gone."""
-
-    size: int
-    left: int
-
-
-class InFlightLimit:
-    """Admits readers while fewer than `changes` changes and `size` bytes are in flight.
-
-    A reader that is admitted may exceed the limits by one lot, so a lot larger than a limit still
-    passes.
-    """
-
-    def __init__(self, changes: int, size: int) -> None:
-        self._limits = changes, size
-        self._changes = self._size = 0
-        self._is_closed = False
-        self._room = threading.Condition()
-        self.is_awaited = False
-        """Whether somebody waits for room."""
-
-    def enter(self, changes: int, size: int) -> Reservation | None:
-        """Wait for room and take it; returns None, and takes none, once closed."""
-        with self._room:
-            while not (self._is_closed or self._has_room()):
-                self.is_awaited = True
-                self._room.wait()
-            self.is_awaited = False
-            if self._is_closed:
-                return None
-            self._changes += changes
-            self._size += size
-            return Reservation(size, changes)
-
-    def leave(self, lot: Reservation, changes: int) -> None:
-        """Release one change of the lot, which frees room for `changes`."""
-        with self._room:
-            self._changes -= changes
-            lot.left -= 1
-            if not lot.left:
-                self._size -= lot.size
-            if self._has_room():
-                self._room.notify_all()
-
-    def close(self) -> None:
-        """Admit no more readers, and wake those that wait."""
-        with self._room:
-            self._is_closed = True
-            self._room.notify_all()
-
-    def _has_room(self) -> bool:
-        changes, size = self._limits
-        return self._changes < changes and self._size < size
-
-
 log = get_logger(__name__)
 
 _TICK = 1.0
 """Seconds between checks of what to show and save."""
-
-
-@frozen(eq=False)
-class InFlightChange:
-    """A change that is handed out, to be returned once it is handled."""
-
-    change: Change
-    ticket: Ticket
-    progress: TableProgress
-    lot: Reservation
 
 
 class ConsumerRuntime:
@@ -124,7 +52,7 @@ class ConsumerRuntime:
         self._hand_out = hand_out
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
-        self._budget = InFlightLimit(config.max_changes, config.max_bytes)
+        self._limit = InFlightLimit(config.max_changes, config.max_bytes)
         is_ordered = read.delivery == DeliveryMode.ORDERED
         self._turns = Turns(subscription.tables) if is_ordered else None
         self._store = RetryingCheckpoints(
@@ -162,20 +90,20 @@ class ConsumerRuntime:
             self._changed.wait()
             self._changed.clear()
 
-    def permits(self, handed: InFlightChange) -> bool:
+    def permits(self, change: InFlightChange) -> bool:
         """True if the change may be handled; waits while another consumer may hold the lease.
 
         False once the runtime is to end.
         """
-        return self._leases.wait_for(handed.progress.lease)
+        return self._leases.wait_for(change.progress.lease)
 
-    def acknowledge(self, handed: InFlightChange) -> None:
+    def acknowledge(self, change: InFlightChange) -> None:
         """Record that a change is handled."""
-        self._recorder.add(CHANGES, handed.change.table)
-        freed = handed.progress.acknowledge(handed.ticket)
-        self._budget.leave(handed.lot, freed)
+        self._recorder.add(CHANGES, change.progress.table)
+        freed = change.progress.acknowledge(change)
+        self._limit.leave(change.page, freed)
         if self._saves_each:
-            self._save_one(handed.progress)
+            self._save_one(change.progress)
 
     def fail(self, error: BaseException) -> None:
         """End, and make `close` raise this error, or the first of several."""
@@ -190,7 +118,7 @@ class ConsumerRuntime:
     def end(self) -> None:
         """Hand out nothing more."""
         self._stopping.set()
-        self._budget.close()
+        self._limit.close()
         if self._turns is not None:
             self._turns.close()
         self._reader.stop()
@@ -302,12 +230,9 @@ class ConsumerRuntime:
 
     def _let_in(self, progress: TableProgress, changes: Sequence[Change], size: int) -> None:
         """Hand out the changes once there is room for them."""
-        if not changes or (lot := self._budget.enter(len(changes), size)) is None:
+        if not changes or (page := self._limit.enter(len(changes), size)) is None:
             return
-        tickets = progress.deliver(changes)
-        self._hand_out(
-            [InFlightChange(*pair, progress, lot) for pair in zip(changes, tickets, strict=True)]
-        )
+        self._hand_out(progress.deliver(changes, page))
 
     def _count(self, read: RowsRead) -> None:
         self._recorder.add(ROWS, read.table, read.batch.num_rows)

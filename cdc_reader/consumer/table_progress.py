@@ -1,4 +1,4 @@
-"""One table's progress: acknowledges, reports and saves it; thread-safe."""
+"""One table's changes in flight, and its progress: acknowledges, reports and saves it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, Self
+
+from attrs import define
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.changes.change import Change
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.consumer.admission import Reservation
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import (
@@ -51,8 +54,28 @@ class Reading(Protocol):
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint: ...
 
 
+@define(eq=False)
+class InFlightChange(InFlightRows):
+    """A change that is handed out, until it is acknowledged.
+
+    `progress` is that of its table, and `page` keeps the room it takes.
+    """
+
+    change: Change
+    progress: TableProgress
+    page: Reservation
+
+    @classmethod
+    def of(cls, change: Change, progress: TableProgress, page: Reservation) -> Self:
+        """Put a change in flight."""
+        of_record = change.stream, change.time.bytes, change.seqs, change.is_last
+        return cls(*of_record, change, progress, page)
+
+
 class TableProgress:
     """Tracks a table's delivered and acknowledged changes, and saves checkpoints from `start` on.
+
+    Thread safe.
 
     `wake` is called when a window has been reached, and when all is read and acknowledged.
     """
@@ -91,14 +114,15 @@ class TableProgress:
         """True once everything has been read and acknowledged."""
         return self._is_read and not self._outstanding
 
-    def deliver(self, changes: Sequence[Change]) -> list[Ticket]:
-        """Register changes that are about to be handed out, in order; returns their tickets."""
-        places = map(_place, changes)
+    def deliver(self, changes: Sequence[Change], page: Reservation) -> list[InFlightChange]:
+        """Register changes of a page, in order, and return them to be handed out."""
+        in_flight = [InFlightChange.of(change, self, page) for change in changes]
         with self._lock:
-            self._outstanding += len(changes)
-            tickets = [self._work.deliver(place) for place in places]
+            self._outstanding += len(in_flight)
+            for change in in_flight:
+                self._work.deliver(change)
         self.show()
-        return tickets
+        return in_flight
 
     def complete(self, read: WindowComplete) -> None:
         """Record that a window has been read to its end."""
@@ -111,11 +135,11 @@ class TableProgress:
             self._note(self._work.complete(read.checkpoint, None if read.late else read.window))
         self._tell()
 
-    def acknowledge(self, ticket: Ticket) -> int:
+    def acknowledge(self, change: InFlightChange) -> int:
         """Record that a change is handled; returns how many need not be remembered any more."""
         with self._lock:
             held = self._work.held
-            self._note(self._work.acknowledge(ticket))
+            self._note(self._work.acknowledge(change))
             self._outstanding -= 1
             freed = held - self._work.held
         self._tell()
@@ -178,7 +202,3 @@ class TableProgress:
             raise HandlerError(
                 f"on_window of {self.table} failed at {window}: {error!r}"
             ) from error
-
-
-def _place(change: Change) -> ChangeRows:
-    return ChangeRows(change.stream, change.time.bytes, change.seqs, change.is_last)

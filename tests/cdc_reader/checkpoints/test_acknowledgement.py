@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_reader.checkpoints import MemoryCheckpoints
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
@@ -28,9 +28,14 @@ def time(micros: int) -> bytes:
     return timeuuid.make(BASE + micros, b"\x80" * 8).bytes
 
 
-def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> ChangeRows:
+def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> InFlightRows:
     """A change of so many rows."""
-    return ChangeRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
+    return InFlightRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
+
+
+def names(change: InFlightRows) -> list[tuple[StreamId, RowKey]]:
+    """The stream and key of each of its rows."""
+    return [(change.stream, RowKey(change.time, seq)) for seq in change.seqs]
 
 
 def window(number: int) -> Window:
@@ -54,7 +59,7 @@ class Log:
         """Begin, or begin again, from what is saved."""
         self.begun = self.saved
         self.work = Acknowledgements(self.begun, settled=self.settled)
-        self.outstanding: list[Ticket] = []
+        self.outstanding: list[InFlightRows] = []
         self.ends = []
         self.delivered = [row for row in self.delivered if row in self.acknowledged]
 
@@ -72,12 +77,13 @@ class Log:
             if key.micros < saved.position or key in saved.marks.get(stream, Mark())
         }
 
-    def is_acknowledged(self, place: ChangeRows) -> bool:
-        return all((place.stream, key) in self.acknowledged for key in place.rows())
+    def is_acknowledged(self, change: InFlightRows) -> bool:
+        return self.acknowledged.issuperset(names(change))
 
-    def deliver(self, place: ChangeRows) -> None:
-        self.delivered += [(place.stream, key) for key in place.rows()]
-        self.outstanding.append(self.work.deliver(place))
+    def deliver(self, change: InFlightRows) -> None:
+        self.delivered += names(change)
+        self.work.deliver(change)
+        self.outstanding.append(change)
 
     def complete(self, number: int) -> None:
         self.ends.append((len(self.delivered), window(number).end))
@@ -85,9 +91,9 @@ class Log:
 
     def acknowledge(self, choice: int) -> None:
         if self.outstanding:
-            ticket = self.outstanding.pop(choice % len(self.outstanding))
-            self.acknowledged.update((ticket.place.stream, key) for key in ticket.place.rows())
-            self.work.acknowledge(ticket)
+            change = self.outstanding.pop(choice % len(self.outstanding))
+            self.acknowledged.update(names(change))
+            self.work.acknowledge(change)
 
     def save(self) -> None:
         if (checkpoint := self.work.take()) is not None:
@@ -110,7 +116,7 @@ class Log:
         assert self.those_saved() == self.acknowledged
 
 
-def records(draw: st.DataObject, number: int) -> list[list[ChangeRows]]:
+def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
     """A window's records, stream after stream; the rows of a record's changes lie intermixed."""
     found = []
     for stream in range(len(STREAMS)):
@@ -158,11 +164,13 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 def test_only_what_changed_is_taken() -> None:
     """A mark once taken is not taken again; an idle window has none."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    tickets = [work.deliver(place(stream, 1)) for stream in (0, 1)]
+    changes = [place(stream, 1) for stream in (0, 1)]
+    for change in changes:
+        work.deliver(change)
     assert work.take() is None
-    work.acknowledge(tickets[0])
+    work.acknowledge(changes[0])
     assert work.take() == Checkpoint(BASE, None, {STREAMS[0]: Mark(RowKey(time(1), 0))})
-    work.acknowledge(tickets[1])
+    work.acknowledge(changes[1])
     taken = work.take()
     assert taken is not None
     assert list(taken.marks) == [STREAMS[1]]
@@ -174,8 +182,9 @@ def test_only_what_changed_is_taken() -> None:
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
     """Its last row lies behind one that is not acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    first = work.deliver(place(0, 1, 0, 3, is_last=False))
-    second = work.deliver(place(0, 1, 1, 2))
+    first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
+    work.deliver(first)
+    work.deliver(second)
     work.acknowledge(first)
     taken = work.take()
     assert taken is not None
@@ -191,7 +200,9 @@ def test_eager_work_names_rows_one_by_one() -> None:
     """Between two rows a third may come to light."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     for micros in (1, 2):
-        work.acknowledge(work.deliver(place(0, micros)))
+        change = place(0, micros)
+        work.deliver(change)
+        work.acknowledge(change)
     taken = work.take()
     assert taken is not None
     rows = frozenset([RowKey(time(1), 0), RowKey(time(2), 0)])
@@ -203,7 +214,8 @@ def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
-    late = work.deliver(place(0, 4))
+    late = place(0, 4)
+    work.deliver(late)
     assert work.complete(Checkpoint(first, 6, {}, 2), None) is None
     assert work.complete(Checkpoint(second, 7, {}, 3), window(1)) is None
     assert work.take() == Checkpoint(first, 5, {}, 1)
@@ -214,18 +226,21 @@ def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
 def test_windows_that_are_reached_together_are_told_as_one() -> None:
     """So however long one change takes, empty windows do not pile up."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    ticket = work.deliver(place(0, 1))
+    change = place(0, 1)
+    work.deliver(change)
     for number in range(100):
         assert work.complete(Checkpoint(window(number).end), window(number)) is None
-    assert work.acknowledge(ticket) == Window(BASE, window(99).end)
+    assert work.acknowledge(change) == Window(BASE, window(99).end)
 
 
 def test_what_is_held_is_what_is_outstanding() -> None:
     """A change behind one that is not acknowledged is remembered too, row by row."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
-    tickets = [work.deliver(place(0, micros)) for micros in range(5)]
-    for ticket in tickets[1:]:
-        work.acknowledge(ticket)
+    changes = [place(0, micros) for micros in range(5)]
+    for change in changes:
+        work.deliver(change)
+    for change in changes[1:]:
+        work.acknowledge(change)
     assert work.held == 5
-    work.acknowledge(tickets[0])
+    work.acknowledge(changes[0])
     assert work.held == 0

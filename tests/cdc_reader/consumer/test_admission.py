@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from cdc_reader.consumer.runtime import InFlightLimit, Reservation
+from cdc_reader.consumer.admission import InFlightLimit, Reservation
 
 
 def entering(
@@ -18,7 +18,7 @@ def entering(
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A lot that is larger than all there is comes in when nothing else is."""
+    """A page that is larger than all there is comes in when nothing else is."""
     budget = InFlightLimit(10, 100)
     first = budget.enter(50, 10)
     assert first is not None
@@ -32,15 +32,15 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
     assert found[0] is not None
 
 
-def test_a_lot_keeps_its_bytes_until_its_last_change_is_gone() -> None:
-    """So long the page it is made of is in memory."""
+def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
+    """It is in memory until then."""
     budget = InFlightLimit(10, 100)
-    lot = budget.enter(2, 100)
-    assert lot is not None
+    page = budget.enter(2, 100)
+    assert page is not None
     thread, found = entering(budget, 1, 1)
-    budget.leave(lot, 1)
+    budget.leave(page, 1)
     assert not found
-    budget.leave(lot, 1)
+    budget.leave(page, 1)
     thread.join()
     assert found[0] is not None
 

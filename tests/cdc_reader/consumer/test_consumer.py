@@ -143,7 +143,7 @@ def test_reading_waits_for_a_slow_handler(
     slow = consumer(connection, table, handler, config=limits, metrics=metrics)
     running = threading.Thread(target=slow.run)
     running.start()
-    while not slow._life._following._budget.is_awaited:
+    while not slow._running._runtime._limit.is_awaited:
         running.join(0.001)
     assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in hand, and one that waits
     go.set()

@@ -26,7 +26,7 @@ from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
 from cdc_reader.reading.progress import Checkpoint, CheckpointName
 from cdc_reader.testing import ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
-from tests.cdc_reader.consumer.place import Processes, await_some, await_stillness
+from tests.cdc_reader.consumer.processes import Processes, await_some, await_stillness
 
 Write = Callable[..., None]
 SHORT = ConsumerConfig(workers=2, checkpoint_interval=timedelta(0), lease=timedelta(seconds=1))
@@ -39,7 +39,7 @@ def handled(processes: Processes, *runs: int) -> set[str]:
     return {row for run in runs for _, row in processes.handled(run)}
 
 
-def test_a_standby_takes_over_from_an_owner_that_was_killed(place: Processes, write: Write) -> None:
+def test_a_standby_takes_over_from_an_owner_that_was_killed(processes: Processes, write: Write) -> None:
     """At once, on the same machine; and handles what the owner had not acknowledged."""
     write(processes.table, ROWS)
     owner = processes.begin(0)

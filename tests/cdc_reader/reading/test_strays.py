@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.reading.deduplication import keys
@@ -199,7 +199,9 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
     for each in deliveries:
         if isinstance(each, RowsRead):
             for stream, key in keys(each.batch):
-                work.acknowledge(work.deliver(ChangeRows(stream, key.time, (key.seq,))))
+                row = InFlightRows(stream, key.time, (key.seq,), is_last=True)
+                work.deliver(row)
+                work.acknowledge(row)
         else:
             work.complete(each.checkpoint, None if each.late else each.window)
     taken = work.take()

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from attrs import define, evolve
+from attrs import evolve
 
 from cdc_reader._time import BEGINNING
-from cdc_reader.checkpoints.acknowledgement import Acknowledgements, ChangeRows, Ticket
+from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.cluster.wire import Page, Queries, Query
 from cdc_reader.config import ReadConfig
@@ -17,8 +17,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.late_rows import RowName
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint, CheckpointName, RowKey
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from tests.cdc_reader.simulation.holding import Holding
@@ -33,14 +32,6 @@ TABLE = TableName("ks", "t")
 
 class Crash(BaseException):
     """The end of a process: nothing gets to handle it."""
-
-
-@define(eq=False)
-class InFlightChange:
-    """A row in the hands of the handler."""
-
-    name: RowName
-    ticket: Ticket
 
 
 class _Connection(Queries):
@@ -165,7 +156,7 @@ class Application:
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
         self._outage: str | None = None
-        self._handed: list[InFlightChange] = []
+        self._handed: list[InFlightRows] = []
         self._position_reached, self._late_scan_at = start.position, start.late_scan_at
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
@@ -202,12 +193,14 @@ class Application:
             self._position_reached = delivery.position
         else:
             rows = list(self.laws.deliver(delivery, self._clock.now()))
-            self._handed += [InFlightChange(row.name, self._enter(row)) for row in rows]
+            self._handed += map(self._enter, rows)
 
-    def _enter(self, row: LogRow) -> Ticket:
+    def _enter(self, row: LogRow) -> InFlightRows:
         stream, key = row.name
         is_last = row.cells.get("cdc$end_of_batch") is not None
-        return self._acknowledgements.deliver(ChangeRows(stream, key.time, (key.seq,), is_last))
+        entered = InFlightRows(stream, key.time, (key.seq,), is_last)
+        self._acknowledgements.deliver(entered)
+        return entered
 
     def _work(self) -> None:
         """Acknowledge some rows in any order, save, idle; it may be the end of the process."""
@@ -243,8 +236,8 @@ class Application:
             self._hold.keep()
         for _ in range(count):
             handed = self._handed.pop()
-            self._acknowledgements.acknowledge(handed.ticket)
-            self.laws.acknowledge(handed.name)
+            self._acknowledgements.acknowledge(handed)
+            self.laws.acknowledge((handed.stream, RowKey(handed.time, *handed.seqs)))
 
     def _save(self) -> None:
         checkpoint = self._acknowledgements.take()

@@ -1,0 +1,125 @@
+"""When a reading thread may hand out changes: while there is room, and in its table's turn."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from attrs import define
+
+from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.changes.change import Change
+from cdc_reader.cql.names import TableName
+
+
+@define(eq=False)
+class Reservation:
+    """Room for the changes of a page, which keeps its bytes until the last of them is gone."""
+
+    size: int
+    left: int
+
+
+class InFlightLimit:
+    """Admits readers while fewer than `changes` changes and `size` bytes are in flight.
+
+    A reader that is admitted may exceed the limits by one page, so that a page larger than a limit
+    still passes.
+    """
+
+    def __init__(self, changes: int, size: int) -> None:
+        self._limits = changes, size
+        self._changes = self._size = 0
+        self._is_closed = False
+        self._room = threading.Condition()
+        self.is_awaited = False
+        """Whether somebody waits for room."""
+
+    def enter(self, changes: int, size: int) -> Reservation | None:
+        """Wait for room and take it; returns None, and takes none, once closed."""
+        with self._room:
+            while not (self._is_closed or self._has_room()):
+                self.is_awaited = True
+                self._room.wait()
+            self.is_awaited = False
+            if self._is_closed:
+                return None
+            self._changes += changes
+            self._size += size
+            return Reservation(size, changes)
+
+    def leave(self, page: Reservation, changes: int) -> None:
+        """Release one change of the page, which frees room for `changes`."""
+        with self._room:
+            self._changes -= changes
+            page.left -= 1
+            if not page.left:
+                self._size -= page.size
+            if self._has_room():
+                self._room.notify_all()
+
+    def close(self) -> None:
+        """Admit no more readers, and wake those that wait."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify_all()
+
+    def _has_room(self) -> bool:
+        changes, size = self._limits
+        return self._changes < changes and self._size < size
+
+
+class Turns:
+    """Lets each table hand out changes only while no other may still have earlier ones.
+
+    A table's changes must come in order of write time. Changes of one microsecond go table by
+    table, in the order of `tables`. A table that waits keeps its batch, so memory is bounded by one
+    batch per table.
+    """
+
+    def __init__(self, tables: Sequence[TableName]) -> None:
+        self._next = dict.fromkeys(tables, BEGINNING)
+        """For each table, in µs: none of its further changes is earlier."""
+        self._ranks = {table: rank for rank, table in enumerate(tables)}
+        self._is_closed = False
+        self._moved = threading.Condition()
+
+    def runs(self, table: TableName, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+        """Yield the changes in runs, each once it is its turn; `close` drops the rest."""
+        times = [change.timestamp for change in changes]
+        at = 0
+        while at < len(times) and (limit := self._await(table, times[at])) is not None:
+            end = bisect_right(times, limit, at)
+            yield changes[at:end]
+            at = end
+
+    def reach(self, table: TableName, micros: Micros) -> None:
+        """Record that the table has no further changes before `micros`."""
+        with self._moved:
+            self._next[table] = max(self._next[table], micros)
+            self._moved.notify_all()
+
+    def close(self) -> None:
+        """End all waits."""
+        with self._moved:
+            self._is_closed = True
+            self._moved.notify_all()
+
+    def _await(self, table: TableName, micros: Micros) -> Micros | None:
+        """Wait for a change's turn; returns the table's limit in µs, or None once closed."""
+        self.reach(table, micros)
+        with self._moved:
+            while not self._is_closed and self._limit(table) < micros:
+                self._moved.wait()
+            return None if self._is_closed else self._limit(table)
+
+    def _limit(self, table: TableName) -> Micros:
+        """The last µs before any other table's changes; if tables tie, the first table's."""
+        own = self._ranks[table]
+        others = (
+            micros - (self._ranks[other] < own)
+            for other, micros in self._next.items()
+            if other != table
+        )
+        return min(others, default=FOREVER)
