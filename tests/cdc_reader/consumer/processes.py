@@ -51,7 +51,9 @@ class Processes:
         return begun
 
 
-def _consume(processes: Processes, run: int, terminated_after: int, options: dict[str, Any]) -> None:
+def _consume(
+    processes: Processes, run: int, terminated_after: int, options: dict[str, Any]
+) -> None:
     numbers = itertools.count(1)
     file = os.open(processes.file(run), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 

@@ -39,7 +39,9 @@ def handled(processes: Processes, *runs: int) -> set[str]:
     return {row for run in runs for _, row in processes.handled(run)}
 
 
-def test_a_standby_takes_over_from_an_owner_that_was_killed(processes: Processes, write: Write) -> None:
+def test_a_standby_takes_over_from_an_owner_that_was_killed(
+    processes: Processes, write: Write
+) -> None:
     """At once, on the same machine; and handles what the owner had not acknowledged."""
     write(processes.table, ROWS)
     owner = processes.begin(0)

@@ -209,7 +209,7 @@ def test_nothing_to_read() -> None:
 def test_millions_of_streams() -> None:
     """Planning takes no step for each of them."""
 
-    def plan() -> list[list[Span]]:
+    def plan() -> list[list[StreamSpan]]:
         parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)
         return divide(parts, 1, 64, slices(parts, 64, 64))
 
