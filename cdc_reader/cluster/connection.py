@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -37,11 +37,16 @@ from cdc_reader.cluster.driver import application, forget_columns, keep_columns,
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
 from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
 from cdc_reader.cluster.tls import tls_context
-from cdc_reader.cluster.wire import Answer, BytesProtocol, Page, Queries, Query, RowsBody, pages
+from cdc_reader.cluster.wire import PageProtocol, Queries, Query, Request
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.schema import Column
+from cdc_reader.decoding import Page
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError, DecodeError
 from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_for
+
+T = TypeVar("T")
+
+Columns = tuple[Column, ...]
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
 """Seconds between attempts to reach a node that went away."""
@@ -149,7 +154,7 @@ def _session(settings: dict[str, Any], local_dc: str | None, fetch_size: int) ->
         cluster.shutdown()
         _check_datacenter(cluster, local_dc)
         raise
-    session.client_protocol_handler = BytesProtocol
+    session.client_protocol_handler = PageProtocol
     session.default_fetch_size = fetch_size
     return session
 
@@ -213,11 +218,6 @@ def _profile(config: ConnectionConfig) -> ExecutionProfile:
     )
 
 
-T = TypeVar("T")
-
-Columns = tuple[Column, ...]
-
-
 class Connection(Queries):
     """Queries a cluster through the driver.
 
@@ -255,15 +255,15 @@ class Connection(Queries):
         if opening is not None:
             opening.close()
 
-    def pages(self, query: Query) -> Iterator[Page]:
-        """See `Queries.pages`; a statement is prepared before this returns."""
+    def request(self, query: Query) -> Request:
+        """See `Queries.request`; a statement is prepared before this returns."""
         statement, values = self._statement(query)
 
-        def ask(paging_state: bytes | None) -> Answer:
+        def request(paging_state: bytes | None) -> Callable[[], Page]:
             future = self._send(query, statement, values, paging_state)
             return lambda: _page(future, query, statement)
 
-        return pages(ask, self.retry)
+        return request
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; the deadline is the configuration's."""
@@ -332,11 +332,9 @@ def _page(future: ResponseFuture, query: Query, statement: Any) -> Page:
         if isinstance(statement, RoutedStatement):
             statement.to_any_node()
         raise request_error(error, query.purpose) from error
-    match result.current_rows:
-        case [RowsBody(body, promised, received)]:
-            page = Page(body, promised, result.paging_state, received)
-        case _:
-            raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
+    page = next(iter(result.current_rows), None)
+    if not isinstance(page, Page):
+        raise DecodeError(f"{query.purpose}: expected a result of rows, found none")
     if query.columns is not None:
         page.check(query.columns)
         keep_columns(statement.prepared_statement, query.columns)

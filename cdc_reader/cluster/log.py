@@ -18,12 +18,12 @@ from cdc_reader._log import get_logger
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.refusals import most_keys
 from cdc_reader.cluster.schema import SchemaSource, dropped
-from cdc_reader.cluster.wire import Page, Queries, Query, Route
+from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import Column, LogSchema, TableState
 from cdc_reader.cql.types import Native
-from cdc_reader.decoding import decode
+from cdc_reader.decoding import Page, decode
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
 from cdc_reader.reading.ports import REMAINING_TTL, GenerationSource
 from cdc_reader.streams.task import RangeTask, Task
@@ -84,7 +84,7 @@ class CqlLogSource:
         values = (*_SHAPES[type(task)].values(task), *times)
         query = evolve(self._made[type(task), remaining_ttl], values=values, route=_route(task))
         pages = self._queries.pages(query)
-        batches = (_decoded(page, query, remaining_ttl=remaining_ttl) for page in pages)
+        batches = (_decoded(page, remaining_ttl=remaining_ttl) for page in pages)
         return (batch for batch in batches if batch.num_rows)
 
     def _rows(
@@ -139,9 +139,9 @@ def _route(task: Task | RangeTask) -> Route | None:
     return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
 
 
-def _decoded(page: Page, query: Query, *, remaining_ttl: bool) -> pa.RecordBatch:
-    """Decode a page; with `remaining_ttl`, add the seconds each row has left to live now."""
-    batch = decode(page.body, query.columns)
+def _decoded(page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
+    """Decode a page; with `remaining_ttl`, make its TTLs the seconds left now, not on arrival."""
+    batch = decode(page.body, page.columns)
     if not remaining_ttl or not (age := int(page.age)):
         return batch
     left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))

@@ -8,45 +8,31 @@ requested again from its own paging state.
 from __future__ import annotations
 
 import io
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
-from attrs import field, frozen
+from attrs import frozen
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 
 from cdc_reader.cql.schema import Column
-from cdc_reader.decoding import decode
+from cdc_reader.decoding import Page, decode
 from cdc_reader.decoding.buffer import Buffer
-from cdc_reader.decoding.metadata import agreed_columns, check_same, parse_metadata, read_metadata
+from cdc_reader.decoding.metadata import ResultMetadata, read_metadata
+
+T = TypeVar("T")
 
 
-@frozen
-class RowsBody:
-    """A RESULT body of kind ROWS, and the columns its prepared statement promised, if any.
-
-    `received` is when the driver read it, in seconds of `time.monotonic`.
-    """
-
-    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
-    promised: tuple[Column, ...] | None
-    received: float = field(factory=time.monotonic, eq=False)
-
-
-class BytesResult(ResultMessage):  # type: ignore[misc]
-    """A RESULT whose rows stay bytes: `parsed_rows` is one RowsBody."""
+class PageResult(ResultMessage):  # type: ignore[misc]
+    """A RESULT whose rows stay bytes: `parsed_rows` is one Page."""
 
     def recv_results_metadata(self, f: io.BytesIO, user_type_map: object) -> None:  # noqa: ARG002
-        """Read the metadata; also called for the metadata of a statement that is prepared again."""
+        """Read the metadata of a statement that is prepared."""
         buffer = Buffer(f.getvalue(), f.tell())
-        metadata = read_metadata(buffer)
+        self._keep(read_metadata(buffer))
         f.seek(buffer.position)
-        self.column_metadata = metadata.columns
-        self.paging_state = metadata.paging_state
-        if metadata.metadata_id is not None:
-            self.result_metadata_id = metadata.metadata_id
 
     def recv_results_rows(
         self,
@@ -56,94 +42,27 @@ class BytesResult(ResultMessage):  # type: ignore[misc]
         result_metadata: tuple[Column, ...] | None,
         column_encryption_policy: object,
     ) -> None:
-        """Keep the body as bytes, from its kind on; only the paging state is parsed now."""
-        del protocol_version, column_encryption_policy
-        body = f.getvalue()[f.tell() - 4 :]
-        self.recv_results_metadata(f, user_type_map)
+        """Keep the body as bytes, from its kind on; only the metadata is parsed now."""
+        del protocol_version, user_type_map, column_encryption_policy
+        page = Page.parse(f.getvalue()[f.tell() - 4 :], result_metadata or None)
+        self._keep(page.metadata)
         self.column_names = self.column_types = ()
-        self.parsed_rows = [RowsBody(body, result_metadata or None)]
+        self.parsed_rows = [page]
+
+    def _keep(self, metadata: ResultMetadata) -> None:
+        self.column_metadata = metadata.columns
+        self.paging_state = metadata.paging_state
+        if metadata.metadata_id is not None:
+            self.result_metadata_id = metadata.metadata_id
 
 
-class BytesProtocol(_ProtocolHandler):  # type: ignore[misc]
-    """The protocol handler of sessions that read rows as bytes."""
+class PageProtocol(_ProtocolHandler):  # type: ignore[misc]
+    """The protocol handler of sessions that read rows as pages of bytes."""
 
     message_types_by_opcode: ClassVar[dict[int, Any]] = {
         **_ProtocolHandler.message_types_by_opcode,
-        ResultMessage.opcode: BytesResult,
+        ResultMessage.opcode: PageResult,
     }
-
-
-@frozen
-class Page:
-    """A page of a result: the body of a ROWS result, and facts about it.
-
-    `promised` are the columns that the prepared statement announced, or None if the body carries
-    them itself. The last page has no `paging_state`. `received` is the time of arrival, in seconds
-    of `time.monotonic`: pages are requested ahead, so one may wait for a while.
-    """
-
-    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
-    promised: tuple[Column, ...] | None
-    paging_state: bytes | None
-    received: float = field(factory=time.monotonic, eq=False)
-
-    @property
-    def age(self) -> float:
-        """Seconds since the page was received."""
-        return time.monotonic() - self.received
-
-    def check(self, columns: tuple[Column, ...]) -> None:
-        """Raise DecodeError unless the page has exactly these columns."""
-        if self.promised is None:
-            agreed_columns(parse_metadata(self.body), columns)
-        elif self.promised is not columns:
-            check_same(self.promised, columns)
-
-
-Answer = Callable[[], Page]
-"""Waits for a requested page; raises errors of `cdc_reader.errors`."""
-
-Ask = Callable[[bytes | None], Answer]
-"""Requests the page at a paging state, without waiting; None stands for the first page."""
-
-Retry = Callable[[Callable[[], Page]], Page]
-"""Calls an action, again while it raises transient errors, and returns its result."""
-
-
-class Request:
-    """A request for the page at `paging_state`, sent when this object is made."""
-
-    def __init__(self, ask: Ask, paging_state: bytes | None, retry: Retry) -> None:
-        self._ask = ask
-        self._paging_state = paging_state
-        self._retry = retry
-        self._under_way: Answer | None = ask(paging_state)
-
-    def page(self) -> Page:
-        """Wait for the page; after a transient error, request it again from its paging state."""
-        return self._retry(self._attempt)
-
-    def _attempt(self) -> Page:
-        answer, self._under_way = self._under_way or self._ask(self._paging_state), None
-        return answer()
-
-
-def pages(ask: Ask, retry: Retry) -> Iterator[Page]:
-    """All pages; the first is requested now, each next one before the current is returned."""
-    return _following(Request(ask, None, retry), ask, retry)
-
-
-def _following(request: Request, ask: Ask, retry: Retry) -> Iterator[Page]:
-    while True:
-        page = request.page()
-        if page.paging_state is None:
-            yield page
-            return
-        request = Request(ask, page.paging_state, retry)
-        yield page
-
-
-T = TypeVar("T")
 
 
 @frozen
@@ -176,6 +95,13 @@ class Query:
         return self.doing or self.cql
 
 
+Request = Callable[[bytes | None], Callable[[], Page]]
+"""Requests the page at a paging state, or the first one for None, without waiting.
+
+What it returns waits for the page, and raises errors of `cdc_reader.errors`.
+"""
+
+
 class Queries(ABC):
     """Sends queries, page by page. Every method raises errors of `cdc_reader.errors` only."""
 
@@ -188,21 +114,43 @@ class Queries(ABC):
         """The hosts that are queried, for messages."""
 
     @abstractmethod
-    def pages(self, query: Query) -> Iterator[Page]:
-        """All pages; the first is requested now, each next one before the current is returned.
-
-        A page that fails with a transient error is requested again from its own paging state.
-        """
+    def request(self, query: Query) -> Request:
+        """Prepare to request pages of the query."""
 
     @abstractmethod
     def retry(self, action: Callable[[], T]) -> T:
         """Call `action`, again while it raises TransientError, and return its result."""
 
+    def pages(self, query: Query) -> Iterator[Page]:
+        """All pages; the first is requested now, each next one before the current is returned.
+
+        A page that fails with a transient error is requested again from its own paging state.
+        """
+        request = self.request(query)
+        return self._pages(request, _attempts(request, None))
+
+    def _pages(self, request: Request, attempt: Callable[[], Page]) -> Iterator[Page]:
+        while (page := self.retry(attempt)).paging_state is not None:
+            attempt = _attempts(request, page.paging_state)
+            yield page
+        yield page
+
     def batches(self, query: Query) -> Iterator[pa.RecordBatch]:
         """The pages, decoded; the first is requested now."""
-        return (decode(page.body, query.columns) for page in self.pages(query))
+        return (decode(page.body, page.columns) for page in self.pages(query))
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
         """All rows of a small query at ONE, each a dict by column."""
         batches = self.batches(Query(cql, values, consistency="ONE"))
         return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _attempts(request: Request, paging_state: bytes | None) -> Callable[[], Page]:
+    """Request a page now; the result waits for it, and if called again, requests it again."""
+    answers = chain([request(paging_state)], map(request, repeat(paging_state)))
+
+    def attempt() -> Page:
+        answer = next(answers)
+        return answer()
+
+    return attempt

@@ -74,8 +74,8 @@ class Statements:
         Returns the server's answer: `[applied]`, and the previous values of the columns in the
         conditions.
         """
-        [said] = self._execute(lambda: self._batch(writes, self._serial)).current_rows
-        first, *_ = decode(said.body).to_pylist()  # a row for each statement, all alike
+        [page] = self._execute(lambda: self._batch(writes, self._serial)).current_rows
+        first, *_ = decode(page.body, page.columns).to_pylist()  # a row a statement, all alike
         return cast("dict[str, Any]", first)
 
     def rows(

@@ -19,9 +19,11 @@ from cdc_reader.decoding import bulk
 from cdc_reader.decoding.arrow_type import arrow_schema, arrow_type
 from cdc_reader.decoding.choice import VARIABLE, choose
 from cdc_reader.decoding.metadata import ResultMetadata, parse_metadata
+from cdc_reader.decoding.page import Page
 
 __all__ = [
     "NAME",
+    "Page",
     "ResultMetadata",
     "arrow_schema",
     "arrow_type",

@@ -41,8 +41,9 @@ _NATIVE_BY_CODE = {
 class ResultMetadata:
     """The part of a RESULT before its rows.
 
-    `columns` is None if the server was asked to omit them. `rows_offset` is the position of the
-    row count, and `metadata_id` the server's id of changed columns.
+    `columns` is None if the server was asked to omit them and no statement promised any.
+    `rows_offset` is the position of the row count, and `metadata_id` the server's id of changed
+    columns.
     """
 
     column_count: int
@@ -51,36 +52,44 @@ class ResultMetadata:
     rows_offset: int
     metadata_id: bytes | None = None
 
+    def agreed_columns(self) -> tuple[Column, ...]:
+        """The columns; DecodeError if there are none, or not as many as the server counts."""
+        if self.columns is None:
+            raise DecodeError("the result has no metadata: expected the columns from elsewhere")
+        if self.column_count != len(self.columns):
+            raise _altered(f"{self.column_count} columns", str(len(self.columns)))
+        return self.columns
 
-def parse_metadata(body: bytes) -> ResultMetadata:
-    """Parse the metadata of a RESULT body, from its kind on; DecodeError if it is not ROWS."""
+
+def parse_metadata(body: bytes, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
+    """Parse the metadata of a RESULT body, from its kind on; DecodeError if it is not ROWS.
+
+    `promised` are the columns of a body without any.
+    """
     if len(body) > MAX_BODY:
         raise DecodeError(f"expected a result of at most {MAX_BODY} bytes, found {len(body)}")
     buffer = Buffer(body)
     if (kind := buffer.integer()) != KIND_ROWS:
         raise DecodeError(f"expected a result of kind {KIND_ROWS} (rows), found {kind}")
-    return read_metadata(buffer)
+    return read_metadata(buffer, promised)
 
 
-def read_metadata(buffer: Buffer) -> ResultMetadata:
+def read_metadata(buffer: Buffer, promised: tuple[Column, ...] | None = None) -> ResultMetadata:
     """Parse metadata at the buffer's position; prepared statements have it too."""
     flags, count = buffer.integer(), buffer.count("columns")
     paging_state = buffer.value() if flags & _MORE_PAGES else None
     metadata_id = bytes(buffer.take(buffer.unsigned_short())) if flags & _METADATA_ID else None
-    columns = None if flags & _NO_METADATA else _columns(buffer, flags, count)
+    columns = promised if flags & _NO_METADATA else _columns(buffer, flags, count)
     return ResultMetadata(count, columns, paging_state, buffer.position, metadata_id)
 
 
 def agreed_columns(metadata: ResultMetadata, known: Sequence[Column] | None) -> Sequence[Column]:
     """Return the columns to decode by; DecodeError if the server's differ from the `known` ones."""
-    columns = metadata.columns if known is None else known
-    if columns is None:
-        raise DecodeError("the result has no metadata: expected the columns from elsewhere")
-    if metadata.column_count != len(columns):
-        raise _altered(f"{metadata.column_count} columns", str(len(columns)))
-    if metadata.columns is not None and known is not None:
+    if known is None:
+        return metadata.agreed_columns()
+    if metadata.columns is not None:
         check_same(metadata.columns, tuple(known))
-    return columns
+    return evolve(metadata, columns=tuple(known)).agreed_columns()
 
 
 @lru_cache(maxsize=128)  # only successes are cached, not errors

@@ -8,17 +8,18 @@ by the test.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from cdc_reader.cluster.refusals import is_lasting
 from cdc_reader.cluster.values import serialise
-from cdc_reader.cluster.wire import Answer, Page, Queries, Query, pages
+from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import Column
-from cdc_reader.decoding import parse_metadata
+from cdc_reader.decoding import Page
 from cdc_reader.errors import (
     PermissionDeniedError,
     QueryRefusedError,
@@ -75,22 +76,21 @@ class InProcessConnection(Queries):
         self._read = read or ReadConfig()
         self._before = before
         self._sleep = sleep
-        self._agreed: dict[str, tuple[object, object]] = {}
 
     @property
     def hosts(self) -> str:
         """There are none."""
         return "the server in this process"
 
-    def pages(self, query: Query) -> Iterator[Page]:
-        """See `Queries.pages`."""
-        return pages(lambda paging_state: self._ask(RecordedQuery(query, paging_state)), self.retry)
+    def request(self, query: Query) -> Request:
+        """See `Queries.request`."""
+        return lambda paging_state: self._ask(RecordedQuery(query, paging_state))
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; pauses pass as `sleep` has it."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
-    def _ask(self, asked: RecordedQuery) -> Answer:
+    def _ask(self, asked: RecordedQuery) -> Callable[[], Page]:
         """The page is made now, as a server would; what came of it shows when it is waited for."""
         try:
             page = self._page(asked)
@@ -114,22 +114,14 @@ class InProcessConnection(Queries):
             lasts = isinstance(error, errors.ServerError) and is_lasting(error.message)
             kind = QueryRefusedError if lasts else _MEANINGS.get(type(error), TransientError)
             raise kind(f"{query.purpose}: {error.message}") from error
-        return self._checked(body, prepared, query)
-
-    def _checked(self, body: bytes, prepared: Prepared, query: Query) -> Page:
-        """What the server promises is looked at again when it, or what is wanted, has changed."""
-        paging_state = parse_metadata(body).paging_state
         if query.columns is None:
-            return Page(body, None, paging_state)
-        page = Page(body, query.columns, paging_state)
-        wanted, promised = self._agreed.get(query.cql, (None, None))
-        if wanted is not query.columns or promised is not prepared.result_columns:
-            evolve(page, promised=_columns(prepared.result_columns)).check(query.columns)
-            self._agreed[query.cql] = query.columns, prepared.result_columns
+            return Page.parse(body)
+        page = Page.parse(body, _columns(prepared.result_columns))
+        page.check(query.columns)
         return page
 
 
-def _raising(error: Exception) -> Answer:
+def _raising(error: Exception) -> Callable[[], Page]:
     def answer() -> Page:
         raise error
 
@@ -141,5 +133,6 @@ def _serialised(prepared: Prepared, query: Query) -> list[bytes]:
     return [serialise(column.type, value) for column, value in variables]
 
 
+@lru_cache
 def _columns(specs: tuple[ColumnSpec, ...]) -> tuple[Column, ...]:
     return tuple(Column(spec.name, spec.type) for spec in specs)

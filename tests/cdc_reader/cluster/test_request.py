@@ -13,10 +13,13 @@ from cassandra import InvalidRequest, Unavailable
 from cassandra.query import SimpleStatement
 
 from cdc_reader.cluster.connection import Connection
-from cdc_reader.cluster.wire import Query, RowsBody
+from cdc_reader.cluster.wire import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.decoding import Page
 from cdc_reader.errors import DecodeError, QueryRefusedError, RetriesExhaustedError
+from tests.cdc_reader.decoding.wire import cell
 
+_MORE_PAGES, _NO_METADATA = 2, 4
 QUERY = Query("SELECT", consistency="ONE", doing="reading ks.t")
 
 
@@ -26,7 +29,6 @@ class Answer:
 
     outcome: Exception | None
     current_rows: list[Any]
-    paging_state: bytes | None
 
     def add_callbacks(
         self, callback: Callable[[object], None], errback: Callable[[Exception], None]
@@ -53,9 +55,15 @@ class ScriptedSession:
         page = int(paging_state or b"0")
         self.asked.append(page)
         errors = self.script.get(page, [])
-        following = str(page + 1).encode() if page < 4 else None
-        rows = RowsBody(struct.pack(">iiii", 2, 4, 0, page), None)
-        return Answer(errors.pop(0) if errors else None, [rows], following)
+        return Answer(errors.pop(0) if errors else None, [numbered(page)])
+
+
+def numbered(page: int) -> Page:
+    """A page that tells its number, without columns; there are five."""
+    if page == 4:
+        return Page.parse(struct.pack(">iiii", 2, _NO_METADATA, 0, page))
+    header = struct.pack(">iii", 2, _MORE_PAGES | _NO_METADATA, 0)
+    return Page.parse(header + cell(str(page + 1).encode()) + struct.pack(">i", page))
 
 
 def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
@@ -103,7 +111,7 @@ def test_a_refused_query_is_not_repeated() -> None:
 
 def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SELECT answers with rows, if only none of them."""
-    nothing = Answer(None, [], None)
+    nothing = Answer(None, [])
     monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
     with pytest.raises(DecodeError, match="expected a result of rows, found none"):
         list(pages(ScriptedSession()))

@@ -11,7 +11,7 @@ from attrs import evolve
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.cluster.log import CdcTable
-from cdc_reader.cluster.wire import Page, Queries, Query
+from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
@@ -45,8 +45,8 @@ class _Connection(Queries):
     def hosts(self) -> str:
         return self._other.hosts
 
-    def pages(self, query: Query) -> Iterator[Page]:
-        return (self._log if "cdc$time" in query.cql else self._other).pages(query)
+    def request(self, query: Query) -> Request:
+        return (self._log if "cdc$time" in query.cql else self._other).request(query)
 
     def retry(self, action: Callable[[], T]) -> T:
         return self._other.retry(action)

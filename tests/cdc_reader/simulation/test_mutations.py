@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +14,7 @@ import pytest
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.lease import Lease
-from cdc_reader.cluster import wire as request
+from cdc_reader.cluster import wire
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
 from cdc_reader.reading import current_log, follower, late_rows, planner, strays
@@ -34,16 +37,20 @@ def _newer_first(self: Timeline, window: Window) -> list[Window]:
     return [span for span in self.operating() if not span.intersect(window).is_empty][::-1]
 
 
-def _from_the_beginning(self: Any) -> Any:
-    answer, self._under_way = self._under_way or self._ask(None), None
-    return answer()
+def _from_the_beginning(request: Any, paging_state: bytes | None) -> Any:
+    answers = chain([request(paging_state)], map(request, repeat(None)))
+
+    def attempt() -> Any:
+        answer = next(answers)
+        return answer()
+
+    return attempt
 
 
-def _until_it_fails(first: Any, ask: Any, _retry: Any) -> Iterator[Any]:
-    try:
-        yield from _FOLLOWING(first, ask, lambda attempt: attempt())
-    except TransientError:
-        return
+def _until_it_fails(_self: Any, request: Any, attempt: Any) -> Iterator[Any]:
+    once = SimpleNamespace(retry=lambda attempt: attempt())
+    with suppress(TransientError):
+        yield from _PAGES(once, request, attempt)  # type: ignore[arg-type]
 
 
 def _ahead(self: Any, table: Any, clock: Any, config: Any, start: Any, shard: Any = None) -> None:
@@ -72,7 +79,7 @@ def _renewed_anyway(self: Any, name: Any, owner: Any, duration: Any) -> bool:
 
 
 _INIT = follower.Follower.__init__
-_FOLLOWING = request._following
+_PAGES = wire.Queries._pages
 _BOUND = timeuuid.bound
 
 MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
@@ -116,10 +123,10 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         1,
     ),
     "faults: a page that fails is asked for from the beginning": (
-        (request.Request, "_attempt", _from_the_beginning, 5)
+        (wire, "_attempts", _from_the_beginning, 5)
     ),
     "faults: a page that fails is taken for the last": (
-        (request, "_following", _until_it_fails, 5)
+        (wire.Queries, "_pages", _until_it_fails, 5)
     ),
     "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 10),
     "shards: each reads everything": (

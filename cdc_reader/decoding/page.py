@@ -1,0 +1,52 @@
+"""A page of a query's result: its bytes as received, and the columns of its rows."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from attrs import field, frozen
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.decoding.metadata import ResultMetadata, check_same, parse_metadata
+
+
+@frozen
+class Page:
+    """The body of a RESULT of kind ROWS and its metadata, which is parsed once.
+
+    `received` is the time of arrival, in seconds of `time.monotonic`: pages are requested ahead,
+    so one may wait for a while.
+    """
+
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+    metadata: ResultMetadata
+    received: float = field(factory=time.monotonic, eq=False)
+
+    @classmethod
+    def parse(cls, body: bytes, promised: tuple[Column, ...] | None = None) -> Self:
+        """Parse the metadata; raise DecodeError if it is malformed, or the result not of ROWS.
+
+        If the server was asked to omit the columns, they are those its statement `promised`.
+        """
+        return cls(body, parse_metadata(body, promised))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the rows; DecodeError if unknown, or if the server sent more or fewer."""
+        return self.metadata.agreed_columns()
+
+    @property
+    def paging_state(self) -> bytes | None:
+        """Where the next page begins; None on the last page."""
+        return self.metadata.paging_state
+
+    @property
+    def age(self) -> float:
+        """Seconds since the page was received."""
+        return time.monotonic() - self.received
+
+    def check(self, columns: tuple[Column, ...]) -> None:
+        """Raise DecodeError unless the page has exactly these columns."""
+        if (own := self.columns) is not columns:
+            check_same(own, columns)
