@@ -14,6 +14,14 @@ from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.names import LOG_SUFFIX, TableName
 from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    DELETED_PREFIX,
+    END_OF_BATCH,
+    OPERATION,
+    REMOVED_PREFIX,
+    STREAM_ID,
+    TIME,
+    TTL,
     CdcOptions,
     Column,
     ColumnKind,
@@ -93,14 +101,7 @@ def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
 
 log = get_logger(__name__)
 
-_META_COLUMNS = (
-    "cdc$stream_id",
-    "cdc$time",
-    "cdc$batch_seq_no",
-    "cdc$operation",
-    "cdc$ttl",
-    "cdc$end_of_batch",
-)
+_META_COLUMNS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH)
 
 _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 """The classes of indexes that a service outside the server builds from the log."""
@@ -129,7 +130,7 @@ class SchemaSource:
             raise _never_logged(name, consistency)
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
         log_columns = self._columns(name.log, types)
-        if not any(column.name == "cdc$stream_id" for column in log_columns):
+        if not any(column.name == STREAM_ID for column in log_columns):
             raise _not_enabled(name)
         if not state.cdc.enabled:
             log.warning(
@@ -282,9 +283,9 @@ def _log_names(column: Column) -> Iterator[str]:
     yield column.name
     if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
         return
-    yield f"cdc$deleted_{column.name}"
+    yield f"{DELETED_PREFIX}{column.name}"
     if cql_type.is_multi_cell(column.type):
-        yield f"cdc$deleted_elements_{column.name}"
+        yield f"{REMOVED_PREFIX}{column.name}"
 
 
 def dropped(name: TableName) -> TableNotFoundError:

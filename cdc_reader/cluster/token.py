@@ -9,8 +9,7 @@ from cassandra.metadata import Murmur3Token
 from cdc_reader.cluster.values import serialise
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.errors import ConfigurationError
-
-_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 
 def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
@@ -29,7 +28,7 @@ def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
 def murmur3(key: bytes) -> int:
     """The token of a serialised key; never the smallest token, which starts the ring."""
     token: int = Murmur3Token.hash_fn(key)
-    return _GREATEST if token == _LEAST else token
+    return MAX_TOKEN if token == MIN_TOKEN else token
 
 
 def serialised_key(cells: list[bytes]) -> bytes:

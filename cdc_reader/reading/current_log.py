@@ -8,9 +8,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from cdc_reader._log import get_logger
-from cdc_reader.cql.schema import LogSchema
+from cdc_reader.cql.schema import STREAM_ID, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
-from cdc_reader.reading.deduplication import STREAM, key_at, leave_out, streams_in
+from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.ports import LogSource, LogTable
 from cdc_reader.reading.progress import LAST_KEY, Mark, check_same_table
@@ -127,6 +127,6 @@ class _Delivered:
     def marks(self) -> dict[StreamId, Mark]:
         done = {StreamId(stream): Mark(LAST_KEY) for stream in self._streams}
         if self._last is not None:
-            last = StreamId(self._last.column(STREAM)[0].as_py())
+            last = StreamId(self._last.column(STREAM_ID)[0].as_py())
             done[last] = Mark(key_at(self._last, 0))
         return done

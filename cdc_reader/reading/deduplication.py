@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._time import Micros
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.reading.progress import Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 
-STREAM, TIME, SEQUENCE = ROW_KEY = "cdc$stream_id", "cdc$time", "cdc$batch_seq_no"
+ROW_KEY = STREAM_ID, TIME, BATCH_SEQ_NO
 
 
 def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
     """Yield each run of rows of one stream: the stream, first row, and row after the last."""
     if not batch.num_rows:
         return
-    streams = batch.column(STREAM)
+    streams = batch.column(STREAM_ID)
     changes = pc.not_equal(streams.slice(1), streams.slice(0, len(streams) - 1))
     firsts = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist()), len(streams)]
     for first, end in pairwise(firsts):
@@ -31,19 +32,19 @@ def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
 def key_at(batch: pa.RecordBatch, row: int) -> RowKey:
     """The key of one row."""
     time = uuid.UUID(batch.column(TIME)[row].as_py()).bytes
-    return RowKey(time, batch.column(SEQUENCE)[row].as_py())
+    return RowKey(time, batch.column(BATCH_SEQ_NO)[row].as_py())
 
 
 def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
     """The stream and key of every row."""
-    columns = (batch.column(name).to_pylist() for name in (STREAM, TIME, SEQUENCE))
+    columns = (batch.column(name).to_pylist() for name in ROW_KEY)
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
 
 
 def streams_in(batch: pa.RecordBatch) -> list[bytes]:
     """Return the distinct streams of the batch."""
-    found: list[bytes] = batch.column(STREAM).unique().to_pylist()
+    found: list[bytes] = batch.column(STREAM_ID).unique().to_pylist()
     return found
 
 
@@ -53,7 +54,7 @@ def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.Rec
     own = list(filter(is_wanted, found))
     if len(own) == len(found):
         return batch
-    column = batch.column(STREAM)
+    column = batch.column(STREAM_ID)
     return batch.filter(pc.is_in(column, value_set=pa.array(own, column.type)))
 
 
@@ -141,5 +142,5 @@ class Deduplicator:
 
 def _names(batch: pa.RecordBatch) -> pa.Array:
     """Join each row's time and sequence number into one string."""
-    time, sequence = (batch.column(name).cast(pa.string()) for name in (TIME, SEQUENCE))
+    time, sequence = (batch.column(name).cast(pa.string()) for name in (TIME, BATCH_SEQ_NO))
     return pc.binary_join_element_wise(time, sequence, pa.scalar(""))

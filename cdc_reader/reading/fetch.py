@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +17,31 @@ from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
+T = TypeVar("T")
+
+
+def read_ahead(
+    read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Iterable[T], in_flight: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of `tasks`, task after task, each with its task's index.
+
+    `read` requests a task's first page at once, and each next one before it yields the current.
+    Up to `in_flight` tasks have a page requested or ready at a time, so at most `in_flight`
+    pages are in memory, whatever the size of the tasks.
+    """
+    started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
+    for number, task in enumerate(tasks):
+        if len(started) >= in_flight:
+            yield from _drain(*started.popleft())
+        started.append((number, read(task)))
+    while started:
+        yield from _drain(*started.popleft())
+
+
+def _drain(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for batch in batches:
+        yield number, batch
+
 
 def read_tasks(
     source: LogSource,
@@ -23,23 +50,8 @@ def read_tasks(
     *,
     remaining_ttl: bool = False,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of `tasks`, task after task, each with its task's index.
-
-    Up to `in_flight` tasks have a page requested or ready at a time, so at most `in_flight`
-    pages are in memory, whatever the size of the tasks.
-    """
-    started: deque[tuple[int, Iterator[pa.RecordBatch]]] = deque()
-    for number, task in enumerate(tasks):
-        if len(started) >= in_flight:
-            yield from _drain(*started.popleft())
-        started.append((number, source.read(task, remaining_ttl=remaining_ttl)))
-    while started:
-        yield from _drain(*started.popleft())
-
-
-def _drain(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for batch in batches:
-        yield number, batch
+    """Yield the rows of `tasks` as `read_ahead` does."""
+    return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
 
 
 class LogReader:

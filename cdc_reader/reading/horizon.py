@@ -9,6 +9,7 @@ from cdc_reader.errors import DataLossError
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 
@@ -26,12 +27,11 @@ class SettledHorizon:
     ) -> None:
         self.oldest = BEGINNING
         """The earliest position worth reading from, in µs."""
-        self._source = source
         self._planner = planner
         self._config = config
         self._newest_at_start = start.generation
         self._accounted: set[int] | None = None
-        self._waiting: set[int] = set()
+        self._gate = PublicationGate(lambda: source, duration_micros(config.publication_wait))
         self._is_lost = False
 
     @property
@@ -54,9 +54,8 @@ class SettledHorizon:
             self.oldest = max(starts[0], ttls.oldest_kept(now))
         else:
             self.oldest = position
-        return min(
-            now - duration_micros(self._config.confidence_window), self._unannounced(now, starts)
-        )
+        settled = now - duration_micros(self._config.confidence_window)
+        return min(settled, self._gate.until(now, starts))
 
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.
@@ -90,15 +89,3 @@ class SettledHorizon:
                 "read within the log's TTL: start anew, or set data_loss to 'warn' to go on"
             )
         log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
-
-    def _unannounced(self, now: Micros, starts: tuple[Micros, ...]) -> Micros:
-        """Return the start of the oldest generation that is written but not announced, or `now`.
-
-        Those that stay unannounced for longer than `publication_wait` are not waited for.
-        """
-        patience = duration_micros(self._config.publication_wait)
-        pending = sorted(set(self._source.unpublished()) - set(starts))
-        for start in set(pending) - self._waiting:
-            log.info("generation_half_published", start=start)
-        self._waiting = set(pending)
-        return min((s for s in pending if now < s + patience), default=now)

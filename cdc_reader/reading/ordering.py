@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.reading.deduplication import TIME
+from cdc_reader.cql.schema import TIME
 
 _TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
 """Positions of the time digits in the text of a time UUID, most significant first."""

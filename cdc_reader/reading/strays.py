@@ -19,7 +19,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.reading.deduplication import TIME, keys
+from cdc_reader.cql.schema import TIME
+from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.stream import StreamId

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection
 from attrs import evolve
 
 from cdc_reader._time import FOREVER, duration_micros
-from cdc_reader.changes.frames.records import BATCH_SEQ_NO
-from cdc_reader.cql.schema import LogSchema, TableSchema
+from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema, TableSchema
 from cdc_reader.errors import (
     SchemaError,
     SourceError,

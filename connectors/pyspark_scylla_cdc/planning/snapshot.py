@@ -17,8 +17,8 @@ from cdc_reader.cluster import Query
 from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import ColumnKind, TableSchema
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _QUERIES = 16
 """Spans per partition, so that rows of one are fetched while those of another are processed."""
 
@@ -41,7 +41,7 @@ class SnapshotPartition(InputPartition):
 
 def snapshot_partitions(position: int, count: int) -> list[SnapshotPartition]:
     """The whole ring in `count` parts."""
-    edges = pairwise(_edges(_LOWEST, _HIGHEST, count))
+    edges = pairwise(_edges(MIN_TOKEN, MAX_TOKEN, count))
     return [SnapshotPartition(position, start, end) for start, end in edges]
 
 

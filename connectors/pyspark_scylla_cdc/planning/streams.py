@@ -23,11 +23,13 @@ from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import rows_of
 from cdc_reader.streams.generation import Generation, StreamGroup, group_of
+from cdc_reader.streams.shard import MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
 OPTION = "partitionKey"
+_SIZE = 16
 
 
 @frozen(eq=False)
@@ -74,11 +76,6 @@ class PartitionKey:
                 yield found
 
 
-_SIZE = 16
-
-_LOWEST = -(1 << 63)
-
-
 @frozen(slots=False)
 class Streams:
     """Consecutive stream ids, in the order of their tokens."""
@@ -123,7 +120,7 @@ class Streams:
     def range_task(self, window: Window) -> RangeTask:
         """The span of the ring that holds these streams, perhaps with others: see `rows`."""
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
-        return RangeTask(window, max(start, _LOWEST), end)
+        return RangeTask(window, max(start, MIN_TOKEN), end)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of these streams; no batch is empty."""

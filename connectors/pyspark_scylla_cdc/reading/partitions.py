@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,13 +14,14 @@ from pyspark.sql.datasource import InputPartition
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.cluster.schema import dropped
-from cdc_reader.cql.schema import Column, LogSchema
+from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.errors import (
     QueryRefusedError,
     SchemaError,
     TableNotFoundError,
 )
-from cdc_reader.reading.deduplication import ROW_KEY, STREAM
+from cdc_reader.reading.deduplication import ROW_KEY
+from cdc_reader.reading.fetch import read_ahead
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
@@ -134,7 +134,7 @@ def _read(
     reads = partition.reads(streams, used, chunk)
     planned = partition.planned
     sieve = None if planned is None else partial(planned.rows, clock=clock)
-    batches = _started_ahead(lambda read: read.rows(source, sieve), reads, options.read.in_flight)
+    batches = _read_ahead(lambda read: read.rows(source, sieve), reads, options.read.in_flight)
     if not choice.is_open:
         return batches
     size = {"streams": partition.streams, "queries": partition.queries(chunk)}
@@ -156,7 +156,7 @@ def _columns(
     """The log columns to read: those wanted, those that identify the row, and `more`."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
     if _strategy(options) is not Strategy.STREAMS:
-        names.add(STREAM)
+        names.add(STREAM_ID)
     return tuple(column for column in schema.columns if column.name in names)
 
 
@@ -168,19 +168,12 @@ def read_snapshot(
         form = form_of(options, schema)
         connection = connection_of(options.connection(), options.read)
         read = partial(read_span, connection, schema.base)
-        batches = _started_ahead(read, partition.spans(), options.read.in_flight)
+        batches = _read_ahead(read, partition.spans(), options.read.in_flight)
         typed = ValueTypes(options.decimal_type).convert(batches, schema.base.columns)
         yield from form.snapshot(typed, part_of(form, names), partition.position)
 
 
-def _started_ahead(
+def _read_ahead(
     read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Iterable[T], in_flight: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `tasks`, one task after another, with several requested ahead."""
-    started: deque[Iterator[pa.RecordBatch]] = deque()
-    for task in tasks:
-        if len(started) >= in_flight:
-            yield from started.popleft()
-        started.append(read(task))
-    while started:
-        yield from started.popleft()
+    return (batch for _, batch in read_ahead(read, tasks, in_flight))

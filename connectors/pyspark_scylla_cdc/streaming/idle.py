@@ -20,8 +20,9 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.streaming.publication import PAUSE
 
+PAUSE = 1_000_000
+"""µs between two reads of the cluster's generations."""
 MOST_QUERIES = 64
 """Most queries of one check. If a window takes more, the driver does not check; the position moves
 in steps that are longer by the same factor.

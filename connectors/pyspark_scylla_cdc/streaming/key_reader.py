@@ -15,12 +15,11 @@ from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.generation import StreamGroup, Timeline
+from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.planning.plan import spans
 from pyspark_scylla_cdc.planning.streams import Streams
-
-_RING_END = (1 << 63) - 1
 
 
 class KeyReader:
@@ -90,7 +89,7 @@ class _Sampled:
     def groups(self, start: int) -> Sequence[StreamGroup]:
         """All streams in one group, in ring order."""
         streams = self.streams(start)
-        return [StreamGroup(_RING_END, tuple(streams))] if len(streams) else []
+        return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
     def unpublished(self) -> Sequence[int]:
         """None: windows end before generations that are not announced."""

@@ -33,6 +33,7 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.errors import DataLossError
+from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.errors import hide_traceback
@@ -50,10 +51,9 @@ from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.reading.partitions import read_partition, still_there
 from pyspark_scylla_cdc.reading.sessions import generations_of, state_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
-from pyspark_scylla_cdc.streaming.idle import Idle
+from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
 from pyspark_scylla_cdc.streaming.offset import Offset, SnapshotState
-from pyspark_scylla_cdc.streaming.publication import PublicationGate
 
 log = get_logger(__name__)
 
@@ -78,7 +78,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = names
         self._clock = clock or SystemClock()
         self._pace = AdvancePolicy.of(options)
-        self._known = PublicationGate(partial(generations_of, options))
+        self._gate = PublicationGate(
+            partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
+        )
         self._idle = Idle(
             partial(look, options, schema),
             partial(timeline_of, options),
@@ -120,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if limited and not since.is_before_snapshot and self._pace.has_caught_up(end, now):
                 end = self._idle.end(Window(position, end))
             if end > position:
-                end = max(position, min(end, self._known.until(now)))
+                end = max(position, min(end, self._gate.until(now)))
             if limited and self._options.max_rows is not None:
                 end = self._cut(Window(position, end))
             late = self._late.next(

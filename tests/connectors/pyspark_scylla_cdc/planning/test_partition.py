@@ -11,7 +11,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.reading.deduplication import STREAM
+from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.streams.generation import StreamGroup, Timeline
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.stream import StreamId
@@ -38,7 +38,7 @@ class Full:
         ids = [bytes(stream) for stream in found for _ in range(task.window.length)]
         times = [*range(task.window.start, task.window.end)] * len(found)
         if ids:
-            yield pa.record_batch({STREAM: ids, "time": times})
+            yield pa.record_batch({STREAM_ID: ids, "time": times})
 
 
 def _is_asked(task: Task | RangeTask, stream: StreamId) -> bool:
@@ -110,7 +110,7 @@ def test_the_same_rows_either_way(
 def rows(reads: Iterator[LogRead], source: Full) -> list[tuple[bytes, int]]:
     """The rows that these queries find, sorted."""
     found = [row for read in reads for batch in read.rows(source) for row in batch.to_pylist()]
-    return sorted((row[STREAM], row["time"]) for row in found)
+    return sorted((row[STREAM_ID], row["time"]) for row in found)
 
 
 def test_size_on_the_wire() -> None:

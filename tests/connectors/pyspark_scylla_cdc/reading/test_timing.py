@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from attrs import field, frozen
 
-from cdc_reader.reading.deduplication import STREAM
+from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc.reading.timing import timed
@@ -37,7 +37,7 @@ class Reads:
 
     def _waited_for(self, micros: int, filled: int) -> Iterator[pa.RecordBatch]:
         self.clock.advance(micros // 2)
-        yield pa.record_batch({STREAM: [b"%016d" % number for number in range(filled)]})
+        yield pa.record_batch({STREAM_ID: [b"%016d" % number for number in range(filled)]})
         self.clock.advance(micros - micros // 2)
 
 

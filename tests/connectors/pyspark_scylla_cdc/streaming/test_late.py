@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cql import timeuuid
+from cdc_reader.cql.schema import BATCH_SEQ_NO, STREAM_ID, TIME
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.reading.deduplication import SEQUENCE, TIME, keys
-from cdc_reader.reading.deduplication import STREAM as STREAM_COLUMN
+from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.late_rows import Reads
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import RowKey
@@ -576,9 +576,9 @@ CONFIDENCE, HORIZON = 30 * SECOND, 3_600 * SECOND
 STREAM = StreamId(bytes(15) + b"\1")
 SCHEMA = pa.schema(
     [
-        (STREAM_COLUMN, pa.binary()),
+        (STREAM_ID, pa.binary()),
         (TIME, pa.string()),
-        (SEQUENCE, pa.int32()),
+        (BATCH_SEQ_NO, pa.int32()),
         (REMAINING_TTL, pa.int32()),
     ]
 )

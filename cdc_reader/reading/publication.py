@@ -1,0 +1,42 @@
+"""Keeps a reader from passing a generation that is only partly published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.reading.ports import GenerationSource
+
+log = get_logger(__name__)
+
+
+class PublicationGate:
+    """Finds generations whose streams are stored but whose start is not announced; times in µs.
+
+    A generation that stays unannounced is waited for until `patience` after its start. The cluster
+    is queried at most once per `pause`.
+    """
+
+    def __init__(
+        self, generations: Callable[[], GenerationSource], patience: int, pause: int = 0
+    ) -> None:
+        self._generations = generations
+        self._patience = patience
+        self._pause = pause
+        self._looked = BEGINNING
+        self._pending: frozenset[Micros] = frozenset()
+
+    def until(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
+        """The start of the first such generation, apart from those `announced`; else FOREVER."""
+        if not 0 <= now - self._looked < self._pause:
+            self._look(announced)
+            self._looked = now
+        waited_for = (start for start in self._pending if now < start + self._patience)
+        return min(waited_for, default=FOREVER)
+
+    def _look(self, announced: Collection[Micros]) -> None:
+        pending = frozenset(self._generations().unpublished()).difference(announced)
+        for start in sorted(pending - self._pending):
+            log.info("generation_half_published", start=start)
+        self._pending = pending
