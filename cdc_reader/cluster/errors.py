@@ -20,7 +20,7 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException
 
 from cdc_reader.cluster.refusals import is_lasting
-from cdc_reader.cql.names import quoted
+from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.errors import (
     AuthenticationFailedError,
     CdcError,
@@ -37,36 +37,13 @@ _MISSING = re.compile(
     r"<(?P<kind>table|keyspace) (?P<name>\w+(?:\.\w+)?)>"
 )
 
-_BARE = re.compile(r"[a-z][a-z0-9_]*")
-
-
-def with_grant(refusal: str) -> str:
-    """The server's message about a missing permission, with the statement that would grant it.
-
-    The message names the resource that was checked: for a log table, its base table.
-    """
-    found = _MISSING.search(refusal)
-    if found is None:
-        return f"{refusal}; ask an administrator for the permission"
-    name = ".".join(map(_identifier, found["name"].split(".")))
-    resource = f"KEYSPACE {name}" if found["kind"] == "keyspace" else name
-    grant = f"GRANT {found['permission']} ON {resource} TO {_identifier(found['role'])}"
-    return f"{refusal}; ask an administrator for: {grant}"
-
-
-def _identifier(name: str) -> str:
-    return name if _BARE.fullmatch(name) else quoted(name)
-
-
 _SERVERS_WORDS = re.compile(r'Error from server: code=\w+ \[[^]]*\] message="(.*)"')
 
 _RATE_LIMITED = tuple(filter(None, [getattr(cassandra, "RateLimitReached", None)]))
 """An error class that only scylla-driver has, as a subclass of a configuration error."""
 
 _Meaning = tuple[type[SourceError], str]
-
 _REFUSED: _Meaning = (QueryRefusedError, "")
-
 _PASSING: _Meaning = (TransientError, "; check that enough of the cluster's nodes are up")
 
 # The first row with a matching type gives the meaning of a driver error. The driver has two
@@ -90,6 +67,20 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     # Defects of the driver, protocol errors, unknown codes.
     ((Exception,), (SourceError, "")),
 )
+
+
+def with_grant(refusal: str) -> str:
+    """The server's message about a missing permission, with the statement that would grant it.
+
+    The message names the resource that was checked: for a log table, its base table.
+    """
+    found = _MISSING.search(refusal)
+    if found is None:
+        return f"{refusal}; ask an administrator for the permission"
+    name = ".".join(map(bare_or_quoted, found["name"].split(".")))
+    resource = f"KEYSPACE {name}" if found["kind"] == "keyspace" else name
+    grant = f"GRANT {found['permission']} ON {resource} TO {bare_or_quoted(found['role'])}"
+    return f"{refusal}; ask an administrator for: {grant}"
 
 
 def request_error(error: Exception, doing: str) -> CdcError:

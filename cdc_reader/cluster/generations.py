@@ -21,6 +21,32 @@ from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 
+log = get_logger(__name__)
+
+_VNODE_TIMESTAMPS = (
+    "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+)
+_VNODE_STREAMS = (
+    "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+)
+_VNODE_DESCRIBED = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions_v2"
+
+_TABLET_TIMESTAMPS = (
+    "SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?"
+)
+_TABLET_STREAMS = (
+    "SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? "
+    "AND timestamp = ? AND stream_state = 0"
+)
+
+_LEGACY_TIMESTAMPS = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions"
+_LEGACY_STREAMS = "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
+_REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
+
+_TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_NEWER = "system_distributed", "cdc_generation_timestamps"
+_LEGACY = "system_distributed", "cdc_streams_descriptions"
+
 
 class DistributedTables:
     """Reads `system_distributed` at the consistency level at which the server writes it.
@@ -65,17 +91,6 @@ def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
-_VNODE_TIMESTAMPS = (
-    "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
-)
-
-_VNODE_STREAMS = (
-    "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
-)
-
-_VNODE_DESCRIBED = "SELECT DISTINCT time FROM system_distributed.cdc_streams_descriptions_v2"
-
-
 class VnodeGenerations:
     """The `GenerationSource` over the tables that ScyllaDB 4.4 and later publish.
 
@@ -118,18 +133,6 @@ class VnodeGenerations:
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
         return sorted(set(described) - set(self.timestamps()))
-
-
-_OF_TABLE = "WHERE keyspace_name = ? AND table_name = ?"
-
-_TABLET_TIMESTAMPS = f"SELECT timestamp FROM system.cdc_timestamps {_OF_TABLE}"  # noqa: S608 - constants
-
-_TABLET_STREAMS = (
-    f"SELECT stream_id FROM system.cdc_streams {_OF_TABLE} "  # noqa: S608 - constants
-    "AND timestamp = ? AND stream_state = 0"
-)
-
-_TABLE_EXISTS = f"SELECT table_name FROM system_schema.tables {_OF_TABLE}"  # noqa: S608 - constants
 
 
 class TabletGenerations:
@@ -180,30 +183,12 @@ class TabletGenerations:
         known = self.timestamps()
         if known and start < min(known):
             return
-        if not known and not self._queries.rows(
-            _TABLE_EXISTS, self._name.keyspace, self._name.name
-        ):
+        if not known and not self._queries.rows(_TABLE, *self._key):
             raise dropped(self._name)
         raise TransientError(
             f"a node does not know the streams of {self._name} from {start // 1_000} ms on yet, "
             "which another one told of; check that all nodes agree on the schema"
         )
-
-
-log = get_logger(__name__)
-
-TABLE = "cdc_streams_descriptions"
-
-_LEGACY_TIMESTAMPS = f"SELECT DISTINCT time FROM system_distributed.{TABLE}"  # noqa: S608 - a constant
-
-_LEGACY_STREAMS = f"SELECT streams FROM system_distributed.{TABLE} WHERE time = ?"  # noqa: S608 - a constant
-
-_NEWER = (
-    "SELECT table_name FROM system_schema.tables "
-    "WHERE keyspace_name = 'system_distributed' AND table_name = 'cdc_generation_timestamps'"
-)
-
-_REWRITTEN = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
 
 
 class LegacyGenerations:
@@ -263,7 +248,7 @@ class UpgradedGenerations:
         self._follow_upgrade()
         if self._is_rewritten:
             return self._newer.timestamps()
-        has_newer = bool(self._queries.rows(_NEWER))
+        has_newer = bool(self._queries.rows(_TABLE, *_NEWER))
         self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
         return sorted(self._in_newer.union(self._legacy.timestamps()))
 
@@ -287,9 +272,6 @@ class UpgradedGenerations:
             return bool(self._queries.rows(_REWRITTEN))
         except QueryRefusedError:
             return True  # a server so new that it no longer keeps this table
-
-
-_TABLE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 
 
 class KnownSource(GenerationSource, Protocol):
@@ -327,6 +309,6 @@ class TableGenerations:
 
 def cluster_generations(queries: Queries) -> KnownSource:
     """The generations that all tables on vnodes share."""
-    if queries.rows(_TABLE, "system_distributed", TABLE):
+    if queries.rows(_TABLE, *_LEGACY):
         return UpgradedGenerations(queries)
     return VnodeGenerations(queries)

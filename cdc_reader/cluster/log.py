@@ -21,7 +21,7 @@ from cdc_reader.cluster.schema import SchemaSource, dropped
 from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName, quoted
-from cdc_reader.cql.schema import Column, LogSchema, TableState
+from cdc_reader.cql.schema import OPERATION, STREAM_ID, TIME, Column, LogSchema, TableState
 from cdc_reader.cql.types import Native
 from cdc_reader.decoding import Page, decode
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
@@ -29,6 +29,8 @@ from cdc_reader.reading.ports import REMAINING_TTL, GenerationSource
 from cdc_reader.streams.task import RangeTask, Task
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 
 @frozen
@@ -40,18 +42,18 @@ class _Shape:
     options: str = "BYPASS CACHE"
 
 
+_STREAM, _TIME = quoted(STREAM_ID), quoted(TIME)
 _SHAPES: Mapping[type, _Shape] = {
-    Task: _Shape('"cdc$stream_id" IN ?', lambda task: (list(task.streams),)),
+    Task: _Shape(f"{_STREAM} IN ?", lambda task: (list(task.streams),)),
     RangeTask: _Shape(
-        'token("cdc$stream_id") > ? AND token("cdc$stream_id") <= ?',
+        f"token({_STREAM}) > ? AND token({_STREAM}) <= ?",
         lambda task: (task.start, task.end),
         "ALLOW FILTERING BYPASS CACHE",
     ),
 }
-
-_TIMES = '"cdc$time" >= ? AND "cdc$time" < ?'
-
+_TIMES = f"{_TIME} >= ? AND {_TIME} < ?"
 _REMAINING_TTL = Column(REMAINING_TTL, Native("int"))
+_VERSION = "SELECT schema_version FROM system.local"
 
 
 class CqlLogSource:
@@ -159,16 +161,11 @@ def log_query(
     selected = [quoted(column.name) for column in schema.columns]
     columns = schema.columns
     if remaining_ttl:
-        selected, columns = [*selected, 'TTL("cdc$operation")'], (*columns, _REMAINING_TTL)
+        selected, columns = [*selected, f"TTL({quoted(OPERATION)})"], (*columns, _REMAINING_TTL)
     options = shape.options if limit is None else f"LIMIT {limit} {shape.options}"
     where = f"{shape.partitions} AND {_TIMES} {options}"
     cql = f"SELECT {', '.join(selected)} FROM {schema.name.cql} WHERE {where}"  # noqa: S608 - quoted
     return Query(cql, columns=columns, doing=f"reading {schema.name}")
-
-
-T = TypeVar("T")
-
-_VERSION = "SELECT schema_version FROM system.local"
 
 
 class CdcTable:

@@ -24,6 +24,9 @@ _FIRST, _SECOND = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 _MIX_FIRST, _MIX_SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 
+_FARTHEST = 1_000
+"""Ranges of other datacenters to skip before the search for an owner ends."""
+
 
 def key_of_token(token: int) -> bytes:
     """A key of 16 bytes whose token under the default partitioner is `token`.
@@ -65,10 +68,6 @@ def _inverse(odd: int) -> int:
 def _rotate(word: int, left: int) -> int:
     word, left = word % _WORD, left % 64
     return (word << left | word >> (64 - left)) % _WORD
-
-
-_FARTHEST = 1_000
-"""Ranges of other datacenters to skip before the search for an owner ends."""
 
 
 class RoutedStatement(BoundStatement):  # type: ignore[misc]

@@ -40,9 +40,21 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 
-_TRUE = ("true", "1", "on")
+log = get_logger(__name__)
 
+_TRUE = ("true", "1", "on")
 _IMAGES = {"full": ImageMode.FULL, **dict.fromkeys(_TRUE, ImageMode.TOUCHED)}
+
+_SCYLLA_KEYSPACE = "SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
+_META_COLUMNS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH)
+
+_LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
+"""The classes of indexes that a service outside the server builds from the log."""
+
+_ALTERED = "writetime(extensions)"
+"""Every statement that alters a table writes its options anew."""
+
+_KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
 
 def parse_cdc_options(blob: bytes | None) -> CdcOptions:
@@ -78,9 +90,6 @@ def _texts(blob: bytes) -> list[str]:
     return texts
 
 
-_SCYLLA_KEYSPACE = "SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
-
-
 def uses_tablets(queries: Queries, keyspace: str) -> bool:
     """True if the keyspace's tables are on tablets."""
     return _options(queries, keyspace).get("initial_tablets") is not None
@@ -97,19 +106,6 @@ def _options(queries: Queries, keyspace: str) -> dict[str, Any]:
         return next(iter(queries.rows(_SCYLLA_KEYSPACE, keyspace)), {})
     except QueryRefusedError:
         return {}  # a server from before this table has neither option
-
-
-log = get_logger(__name__)
-
-_META_COLUMNS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH)
-
-_LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
-"""The classes of indexes that a service outside the server builds from the log."""
-
-_ALTERED = "writetime(extensions)"
-"""Every statement that alters a table writes its options anew."""
-
-_KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
 
 class SchemaSource:

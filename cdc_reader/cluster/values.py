@@ -30,28 +30,6 @@ _TO_DRIVER: dict[str, Callable[[Any], Any]] = {
     "timestamp": lambda value: value // 1_000 if isinstance(value, int) else value,
 }
 
-
-def driver_value(cql_type: CqlType, value: Any) -> Any:
-    """Convert a value that `cdc_reader.cql.values` made from Arrow, for the driver to bind.
-
-    Collections become tuples, which are hashable. A missing field of a user-defined type is null.
-    """
-    if value is None:
-        return None
-    match cql_type:
-        case Native(name):
-            return _TO_DRIVER[name](value) if name in _TO_DRIVER else value
-        case ListType(element) | SetType(element) | VectorType(element):
-            return tuple(driver_value(element, item) for item in value)
-        case MapType(key, item):
-            pairs = ((driver_value(key, k), driver_value(item, v)) for k, v in value.items())
-            return FrozenDict(pairs)
-        case TupleType(elements):
-            return tuple(map(driver_value, elements, value))
-        case UserType(fields=fields):
-            return tuple(driver_value(part, value.get(name)) for name, part in fields)
-
-
 PROTOCOL_VERSION = 4
 
 _SERIALISERS = {
@@ -78,6 +56,27 @@ _SERIALISERS = {
 }
 
 _ONE_PARAMETER = {ListType: cqltypes.ListType, SetType: cqltypes.SetType}
+
+
+def driver_value(cql_type: CqlType, value: Any) -> Any:
+    """Convert a value that `cdc_reader.cql.values` made from Arrow, for the driver to bind.
+
+    Collections become tuples, which are hashable. A missing field of a user-defined type is null.
+    """
+    if value is None:
+        return None
+    match cql_type:
+        case Native(name):
+            return _TO_DRIVER[name](value) if name in _TO_DRIVER else value
+        case ListType(element) | SetType(element) | VectorType(element):
+            return tuple(driver_value(element, item) for item in value)
+        case MapType(key, item):
+            pairs = ((driver_value(key, k), driver_value(item, v)) for k, v in value.items())
+            return FrozenDict(pairs)
+        case TupleType(elements):
+            return tuple(map(driver_value, elements, value))
+        case UserType(fields=fields):
+            return tuple(driver_value(part, value.get(name)) for name, part in fields)
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:

@@ -29,6 +29,14 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
 
+_PREPARED = 1_000
+"""Most prepared statements to keep; a table needs about a dozen."""
+
+_BATCH_BYTES = 50_000
+
+_BATCH_STATEMENTS = 200
+"""The limits of a batch. The server warns of batches of 128 KiB and refuses those of 1 MiB."""
+
 
 @frozen
 class Write:
@@ -117,15 +125,6 @@ class Statements:
         if cql not in self._prepared:
             self._prepared[cql] = self._connection.prepare(cql, self._doing)
         return self._prepared[cql]
-
-
-_PREPARED = 1_000
-"""Most prepared statements to keep; a table needs about a dozen."""
-
-_BATCH_BYTES = 50_000
-
-_BATCH_STATEMENTS = 200
-"""The limits of a batch. The server warns of batches of 128 KiB and refuses those of 1 MiB."""
 
 
 class CqlWriter:

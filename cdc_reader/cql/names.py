@@ -12,13 +12,18 @@ from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
 
+_BARE = re.compile(r"[a-z][a-z0-9_]*")
+_TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
+
 
 def quoted(identifier: str) -> str:
     """Return the identifier as CQL text, always in double quotes."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
-_TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
+def bare_or_quoted(identifier: str) -> str:
+    """Return the identifier as the server prints it: in quotes only unless it is lower-case."""
+    return identifier if _BARE.fullmatch(identifier) else quoted(identifier)
 
 
 def _unquoted(part: str) -> str:

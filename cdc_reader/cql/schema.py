@@ -10,6 +10,15 @@ from attrs import field, frozen
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.types import CqlType
 
+STREAM_ID = "cdc$stream_id"
+TIME = "cdc$time"
+BATCH_SEQ_NO = "cdc$batch_seq_no"
+OPERATION = "cdc$operation"
+TTL = "cdc$ttl"
+END_OF_BATCH = "cdc$end_of_batch"
+DELETED_PREFIX = "cdc$deleted_"
+REMOVED_PREFIX = "cdc$deleted_elements_"
+
 
 class ColumnKind(Enum):
     """The kind of a column, spelled as in `system_schema.columns`."""
@@ -147,20 +156,3 @@ class Operation(IntEnum):
         member._name_ = f"UNKNOWN_{value}"
         member._value_ = value
         return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
-
-
-STREAM_ID = "cdc$stream_id"
-
-TIME = "cdc$time"
-
-BATCH_SEQ_NO = "cdc$batch_seq_no"
-
-OPERATION = "cdc$operation"
-
-TTL = "cdc$ttl"
-
-END_OF_BATCH = "cdc$end_of_batch"
-
-DELETED_PREFIX = "cdc$deleted_"
-
-REMOVED_PREFIX = "cdc$deleted_elements_"

@@ -12,6 +12,8 @@ from itertools import chain
 
 from attrs import evolve, frozen
 
+from cdc_reader.cql.names import bare_or_quoted
+
 NATIVE_TYPES = frozenset(
     "ascii bigint blob boolean counter date decimal double duration float inet int smallint "
     "text time timestamp timeuuid tinyint uuid varint".split()
@@ -82,7 +84,7 @@ class UserType:
     frozen: bool = False
 
     def __str__(self) -> str:
-        return _frozen_text(quote(self.name), self.frozen)
+        return _frozen_text(bare_or_quoted(self.name), self.frozen)
 
 
 @frozen
@@ -136,13 +138,6 @@ def parts(cql_type: CqlType) -> Iterator[CqlType]:
     yield cql_type
     for child in children(cql_type):
         yield from parts(child)
-
-
-def quote(identifier: str) -> str:
-    """Return the identifier as CQL text: bare if it is a lower-case word, else in double quotes."""
-    if re.fullmatch(r"[a-z][a-z0-9_]*", identifier):
-        return identifier
-    return '"' + identifier.replace('"', '""') + '"'
 
 
 def parse(text: str, user_type: Callable[[str], UserType] | None = None) -> CqlType:

@@ -36,6 +36,15 @@ _NATIVE_BY_CODE = {
     0x15: "duration",
 }  # fmt: skip
 
+_parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
+"""Cache of parsed columns, because all pages of a query have the same description.
+
+Maps the description's first bytes, which include the table's name, to the whole and its columns.
+"""
+
+_BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
+"""Limits of the cache: bytes in a key, bytes of the longest description, number of entries."""
+
 
 @frozen
 class ResultMetadata:
@@ -124,15 +133,6 @@ def _bare(cql_type: CqlType) -> CqlType:
             return evolve(cql_type, element=_bare(element))
         case Native():
             return cql_type
-
-
-_parsed: dict[tuple[int, int, bytes], tuple[bytes, tuple[Column, ...]]] = {}
-"""Cache of parsed columns, because all pages of a query have the same description.
-
-Maps the description's first bytes, which include the table's name, to the whole and its columns.
-"""
-_BEGINNING, _LONGEST, _MOST = 100, 1 << 16, 128
-"""Limits of the cache: bytes in a key, bytes of the longest description, number of entries."""
 
 
 def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:

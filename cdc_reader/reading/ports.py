@@ -8,11 +8,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from cdc_reader._time import Micros
-from cdc_reader.cql.schema import LogSchema
+from cdc_reader.cql.schema import OPERATION, LogSchema
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.task import RangeTask, Task
 
-REMAINING_TTL = "ttl(cdc$operation)"
+REMAINING_TTL = f"ttl({OPERATION})"
 """Last column of a read with `remaining_ttl`: the seconds a row still has to live, as int32."""
 
 

@@ -22,9 +22,9 @@ from cdc_reader.cluster import Connection, Query, SchemaSource
 from cdc_reader.cluster.write import CqlWriter
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import CdcConsumer
-from cdc_reader.cql.names import TableName
+from cdc_reader.cql.names import TableName, bare_or_quoted
 from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema
-from cdc_reader.cql.types import MapType, freeze, quote
+from cdc_reader.cql.types import MapType, freeze
 from cdc_reader.decoding import decode, parse_metadata
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.replication.replicator import Expiry, Replicator
@@ -105,7 +105,7 @@ def test_recorded_pages_of_every_type_give_the_recorded_table(
     changes = [change for page in log for change in grouping.feed(decode(page))]
     assert not grouping.finish()
     columns = ", ".join(
-        f"{quote(c.name)} {c.type}{' static' * (c.kind is ColumnKind.STATIC)}"
+        f"{bare_or_quoted(c.name)} {c.type}{' static' * (c.kind is ColumnKind.STATIC)}"
         for c in schema.base.columns
     )
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")

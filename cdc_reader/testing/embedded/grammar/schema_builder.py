@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 from lark import Token, Transformer, v_args
 
-from cdc_reader.cql.types import quote
+from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the protocol's own word
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, MapTerm, Term
@@ -177,13 +177,13 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
 
     def plain_type(self, name: str, *arguments: str | None) -> str:
         given = [argument for argument in arguments if argument is not None]
-        return f"{quote(name)}<{', '.join(given)}>" if given else quote(name)
+        return f"{bare_or_quoted(name)}<{', '.join(given)}>" if given else bare_or_quoted(name)
 
     def set_type(self, _word: Token, element: str) -> str:
         return f"set<{element}>"
 
     def qualified_type(self, keyspace: str, name: str) -> str:
-        return f"{quote(keyspace)}.{quote(name)}"
+        return f"{bare_or_quoted(keyspace)}.{bare_or_quoted(name)}"
 
     def dimension(self, token: Token) -> str:
         return str(token)

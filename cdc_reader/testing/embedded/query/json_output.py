@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
+from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
@@ -15,7 +16,6 @@ from cdc_reader.cql.types import (
     TupleType,
     UserType,
     VectorType,
-    quote,
 )
 from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
@@ -44,7 +44,7 @@ def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[byt
 
 def _label(name: str) -> str:
     """Names that are not lower case keep their quotes."""
-    return name if name == name.lower() else quote(name)
+    return name if name == name.lower() else bare_or_quoted(name)
 
 
 def _text(value: str) -> str:

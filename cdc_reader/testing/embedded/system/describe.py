@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
+from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.cql.types import UserType
-from cdc_reader.cql.types import quote as quote_case
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
 from cdc_reader.testing.embedded.errors import (
     InvalidRequest,
@@ -202,4 +202,4 @@ def _text(value: str) -> str:
 
 def quote(name: str) -> str:
     """A name as CQL text, in quotes where it must be."""
-    return f'"{name}"' if name in RESERVED else quote_case(name)
+    return f'"{name}"' if name in RESERVED else bare_or_quoted(name)
