@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,16 +13,17 @@ from cassandra.util import Duration as DriverDuration
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
-    MapType,
-    Native,
     SetType,
+    Transform,
     TupleType,
     UserType,
     VectorType,
 )
 from cdc_reader.cql.values import FrozenDict
 
-_TO_DRIVER: dict[str, Callable[[Any], Any]] = {
+Convert = Callable[[Any], Any]
+
+_NATIVE: dict[str, Convert] = {
     "date": Date,
     "duration": lambda value: DriverDuration(value.months, value.days, value.nanoseconds),
     "inet": str,
@@ -55,28 +56,47 @@ _SERIALISERS = {
     "varint": cqltypes.IntegerType,
 }
 
-_ONE_PARAMETER = {ListType: cqltypes.ListType, SetType: cqltypes.SetType}
 
-
-def driver_value(cql_type: CqlType, value: Any) -> Any:
-    """Convert a value that `cdc_reader.cql.values` made from Arrow, for the driver to bind.
+@cache
+def to_driver(cql_type: CqlType) -> Convert:
+    """A function from values that `cdc_reader.cql.values` made from Arrow to the driver's.
 
     Collections become tuples, which are hashable. A missing field of a user-defined type is null.
     """
-    if value is None:
-        return None
-    match cql_type:
-        case Native(name):
-            return _TO_DRIVER[name](value) if name in _TO_DRIVER else value
-        case ListType(element) | SetType(element) | VectorType(element):
-            return tuple(driver_value(element, item) for item in value)
-        case MapType(key, item):
-            pairs = ((driver_value(key, k), driver_value(item, v)) for k, v in value.items())
-            return FrozenDict(pairs)
-        case TupleType(elements):
-            return tuple(map(driver_value, elements, value))
-        case UserType(fields=fields):
-            return tuple(driver_value(part, value.get(name)) for name, part in fields)
+    return _TO_DRIVER(cql_type)
+
+
+def _nullable(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _sequence(_: CqlType, element: Convert) -> Convert:
+    return _nullable(lambda value: tuple(map(element, value)))
+
+
+def _map(_: CqlType, key: Convert, item: Convert) -> Convert:
+    return _nullable(lambda value: FrozenDict((key(k), item(v)) for k, v in value.items()))
+
+
+def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert:
+    if isinstance(cql_type, TupleType):
+        return _nullable(
+            lambda value: tuple(p(item) for p, item in zip(parts, value, strict=False))
+        )
+    fields = [(name, part) for (name, _), part in zip(cql_type.fields, parts, strict=True)]
+    return _nullable(lambda value: tuple(part(value.get(name)) for name, part in fields))
+
+
+_TO_DRIVER: Transform[Convert] = Transform(
+    native=lambda cql_type: _nullable(_NATIVE.get(cql_type.name, _unchanged)),
+    sequence=_sequence,
+    mapping=_map,
+    struct=_struct,
+)
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:
@@ -91,25 +111,29 @@ def serialise(cql_type: CqlType, value: object) -> bytes:
 @cache
 def driver_type(cql_type: CqlType) -> Any:
     """The driver's class for a type."""
-    match cql_type:
-        case Native(name):
-            return _SERIALISERS[name]
-        case ListType(element) | SetType(element):
-            return _applied(_ONE_PARAMETER[type(cql_type)], element)
-        case MapType(key, value):
-            return _applied(cqltypes.MapType, key, value)
-        case TupleType(elements):
-            return _applied(cqltypes.TupleType, *elements)
-        case VectorType(element, dimension):
-            return cqltypes.VectorType.apply_parameters([driver_type(element), dimension], None)
-        case UserType(keyspace, name, fields):
-            names = tuple(field for field, _ in fields)
-            parts = tuple(driver_type(part) for _, part in fields)
-            return cqltypes.UserType.make_udt_class(keyspace, name, names, parts)
+    return _DRIVER_TYPE(cql_type)
 
 
-def _applied(kind: Any, *parameters: CqlType) -> Any:
-    return kind.apply_parameters([driver_type(parameter) for parameter in parameters])
+def _sequence_type(cql_type: ListType | SetType | VectorType, element: Any) -> Any:
+    if isinstance(cql_type, VectorType):
+        return cqltypes.VectorType.apply_parameters([element, cql_type.dimension], None)
+    kind = cqltypes.ListType if isinstance(cql_type, ListType) else cqltypes.SetType
+    return kind.apply_parameters([element])
+
+
+def _struct_type(cql_type: TupleType | UserType, parts: Sequence[Any]) -> Any:
+    if isinstance(cql_type, TupleType):
+        return cqltypes.TupleType.apply_parameters(parts)
+    names = tuple(name for name, _ in cql_type.fields)
+    return cqltypes.UserType.make_udt_class(cql_type.keyspace, cql_type.name, names, tuple(parts))
+
+
+_DRIVER_TYPE: Transform[Any] = Transform(
+    native=lambda cql_type: _SERIALISERS[cql_type.name],
+    sequence=_sequence_type,
+    mapping=lambda _, key, value: cqltypes.MapType.apply_parameters([key, value]),
+    struct=_struct_type,
+)
 
 
 def _one_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from cassandra.query import Statement as DriverStatement
 from cdc_reader._settings import expect
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.errors import request_error
-from cdc_reader.cluster.values import driver_value
+from cdc_reader.cluster.values import to_driver
 from cdc_reader.cluster.wire import Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.schema import Column
@@ -158,7 +158,7 @@ class CqlWriter:
 
     def _bind(self, statement: Statement) -> BoundStatement:
         values = [
-            UNSET_VALUE if value is UNSET else driver_value(cql_type, value)
+            UNSET_VALUE if value is UNSET else to_driver(cql_type)(value)
             for cql_type, value in zip(statement.types, statement.values, strict=True)
         ]
         prepared = self._prepare(statement.cql)

@@ -6,21 +6,15 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from cdc_reader._time import parse_timestamp
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-)
+from cdc_reader.cql.types import CqlType, Transform, TupleType, UserType
 from cdc_reader.errors import ConfigurationError
+
+Convert = Callable[[Any], Any]
 
 _NO_VALUE = (
     ArithmeticError,
@@ -73,26 +67,35 @@ def _value(column: Column, given: object) -> Any:
 
 def from_json(cql_type: CqlType, given: Any) -> Any:
     """Convert a JSON value for the driver; raises one of `_NO_VALUE` if it is not of the type."""
-    match cql_type:
-        case Native(name):
-            return _NATIVE.get(name, _unchanged)(given)
-        case ListType(element) | SetType(element) | VectorType(element):
-            return [from_json(element, each) for each in given]
-        case MapType(key, value):
-            pairs = given.items() if isinstance(given, dict) else given
-            return {from_json(key, k): from_json(value, v) for k, v in pairs}
-        case TupleType(elements):
-            return tuple(from_json(*pair) for pair in zip(elements, given, strict=True))
-        case UserType(fields=fields):
-            return _fields(fields, dict(given))
+    return _FROM_JSON(cql_type)(given)
 
 
-def _fields(fields: Sequence[tuple[str, CqlType]], given: dict[str, Any]) -> tuple[Any, ...]:
+def _sequence(_: CqlType, element: Convert) -> Convert:
+    return lambda given: [element(each) for each in given]
+
+
+def _map(_: CqlType, key: Convert, value: Convert) -> Convert:
+    def convert(given: Any) -> Any:
+        pairs = given.items() if isinstance(given, dict) else given
+        return {key(k): value(v) for k, v in pairs}
+
+    return convert
+
+
+def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert:
+    if isinstance(cql_type, TupleType):
+        return lambda given: tuple(p(each) for p, each in zip(parts, given, strict=True))
+    fields = {name: part for (name, _), part in zip(cql_type.fields, parts, strict=True)}
+    return partial(_fields, fields)
+
+
+def _fields(fields: Mapping[str, Convert], given: Any) -> tuple[Any, ...]:
     """Convert the fields of a user-defined type; missing fields are null."""
-    values = [(part, given.pop(name, None)) for name, part in fields]
-    if given:
-        raise KeyError(*given)
-    return tuple(None if value is None else from_json(part, value) for part, value in values)
+    values = dict(given)
+    if unknown := values.keys() - fields.keys():
+        raise KeyError(*unknown)
+    found = ((part, values.get(name)) for name, part in fields.items())
+    return tuple(None if value is None else part(value) for part, value in found)
 
 
 def _unchanged(given: object) -> object:
@@ -126,7 +129,7 @@ def _millis(given: object) -> int:
     return parse_timestamp(str(given)) // 1_000
 
 
-_NATIVE: Mapping[str, Callable[[Any], Any]] = {
+_NATIVE: Mapping[str, Convert] = {
     **dict.fromkeys(("ascii", "text", "date", "time", "inet"), _text),
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "varint"), _whole),
     **dict.fromkeys(("uuid", "timeuuid"), uuid.UUID),
@@ -136,3 +139,9 @@ _NATIVE: Mapping[str, Callable[[Any], Any]] = {
     "decimal": Decimal,
     "timestamp": _millis,
 }
+_FROM_JSON: Transform[Convert] = Transform(
+    native=lambda cql_type: _NATIVE.get(cql_type.name, _unchanged),
+    sequence=_sequence,
+    mapping=_map,
+    struct=_struct,
+)

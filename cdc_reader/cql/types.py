@@ -7,12 +7,15 @@ The schema, the decoding kernel, the Spark source and the embedded server share 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import Generic, TypeVar
 
 from attrs import evolve, frozen
 
 from cdc_reader.cql.names import bare_or_quoted
+
+R = TypeVar("R")
 
 NATIVE_TYPES = frozenset(
     "ascii bigint blob boolean counter date decimal double duration float inet int smallint "
@@ -116,6 +119,32 @@ def freeze(cql_type: CqlType) -> CqlType:
     if isinstance(cql_type, UserType):
         return evolve(cql_type, frozen=True)
     return cql_type
+
+
+@frozen
+class Transform(Generic[R]):
+    """A walk over a type from the inside out: what to make of it from what its parts became.
+
+    Each function is given the type, and the results for its element, for its key and value, or
+    for its fields.
+    """
+
+    native: Callable[[Native], R]
+    sequence: Callable[[ListType | SetType | VectorType, R], R]
+    mapping: Callable[[MapType, R, R], R]
+    struct: Callable[[TupleType | UserType, Sequence[R]], R]
+
+    def __call__(self, cql_type: CqlType) -> R:
+        """Return what becomes of the type."""
+        match cql_type:
+            case Native():
+                return self.native(cql_type)
+            case ListType(element) | SetType(element) | VectorType(element):
+                return self.sequence(cql_type, self(element))
+            case MapType(key, value):
+                return self.mapping(cql_type, self(key), self(value))
+            case TupleType() | UserType():
+                return self.struct(cql_type, [self(part) for part in children(cql_type)])
 
 
 def children(cql_type: CqlType) -> tuple[CqlType, ...]:

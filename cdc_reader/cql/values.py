@@ -42,8 +42,8 @@ from cdc_reader.cql.types import (
     CqlType,
     ListType,
     MapType,
-    Native,
     SetType,
+    Transform,
     TupleType,
     UserType,
     VectorType,
@@ -87,21 +87,7 @@ class Duration:
 
 def converter(cql_type: CqlType) -> Convert:
     """Return a function from an Arrow column of `cql_type` to Python values; null is None."""
-    match cql_type:
-        case Native(name):
-            return _NATIVE.get(name, _plain)
-        case ListType(element) | VectorType(element):
-            return _sequences(converter(element), tuple)
-        case SetType(element):
-            return _sequences(converter(element), frozenset)
-        case MapType(key, value):
-            return _maps(converter(key), converter(value))
-        case TupleType(elements):
-            return _structs([converter(part) for part in elements], tuple)
-        case UserType(fields=fields):
-            names = [name for name, _ in fields]
-            parts = [converter(part) for _, part in fields]
-            return _structs(parts, lambda row: FrozenDict(zip(names, row, strict=True)))
+    return _CONVERTER(cql_type)
 
 
 def _plain(array: pa.Array) -> list[Any]:
@@ -136,7 +122,9 @@ def _or_number(scalar: pa.Scalar, number: pa.DataType) -> Any:
         return scalar.cast(number).as_py()
 
 
-def _sequences(element: Convert, make: Callable[[list[Any]], Any]) -> Convert:
+def _sequences(cql_type: ListType | SetType | VectorType, element: Convert) -> Convert:
+    make = frozenset if isinstance(cql_type, SetType) else tuple
+
     def convert(array: pa.ListArray) -> list[Any]:
         flat, offsets = element(array.values), array.offsets.to_pylist()
         return _masked(array, [make(flat[start:end]) for start, end in pairwise(offsets)])
@@ -144,13 +132,20 @@ def _sequences(element: Convert, make: Callable[[list[Any]], Any]) -> Convert:
     return convert
 
 
-def _maps(key: Convert, value: Convert) -> Convert:
+def _maps(_: MapType, key: Convert, value: Convert) -> Convert:
     def convert(array: pa.MapArray) -> list[Any]:
         pairs = list(zip(key(array.keys), value(array.items), strict=True))
         offsets = array.offsets.to_pylist()
         return _masked(array, [FrozenDict(pairs[start:end]) for start, end in pairwise(offsets)])
 
     return convert
+
+
+def _tuples_or_udts(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert:
+    if isinstance(cql_type, TupleType):
+        return _structs(parts, tuple)
+    names = [name for name, _ in cql_type.fields]
+    return _structs(parts, lambda row: FrozenDict(zip(names, row, strict=True)))
 
 
 def _structs(parts: Sequence[Convert], make: Callable[[tuple[Any, ...]], Any]) -> Convert:
@@ -178,3 +173,9 @@ _NATIVE: dict[str, Convert] = {
     "uuid": _each(uuid.UUID),
     "varint": _each(_integer),
 }
+_CONVERTER: Transform[Convert] = Transform(
+    native=lambda cql_type: _NATIVE.get(cql_type.name, _plain),
+    sequence=_sequences,
+    mapping=_maps,
+    struct=_tuples_or_udts,
+)

@@ -24,21 +24,12 @@ user-defined type      struct by field names
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from cdc_reader.cql.schema import Column
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-)
+from cdc_reader.cql.types import CqlType, Transform, TupleType, UserType
 
 DURATION = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
 
@@ -68,18 +59,23 @@ NATIVE: dict[str, pa.DataType] = {
 
 def arrow_type(cql_type: CqlType) -> pa.DataType:
     """Return the Arrow type of a column of `cql_type`, per the table above."""
-    match cql_type:
-        case Native(name):
-            return NATIVE[name]
-        case ListType(element) | SetType(element) | VectorType(element):
-            return pa.list_(pa.field("element", arrow_type(element)))
-        case MapType(key, value):
-            return pa.map_(
-                pa.field("key", arrow_type(key), nullable=False),
-                pa.field("value", arrow_type(value)),
-            )
-        case TupleType() | UserType():
-            return pa.struct([(name, arrow_type(part)) for name, part in fields_of(cql_type)])
+    return ARROW(cql_type)
+
+
+def _struct(cql_type: TupleType | UserType, parts: Sequence[pa.DataType]) -> pa.DataType:
+    names = (name for name, _ in fields_of(cql_type))
+    return pa.struct(list(zip(names, parts, strict=True)))
+
+
+ARROW: Transform[pa.DataType] = Transform(
+    native=lambda cql_type: NATIVE[cql_type.name],
+    sequence=lambda _, element: pa.list_(pa.field("element", element)),
+    mapping=lambda _, key, value: pa.map_(
+        pa.field("key", key, nullable=False), pa.field("value", value)
+    ),
+    struct=_struct,
+)
+"""What `arrow_type` does, to be varied with other native types."""
 
 
 def fields_of(cql_type: TupleType | UserType) -> tuple[tuple[str, CqlType], ...]:

@@ -5,7 +5,7 @@ Parts of nested values are treated as columns, so the recursion is over types, n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -15,14 +15,18 @@ from cdc_reader.cql.types import (
     MapType,
     Native,
     SetType,
+    Transform,
     TupleType,
     UserType,
     VectorType,
 )
-from cdc_reader.decoding.arrow_type import arrow_type, fields_of
+from cdc_reader.decoding.arrow_type import arrow_type
 from cdc_reader.decoding.buffer import Buffer
 from cdc_reader.decoding.scalars import SCALARS, Cells
 from cdc_reader.errors import DecodeError
+
+Build = Callable[[Cells], pa.Array]
+"""Makes the array of a column's cells."""
 
 VECTOR_WIDTHS = {
     "bigint": 8, "boolean": 1, "double": 8, "float": 4, "int": 4, "timestamp": 8,
@@ -33,35 +37,30 @@ VECTOR_WIDTHS = {
 
 def build(cql_type: CqlType, cells: Cells) -> pa.Array:
     """Build the array of `cells`; raise DecodeError for cells that are not of `cql_type`."""
-    match cql_type:
-        case Native(name):
-            return SCALARS[name](cells)
-        case ListType(element) | SetType(element):
-            return _list(cql_type, element, cells, _elements)
-        case VectorType(element):
-            return _list(cql_type, element, cells, _vector_cutter(cql_type))
-        case MapType():
-            return _map(cql_type, cells)
-        case TupleType() | UserType():
-            return _struct(cql_type, cells)
+    return _BUILDER(cql_type)(cells)
 
 
-def _list(
-    cql_type: CqlType, element: CqlType, cells: Cells, cut: Callable[[bytes], Cells]
-) -> pa.Array:
-    offsets, flat = _flatten(cells, cut)
-    return pa.ListArray.from_arrays(offsets, build(element, flat), type=arrow_type(cql_type))
+def _list(cql_type: ListType | SetType | VectorType, element: Build) -> Build:
+    arrow = arrow_type(cql_type)
+    cut = _vector_cutter(cql_type) if isinstance(cql_type, VectorType) else _elements
+
+    def build_lists(cells: Cells) -> pa.Array:
+        offsets, flat = _flatten(cells, cut)
+        return pa.ListArray.from_arrays(offsets, element(flat), type=arrow)
+
+    return build_lists
 
 
-def _map(cql_type: MapType, cells: Cells) -> pa.Array:
-    offsets, flat = _flatten(cells, _entries)
-    halves = [None if offset is None else offset // 2 for offset in offsets.to_pylist()]
-    return pa.MapArray.from_arrays(
-        pa.array(halves, pa.int32()),
-        _keys(build(cql_type.key, flat[::2])),
-        build(cql_type.value, flat[1::2]),
-        type=arrow_type(cql_type),
-    )
+def _map(cql_type: MapType, key: Build, value: Build) -> Build:
+    arrow = arrow_type(cql_type)
+
+    def build_maps(cells: Cells) -> pa.Array:
+        offsets, flat = _flatten(cells, _entries)
+        halves = [None if offset is None else offset // 2 for offset in offsets.to_pylist()]
+        keys, values = _keys(key(flat[::2])), value(flat[1::2])
+        return pa.MapArray.from_arrays(pa.array(halves, pa.int32()), keys, values, type=arrow)
+
+    return build_maps
 
 
 def _keys(keys: pa.Array) -> pa.Array:
@@ -123,16 +122,20 @@ def fixed_width(cql_type: CqlType) -> int | None:
     return VECTOR_WIDTHS.get(cql_type.name) if isinstance(cql_type, Native) else None
 
 
-def _struct(cql_type: TupleType | UserType, cells: Cells) -> pa.Array:
-    """Build structs; fields missing at the end are null, because the value predates them."""
-    fields = fields_of(cql_type)
-    cut = [_fields(cell, len(fields)) if cell is not None else [] for cell in cells]
-    children = [
-        build(part, [parts[index] if index < len(parts) else None for parts in cut])
-        for index, (_, part) in enumerate(fields)
-    ]
-    mask = pa.array([cell is None for cell in cells], pa.bool_())
-    return pa.StructArray.from_arrays(children, fields=list(arrow_type(cql_type)), mask=mask)
+def _struct(cql_type: TupleType | UserType, parts: Sequence[Build]) -> Build:
+    fields = list(arrow_type(cql_type))
+
+    def build_structs(cells: Cells) -> pa.Array:
+        """Build structs; fields missing at the end are null, because the value predates them."""
+        cut = [_fields(cell, len(parts)) if cell is not None else [] for cell in cells]
+        children = [
+            part([values[index] if index < len(values) else None for values in cut])
+            for index, part in enumerate(parts)
+        ]
+        mask = pa.array([cell is None for cell in cells], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+    return build_structs
 
 
 def _fields(cell: bytes, count: int) -> Cells:
@@ -142,3 +145,8 @@ def _fields(cell: bytes, count: int) -> Cells:
         parts.append(buffer.value())
     buffer.expect_end(f"a value of {count} fields")
     return parts
+
+
+_BUILDER: Transform[Build] = Transform(
+    native=lambda cql_type: SCALARS[cql_type.name], sequence=_list, mapping=_map, struct=_struct
+)

@@ -14,6 +14,7 @@ from cdc_reader.cql.types import (
     MapType,
     Native,
     SetType,
+    Transform,
     TupleType,
     UserType,
     VectorType,
@@ -119,20 +120,30 @@ def _altered(found: str, expected: str) -> DecodeError:
 
 def _bare(cql_type: CqlType) -> CqlType:
     """Return the type without any `frozen`, which the protocol does not transmit."""
-    match cql_type:
-        case ListType(element) | SetType(element):
-            return evolve(cql_type, element=_bare(element), frozen=False)
-        case MapType(key, value):
-            return MapType(_bare(key), _bare(value))
-        case TupleType(elements):
-            return TupleType(tuple(map(_bare, elements)))
-        case UserType():
-            fields = tuple((name, _bare(part)) for name, part in cql_type.fields)
-            return evolve(cql_type, fields=fields, frozen=False)
-        case VectorType(element):
-            return evolve(cql_type, element=_bare(element))
-        case Native():
-            return cql_type
+    return _BARE(cql_type)
+
+
+def _bare_sequence(
+    cql_type: ListType | SetType | VectorType, element: CqlType
+) -> ListType | SetType | VectorType:
+    if isinstance(cql_type, VectorType):
+        return evolve(cql_type, element=element)
+    return type(cql_type)(element)
+
+
+def _bare_struct(cql_type: TupleType | UserType, parts: Sequence[CqlType]) -> CqlType:
+    if isinstance(cql_type, TupleType):
+        return TupleType(tuple(parts))
+    names = (name for name, _ in cql_type.fields)
+    return evolve(cql_type, fields=tuple(zip(names, parts, strict=True)), frozen=False)
+
+
+_BARE: Transform[CqlType] = Transform(
+    native=lambda cql_type: cql_type,
+    sequence=_bare_sequence,
+    mapping=lambda _, key, value: MapType(key, value),
+    struct=_bare_struct,
+)
 
 
 def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:

@@ -6,21 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.cql.schema import Column
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-)
+from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, children
 from cdc_reader.decoding import arrow_type
+from cdc_reader.decoding.arrow_type import ARROW, NATIVE
 from cdc_reader.errors import ConfigurationError
 
 _UNBOUNDED = ("decimal", "varint")
@@ -34,7 +26,10 @@ class ValueTypes:
 
     def of(self, cql_type: CqlType) -> pa.DataType:
         """Return the Arrow type of a column of `cql_type`."""
-        return _with_decimals(cql_type, arrow_type(cql_type), self.decimal)
+        return evolve(ARROW, native=self._native)(cql_type)
+
+    def _native(self, cql_type: Native) -> pa.DataType:
+        return self.decimal if cql_type.name in _UNBOUNDED else NATIVE[cql_type.name]
 
     def fields(self, columns: Iterable[Column]) -> list[pa.Field]:
         """Return the fields of a batch of `columns`."""
@@ -69,10 +64,9 @@ class ValueTypes:
             return self._decimals(array, name)
         nulls = array.is_null()
         if isinstance(cql_type, TupleType | UserType):
-            types = [part for _, part in _parts(cql_type)]
             cells = [
                 self._converted(cell, part, name)
-                for cell, part in zip(array.flatten(), types, strict=True)
+                for cell, part in zip(array.flatten(), children(cql_type), strict=True)
             ]
             return pa.StructArray.from_arrays(cells, fields=list(kind), mask=nulls)
         offsets = pc.add(array.offsets, 0)  # a copy: Arrow does not accept a mask with a slice
@@ -92,29 +86,3 @@ class ValueTypes:
                 f"column {name} holds {error}, which does not fit: give 'string', or more digits"
             )
             raise ConfigurationError("decimalType", given, remedy) from None
-
-
-def _with_decimals(cql_type: CqlType, kind: pa.DataType, decimal: pa.DataType) -> pa.DataType:
-    match cql_type:
-        case Native(name):
-            return decimal if name in _UNBOUNDED else kind
-        case ListType(element) | SetType(element) | VectorType(element):
-            return pa.list_(pa.field("element", _with_decimals(element, kind.value_type, decimal)))
-        case MapType(key, value):
-            return pa.map_(
-                pa.field("key", _with_decimals(key, kind.key_type, decimal), nullable=False),
-                pa.field("value", _with_decimals(value, kind.item_type, decimal)),
-            )
-        case TupleType() | UserType():
-            return pa.struct(
-                [
-                    (field.name, _with_decimals(part, field.type, decimal))
-                    for field, (_, part) in zip(kind, _parts(cql_type), strict=True)
-                ]
-            )
-
-
-def _parts(cql_type: TupleType | UserType) -> list[tuple[str, CqlType]]:
-    if isinstance(cql_type, UserType):
-        return list(cql_type.fields)
-    return [("", part) for part in cql_type.elements]
