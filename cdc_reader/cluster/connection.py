@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -47,6 +48,9 @@ from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_f
 T = TypeVar("T")
 
 Columns = tuple[Column, ...]
+
+_PREPARED = 1_000
+"""Most prepared statements to keep; a table needs about a dozen."""
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 0.5, 10.0
 """Seconds between attempts to reach a node that went away."""
@@ -232,7 +236,7 @@ class Connection(Queries):
         self._read = read
         self._lock = threading.Lock()
         self._opening: Opening | None = None
-        self._prepared: dict[str, tuple[Columns, PreparedStatement]] = {}
+        self._prepared: OrderedDict[tuple[str, Columns | None], PreparedStatement] = OrderedDict()
 
     @property
     def hosts(self) -> str:
@@ -269,26 +273,43 @@ class Connection(Queries):
         """See `Queries.retry`; the deadline is the configuration's."""
         return retry(action, self._read.retry_deadline)
 
-    def prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """Prepare a statement; its results carry metadata until `result_metadata` is set.
+    def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
+        """Prepare a statement, or return the one prepared before for the same text and columns.
 
-        The metadata that the driver read is dropped: it uses the driver's own types.
+        Its results carry metadata until a page was found to have these `columns`.
         """
+        key = cql, columns
+        with self._lock:
+            if (known := self._prepared.get(key)) is not None:
+                self._prepared.move_to_end(key)
+                return known
+        prepared = self.retry(partial(self._prepare, cql, doing))
+        with self._lock:
+            self._prepared[key] = prepared
+            if len(self._prepared) > _PREPARED:
+                self._prepared.popitem(last=False)
+        return prepared
 
-        def attempt() -> PreparedStatement:
+    def execute(self, statement: Callable[[], Statement | str], doing: str) -> ResultSet:
+        """Execute a statement and wait for its result, again while it fails transiently."""
+
+        def attempt() -> ResultSet:
             try:
-                session = self.session()
-                statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
+                return _outcome(self.session().execute_async(statement()))
             except Exception as error:
                 raise request_error(error, doing) from error
-            forget_columns(statement)
-            return statement
 
         return self.retry(attempt)
 
-    def execute(self, statement: Statement | str) -> ResultSet:
-        """Execute a statement, once, and wait for its result. Raises the driver's errors."""
-        return _outcome(self.session().execute_async(statement))
+    def _prepare(self, cql: str, doing: str) -> PreparedStatement:
+        """Prepare a statement, without the metadata that the driver read: its types differ."""
+        try:
+            session = self.session()
+            statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
+        except Exception as error:
+            raise request_error(error, doing) from error
+        forget_columns(statement)
+        return statement
 
     def _statement(self, query: Query) -> tuple[Statement, tuple[object, ...] | None]:
         """The statement for the driver to execute, and its values."""
@@ -296,20 +317,13 @@ class Connection(Queries):
         if query.columns is None:
             text = query.cql.replace("?", "%s")
             return SimpleStatement(text, consistency_level=level or None), query.values or None
-        bound = RoutedStatement(self._prepare_once(query, query.columns)).bind(query.values)
+        prepared = self.prepare(query.cql, query.purpose, query.columns)
+        bound = RoutedStatement(prepared).bind(query.values)
         if query.route is not None:
             bound.to_owner(query.route)
         if level:
             bound.consistency_level = level
         return bound, None
-
-    def _prepare_once(self, query: Query, columns: Columns) -> PreparedStatement:
-        """The statement prepared for the query's text; prepared again if the columns changed."""
-        known = self._prepared.get(query.cql)
-        if known is None or (known[0] is not columns and known[0] != columns):
-            known = columns, self.prepare(query.cql, query.purpose)
-            self._prepared[query.cql] = known
-        return known[1]
 
     def _send(
         self,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from attrs import field, frozen
@@ -28,9 +25,6 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.statement import UNSET, Statement
 from cdc_reader.decoding import decode
-
-_PREPARED = 1_000
-"""Most prepared statements to keep; a table needs about a dozen."""
 
 _BATCH_BYTES = 50_000
 
@@ -63,18 +57,17 @@ class Statements:
         is_local = consistency.startswith("LOCAL_")
         self._serial = ConsistencyLevel.LOCAL_SERIAL if is_local else ConsistencyLevel.SERIAL
         self._doing = doing
-        self._prepared: dict[str, PreparedStatement] = {}
 
     def define(self, cql: str) -> None:
         """Execute a schema statement, which has no values."""
-        self._execute(lambda: cql)
+        self._connection.execute(lambda: cql, self._doing)
 
     def write(self, writes: Sequence[Write]) -> None:
         """Apply the writes: all or none, if they belong to one partition."""
         if len(writes) == 1:
-            self._execute(lambda: self._bound(writes[0]))
+            self._connection.execute(lambda: self._bound(writes[0]), self._doing)
         elif writes:
-            self._execute(lambda: self._batch(writes))
+            self._connection.execute(lambda: self._batch(writes), self._doing)
 
     def write_if(self, writes: Sequence[Write]) -> dict[str, Any]:
         """Apply the writes, which belong to one partition, if their conditions hold.
@@ -82,7 +75,8 @@ class Statements:
         Returns the server's answer: `[applied]`, and the previous values of the columns in the
         conditions.
         """
-        [page] = self._execute(lambda: self._batch(writes, self._serial)).current_rows
+        found = self._connection.execute(lambda: self._batch(writes, self._serial), self._doing)
+        [page] = found.current_rows
         first, *_ = decode(page.body, page.columns).to_pylist()  # a row a statement, all alike
         return cast("dict[str, Any]", first)
 
@@ -95,17 +89,7 @@ class Statements:
 
     def close(self) -> None:
         """Close the connection; a later use opens another."""
-        self._prepared.clear()
         self._connection.close()
-
-    def _execute(self, statement: Callable[[], DriverStatement | str]) -> Any:
-        def attempt() -> Any:
-            try:
-                return self._connection.execute(statement())
-            except Exception as error:
-                raise request_error(error, self._doing) from error
-
-        return self._connection.retry(attempt)
 
     def _bound(self, write: Write) -> DriverStatement:
         bound = self._statement(write.cql).bind(write.values)
@@ -122,9 +106,7 @@ class Statements:
         return batch
 
     def _statement(self, cql: str) -> PreparedStatement:
-        if cql not in self._prepared:
-            self._prepared[cql] = self._connection.prepare(cql, self._doing)
-        return self._prepared[cql]
+        return self._connection.prepare(cql, self._doing)
 
 
 class CqlWriter:
@@ -135,8 +117,6 @@ class CqlWriter:
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
         self._connection = Connection(config, expect("read", read or ReadConfig(), ReadConfig))
-        self._prepared: OrderedDict[str, PreparedStatement] = OrderedDict()
-        self._lock = threading.Lock()
 
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute statements of one partition, as one write if it is not too large.
@@ -144,40 +124,25 @@ class CqlWriter:
         Raises errors of `cdc_reader.errors` only.
         """
         for batch in _batches([self._bind(statement) for statement in statements]):
-            self._connection.retry(partial(self._execute, batch))
+            self._execute(batch)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _execute(self, statement: Any) -> None:
-        try:
-            self._connection.execute(statement)
-        except Exception as error:
-            raise request_error(error, "writing") from error
+    def _execute(self, statement: DriverStatement) -> None:
+        self._connection.execute(lambda: statement, "writing")
 
     def _bind(self, statement: Statement) -> BoundStatement:
         values = [
             UNSET_VALUE if value is UNSET else to_driver(cql_type)(value)
             for cql_type, value in zip(statement.types, statement.values, strict=True)
         ]
-        prepared = self._prepare(statement.cql)
+        prepared = self._connection.prepare(statement.cql, statement.cql)
         try:
             return prepared.bind(values)
         except Exception as error:
             raise request_error(error, statement.cql) from error
-
-    def _prepare(self, cql: str) -> PreparedStatement:
-        with self._lock:
-            if (known := self._prepared.get(cql)) is not None:
-                self._prepared.move_to_end(cql)
-                return known
-        prepared = self._connection.prepare(cql, cql)
-        with self._lock:
-            self._prepared[cql] = prepared
-            if len(self._prepared) > _PREPARED:
-                self._prepared.popitem(last=False)
-        return prepared
 
 
 def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:
