@@ -197,6 +197,10 @@ class CdcTable:
         """The table's current id and options; costs one small query."""
         return self._look(SchemaSource(self._queries).state)
 
+    def created(self) -> int | None:
+        """When the log was created, in µs; None if its table's id does not tell."""
+        return SchemaSource(self._queries).created(self._name.log)
+
     def _look(self, read: Callable[[TableName], T]) -> T:
         try:
             found = read(self._name)

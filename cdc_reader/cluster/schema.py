@@ -11,6 +11,7 @@ from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader.cluster.wire import Queries
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.names import LOG_SUFFIX, TableName
 from cdc_reader.cql.schema import (
@@ -174,6 +175,11 @@ class SchemaSource:
         if not options.enabled and self._has_logged_index(name):
             options = evolve(options, enabled=True)
         return TableState(UUID(row["id"]), options, row[_ALTERED])
+
+    def created(self, name: TableName) -> int | None:
+        """When the table `name` was created, in µs; None if its id does not tell."""
+        ids = [UUID(row["id"]) for row in self._table("id", name)]
+        return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
 
     def _has_logged_index(self, name: TableName) -> bool:
         """True if the table has an index that an external service builds from the log."""

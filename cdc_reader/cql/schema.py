@@ -143,11 +143,6 @@ class Operation(IntEnum):
         """Whether this version knows what the operation means."""
         return not self.name.startswith("UNKNOWN_")
 
-    @property
-    def is_image(self) -> bool:
-        """Whether the row shows a state (before or after), not a change."""
-        return self in (Operation.PREIMAGE, Operation.POSTIMAGE)
-
     @classmethod
     def _missing_(cls, value: object) -> Operation | None:
         if not isinstance(value, int):

@@ -6,9 +6,6 @@ operates exactly once. Nothing is left out, and nothing is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 from attrs import field, frozen
 
 from cdc_reader.streams.stream import StreamId
@@ -35,10 +32,3 @@ class RangeTask:
     window: Window
     start: int
     end: int
-
-
-def split(tasks: Sequence[Task], count: int) -> list[list[Task]]:
-    """Split `tasks` into at most `count` runs of about equal length, in order; none is empty."""
-    count = min(count, len(tasks))
-    edges = [len(tasks) * index // count for index in range(count + 1)] if count > 0 else [0]
-    return [list(tasks[start:end]) for start, end in pairwise(edges)]

@@ -133,6 +133,11 @@ class SourceOptions:
         options._check_partitions()
         return options
 
+    @property
+    def read_strategy(self) -> Strategy:
+        """The strategy to read by: the few streams of a partition key are read by their ids."""
+        return self.strategy if self.partition_key is None else Strategy.STREAMS
+
     @contextmanager
     def as_option_errors(self) -> Iterator[None]:
         """Rephrase connection errors in the names of the options that cause them."""

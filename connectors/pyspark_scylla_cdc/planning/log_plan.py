@@ -8,10 +8,7 @@ from attrs import evolve
 
 from cdc_reader._time import FOREVER, duration_micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema, TableSchema
-from cdc_reader.errors import (
-    SchemaError,
-    SourceError,
-)
+from cdc_reader.errors import SchemaError, SourceError
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -19,9 +16,6 @@ from pyspark_scylla_cdc.options.table import SchemaMode
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import divide, slices, spans
 from pyspark_scylla_cdc.planning.row_limit import RowLimit
-from pyspark_scylla_cdc.reading.partitions import (
-    _strategy,
-)
 from pyspark_scylla_cdc.reading.sessions import (
     created_at,
     form_of,
@@ -105,7 +99,7 @@ def look(options: SourceOptions, schema: LogSchema) -> Look:
     read = options.read
     source = source_of(options.connection(), read, evolve(schema, columns=columns), limit=1)
     streams = streams_loader(options, schema.base)
-    return Look(source, streams, _strategy(options), read.chunk_size, read.in_flight)
+    return Look(source, streams, options.read_strategy, read.chunk_size, read.in_flight)
 
 
 def oldest_alive(timeline: Timeline, kept_since: int) -> int:

@@ -15,11 +15,7 @@ from cdc_reader._time import Clock, SystemClock
 from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
-from cdc_reader.errors import (
-    QueryRefusedError,
-    SchemaError,
-    TableNotFoundError,
-)
+from cdc_reader.errors import QueryRefusedError, SchemaError, TableNotFoundError
 from cdc_reader.reading.deduplication import ROW_KEY
 from cdc_reader.reading.fetch import read_ahead
 from cdc_reader.reading.ports import LogSource
@@ -129,7 +125,7 @@ def _read(
     With `auto`, the process chooses by its own measurements.
     """
     chunk = options.read.chunk_size
-    choice = choice_of(options.connection(), options.table, _strategy(options))
+    choice = choice_of(options.connection(), options.table, options.read_strategy)
     used = choice.next()
     reads = partition.reads(streams, used, chunk)
     planned = partition.planned
@@ -141,11 +137,6 @@ def _read(
     return timed(batches, choice, used, SystemClock(), **size)
 
 
-def _strategy(options: SourceOptions) -> Strategy:
-    """The configured strategy; the few streams of a partition key are read by their ids."""
-    return options.strategy if options.partition_key is None else Strategy.STREAMS
-
-
 def _columns(
     options: SourceOptions,
     schema: LogSchema,
@@ -155,7 +146,7 @@ def _columns(
 ) -> tuple[Column, ...]:
     """The log columns to read: those wanted, those that identify the row, and `more`."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
-    if _strategy(options) is not Strategy.STREAMS:
+    if options.read_strategy is not Strategy.STREAMS:
         names.add(STREAM_ID)
     return tuple(column for column in schema.columns if column.name in names)
 

@@ -5,7 +5,6 @@ Spark reuses its Python processes; connecting takes longer than a micro-batch.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
@@ -17,12 +16,9 @@ from cdc_reader.changes.frames import Format, ValueTypes, format_of, project
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import KnownSource
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
-from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
-from cdc_reader.errors import (
-    UnsupportedTableError,
-)
+from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
@@ -31,8 +27,6 @@ from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 from pyspark_scylla_cdc.streaming.late import check_ttl
 
 log = get_logger(__name__)
-
-_ID = "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 
 
 def schema_of(options: SourceOptions) -> LogSchema:
@@ -132,10 +126,7 @@ def _streams_of(
 
 @cache
 def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
-    """One connection for all reads of this process with the same settings.
-
-    Spark reuses its Python processes from task to task; connecting costs more than a micro-batch.
-    """
+    """One connection for all reads of this process with the same settings."""
     return Connection(connection, read)
 
 
@@ -146,10 +137,9 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 @cache
 def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> int:
-    """When the log's table was created, in µs; BEGINNING if its id does not tell."""
-    found = connection_of(connection, read).rows(_ID, name.keyspace, name.log.name)
-    made = [uuid.UUID(row["id"]) for row in found]
-    return max((timeuuid.micros(id_.bytes) for id_ in made if id_.version == 1), default=BEGINNING)
+    """When the log was created, in µs; BEGINNING if its table's id does not tell."""
+    created = _table(connection, read, name).created()
+    return BEGINNING if created is None else created
 
 
 @cache

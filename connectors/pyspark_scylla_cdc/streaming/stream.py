@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, SystemClock, duration_micros
+from cdc_reader._time import Clock, SystemClock, duration_micros, format_timestamp
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.publication import PublicationGate
@@ -212,7 +212,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"were not read before they expired (their TTL is {ttls.at(lost.start)} s): give "
                 "'false' to go on without them, or start anew with a new checkpointLocation"
             )
-        log.warning("changes_expired", table=str(self._options.table), window=str(lost))
+        start, end = format_timestamp(lost.start), format_timestamp(lost.end)
+        log.warning("rows_lost", table=str(self._options.table), start=start, end=end)
 
     def _start(self) -> int:
         """Where a new query begins: at the oldest row that the log may hold, or later."""

@@ -8,21 +8,10 @@ from hypothesis import strategies as st
 
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.stream import StreamId
-from cdc_reader.streams.task import Task, split
+from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 
 MICROS = st.integers(0, 40)
-
-
-@given(st.integers(0, 30), st.integers(0, 9))
-def test_a_split_keeps_all_tasks_in_order_and_even(tasks: int, count: int) -> None:
-    """Runs differ by one task at most, and none is empty."""
-    whole = [Task(Window(0, 1), (StreamId.from_parts(at, 0, 0),)) for at in range(tasks)]
-    runs = split(whole, count)
-    assert [task for run in runs for task in run] == (whole if count else [])
-    assert len(runs) == min(tasks, count)
-    sizes = {len(run) for run in runs}
-    assert not sizes or (min(sizes) > 0 and max(sizes) - min(sizes) <= 1)
 
 
 def test_a_task_pickles_and_prints_short() -> None:
