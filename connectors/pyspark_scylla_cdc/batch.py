@@ -12,8 +12,8 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
+from pyspark_scylla_cdc.reading.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.reading.partitions import read_partition
 from pyspark_scylla_cdc.reading.sessions import timeline_of
 

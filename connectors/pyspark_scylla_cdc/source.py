@@ -53,7 +53,7 @@ class ScyllaCdcDataSource(DataSource):
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
         """What to read for a DataFrame whose schema is part of the table's current one."""
-        from pyspark_scylla_cdc.planning.log_plan import refuse_new_columns
+        from pyspark_scylla_cdc.reading.log_plan import refuse_new_columns
 
         options, log_schema, current = self._load()
         known = {field.name: field.dataType for field in current}

@@ -22,7 +22,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
-from pyspark_scylla_cdc.streaming.offset import Offset
+from pyspark_scylla_cdc.offsets.offset import Offset
 
 _MOST_PARTITIONS = 100_000
 EARLIEST = "earliest"

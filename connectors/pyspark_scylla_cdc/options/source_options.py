@@ -26,9 +26,9 @@ from cdc_reader.errors import (
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
+from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import SchemaMode, Snapshot, parse_options
-from pyspark_scylla_cdc.streaming.late import LONGEST_ANSWER
-from pyspark_scylla_cdc.streaming.offset import Offset
 
 _OPTION_OF_FIELD = {
     "contact_points": "hosts",

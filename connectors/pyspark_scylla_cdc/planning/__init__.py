@@ -1,4 +1,4 @@
-"""Turns a window of the log into Spark partitions.
+"""A window of the log as Spark partitions: arithmetic, without queries.
 
-Begin with `log_plan`, which queries the cluster; `plan` is pure arithmetic.
+May import `options` and `offsets`. Begin with `plan`; `partition` is what an executor is sent.
 """

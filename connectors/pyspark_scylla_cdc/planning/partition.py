@@ -14,9 +14,9 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import Planned, rows_named, tasks_of
 from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.streaming.late import Planned, rows_named, tasks_of
 
 Sieve = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

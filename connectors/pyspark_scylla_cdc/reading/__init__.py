@@ -1,4 +1,5 @@
-"""What an executor does: keeps a session per process, and reads partitions.
+"""What a Spark process does with the cluster: keeps sessions, plans windows, reads partitions.
 
-Begin with `partitions`.
+May import `planning` and the rooms below. Begin with `log_plan` on the driver, with `partitions`
+on an executor.
 """

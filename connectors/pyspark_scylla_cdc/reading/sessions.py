@@ -22,9 +22,9 @@ from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
+from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
-from pyspark_scylla_cdc.streaming.late import check_ttl
 
 log = get_logger(__name__)
 

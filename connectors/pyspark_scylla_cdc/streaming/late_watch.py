@@ -1,4 +1,4 @@
-"""What a streaming query does about late rows, on the driver; see `streaming.late`."""
+"""What a streaming query does about late rows, on the driver; see `offsets.late`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from cdc_reader.reading.late_rows import LateRows, Reads, RowName
 from cdc_reader.reading.strays import Strays
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.reading.sessions import (
     late_rows,
@@ -27,7 +28,6 @@ from pyspark_scylla_cdc.reading.sessions import (
     timeline_of,
 )
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
-from pyspark_scylla_cdc.streaming.late import Late, check_ttl, rows_named, whole_records
 
 log = get_logger(__name__)
 

@@ -36,9 +36,12 @@ from cdc_reader.errors import DataLossError
 from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.log_plan import (
+from pyspark_scylla_cdc.planning.partition import LatePartition
+from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
+from pyspark_scylla_cdc.reading.log_plan import (
     check_columns,
     expected,
     look,
@@ -46,14 +49,11 @@ from pyspark_scylla_cdc.planning.log_plan import (
     plan,
     row_limit,
 )
-from pyspark_scylla_cdc.planning.partition import LatePartition
-from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.reading.partitions import read_partition, still_there
 from pyspark_scylla_cdc.reading.sessions import generations_of, state_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
-from pyspark_scylla_cdc.streaming.offset import Offset, SnapshotState
 
 log = get_logger(__name__)
 

@@ -26,11 +26,12 @@ from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.look import Look
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
 from pyspark_scylla_cdc.streaming import idle
-from pyspark_scylla_cdc.streaming.idle import Idle, Look
+from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 if TYPE_CHECKING:

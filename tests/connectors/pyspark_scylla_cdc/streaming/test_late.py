@@ -32,12 +32,12 @@ from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from cdc_reader.testing.embedded.topology.generation import Generation
+from pyspark_scylla_cdc.offsets.late import Late, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
-from pyspark_scylla_cdc.streaming.late import Late, whole_records
 from pyspark_scylla_cdc.streaming.late_watch import Delivered, Settings
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 

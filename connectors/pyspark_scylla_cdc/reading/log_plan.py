@@ -11,8 +11,10 @@ from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema, TableSchema
 from cdc_reader.errors import SchemaError, SourceError
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.options.table import SchemaMode
+from pyspark_scylla_cdc.planning.look import Look
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import divide, slices, spans
 from pyspark_scylla_cdc.planning.row_limit import RowLimit
@@ -24,8 +26,6 @@ from pyspark_scylla_cdc.reading.sessions import (
     streams_loader,
     timeline_of,
 )
-from pyspark_scylla_cdc.streaming.idle import Look
-from pyspark_scylla_cdc.streaming.late import Planned
 
 _LATE = 5_000_000
 """µs for which the server still accepts writes into a generation that has ended."""

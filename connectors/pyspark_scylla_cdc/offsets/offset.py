@@ -13,7 +13,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.ttl_history import TtlHistory
-from pyspark_scylla_cdc.streaming.late import Late
+from pyspark_scylla_cdc.offsets.late import Late
 
 VERSION = 3
 _POSITION_ALONE = 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.ttl_history import TtlHistory
-from pyspark_scylla_cdc.streaming.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
 HISTORY = TtlHistory([(1_795_000_000_000_000, 86_400), (1_795_221_000_000_000, 3_600)])
