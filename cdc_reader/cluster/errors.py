@@ -19,7 +19,6 @@ from cassandra import (
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException
 
-from cdc_reader.cluster.refusals import is_lasting
 from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.errors import (
     AuthenticationFailedError,
@@ -35,6 +34,14 @@ from cdc_reader.errors import (
 _MISSING = re.compile(
     r"User (?P<role>.+?) has no (?P<permission>[A-Z]+) permission on "
     r"<(?P<kind>table|keyspace) (?P<name>\w+(?:\.\w+)?)>"
+)
+
+# ScyllaDB sends every error without a code of its own as a "server error". Some are transient, such
+# as a failed allocation or a node that shuts down. These are not, by their message.
+_TOO_MANY_KEYS = re.compile(r"cartesian product size \d+ is greater than maximum (\d+)")
+_LASTING = (
+    _TOO_MANY_KEYS,
+    re.compile(r"could not find any CDC streams?"),  # a write older than the first generation
 )
 
 _SERVERS_WORDS = re.compile(r'Error from server: code=\w+ \[[^]]*\] message="(.*)"')
@@ -61,7 +68,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     # Unavailable, overloaded, bootstrapping, timeouts, and replicas that failed: out of memory,
     # too many reads queued, shutting down.
     ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
-    # Errors without a code of their own: most are transient, `refusals` knows the others.
+    # Errors without a code of their own: most are transient; `is_lasting` knows the others.
     ((protocol.ServerError,), (TransientError, "; the node's log may tell more")),
     ((NoHostAvailable, ConnectionException, ConnectionBusy, OSError), _PASSING),
     # Defects of the driver, protocol errors, unknown codes.
@@ -81,6 +88,17 @@ def with_grant(refusal: str) -> str:
     resource = f"KEYSPACE {name}" if found["kind"] == "keyspace" else name
     grant = f"GRANT {found['permission']} ON {resource} TO {bare_or_quoted(found['role'])}"
     return f"{refusal}; ask an administrator for: {grant}"
+
+
+def is_lasting(text: str) -> bool:
+    """True if the server would give the same error however often the statement is repeated."""
+    return any(pattern.search(text) for pattern in _LASTING)
+
+
+def most_keys(text: str) -> int | None:
+    """The limit of keys in an IN list, if a query was refused for exceeding it; else None."""
+    found = _TOO_MANY_KEYS.search(text)
+    return int(found[1]) if found else None
 
 
 def request_error(error: Exception, doing: str) -> CdcError:

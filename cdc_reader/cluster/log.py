@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
+from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
-from cdc_reader.cluster.refusals import most_keys
 from cdc_reader.cluster.schema import SchemaSource, dropped
 from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql import timeuuid

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cdc_reader.cql.schema import Column
-from cdc_reader.decoding import bulk
 from cdc_reader.decoding.arrow_type import arrow_schema, arrow_type
 from cdc_reader.decoding.choice import VARIABLE, choose
 from cdc_reader.decoding.metadata import ResultMetadata, parse_metadata
 from cdc_reader.decoding.page import Page
+from cdc_reader.decoding.python import T
 
 __all__ = [
     "NAME",
@@ -40,15 +40,15 @@ class _Decode(Protocol):
 
 
 class _Instances(Protocol):
-    def __call__(self, cls: type[bulk.T], count: int, *columns: Iterable[Any]) -> list[bulk.T]: ...
+    def __call__(self, cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]: ...
 
 
 NAME, _kernel = choose(os.environ.get(VARIABLE))
 decode: _Decode = _kernel.decode
 """Decode the rows of a RESULT body of kind ROWS; see `cdc_reader.decoding.python.decode`."""
 instances: _Instances = _kernel.instances
-"""Create instances of a slotted class in bulk; see `cdc_reader.decoding.bulk.instances`."""
+"""Create instances of a slotted class in bulk; see `cdc_reader.decoding.python.instances`."""
 micros_of: Callable[[pa.Array], pa.Array] = _kernel.micros_of
-"""Return the times in a column of time UUIDs; see `cdc_reader.decoding.times.micros_of`."""
+"""Return the times in a column of time UUIDs; see `cdc_reader.decoding.python.micros_of`."""
 put_all: Callable[[Iterable[dict[str, Any]], str, Iterable[Any]], None] = _kernel.put_all
-"""Put a value into each of several new mappings; see `cdc_reader.decoding.bulk.put_all`."""
+"""Put a value into each of several new mappings; see `cdc_reader.decoding.python.put_all`."""

@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_reader.cql.schema import Column
-from cdc_reader.decoding.bulk import T
+from cdc_reader.decoding.python import T
 
 def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch: ...
 def instances(cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]: ...

@@ -1,27 +1,36 @@
-"""`decode` in plain Python: cuts rows into cells once, then builds one column at a time.
+"""The kernel in plain Python.
 
-A column of fixed-width values takes one join and one byte swap. Text and blobs are passed to Arrow
-unchanged. A nested column is flattened into offsets, nulls and its parts' cells, and the parts
-are built as columns. A cell is its value's bytes, or None for null.
+`decode` cuts rows into cells once, then builds one column at a time. A column of fixed-width values
+takes one join and one byte swap. Text and blobs are passed to Arrow unchanged. A nested column is
+flattened into offsets, nulls and its parts' cells, and the parts are built as columns. A cell is
+its value's bytes, or None for null.
+
+`instances` and `put_all` create many Python objects without calling a Python function for each: a
+page has thousands of rows, each row becomes several small objects, and a reader that uses all of
+them spends most of its time here. The loops are `map` over built-in functions.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, TypeVar
 
+import attrs
 import pyarrow as pa
 
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.arrow_type import arrow_schema
-from cdc_reader.decoding.bulk import instances, put_all
 from cdc_reader.decoding.cells import build
 from cdc_reader.decoding.metadata import agreed_columns, parse_metadata
 from cdc_reader.decoding.scalars import Cells
-from cdc_reader.decoding.times import micros_of
 from cdc_reader.errors import ColumnDecodeError, DecodeError
 
-__all__ = ["decode", "instances", "micros_of", "put_all"]
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 _LENGTH = struct.Struct(">i").unpack_from
 
@@ -70,3 +79,38 @@ def _array(column: Column, cells: Cells) -> pa.Array:
     except DecodeError as error:
         message = f"column {column.name} of type {column.type}: {error}"
         raise ColumnDecodeError(message) from error
+
+
+def micros_of(times: pa.Array) -> pa.Array:
+    """Return the microseconds since 1970 (int64) of each; for `cdc$time`, the write times.
+
+    Raises ValueError for a null, and for text that is not a UUID. The compiled kernel may accept
+    some such text, because it reads only the digits of the time.
+    """
+    if times.type != pa.string() or times.null_count:
+        raise ValueError(f"expected texts, found {times.null_count} nulls among {times.type}")
+    values = (timeuuid.micros(uuid.UUID(text).bytes) for text in times.to_pylist())
+    return pa.array(values, pa.int64())
+
+
+def instances(cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]:
+    """Create what ``map(cls, *columns)`` would; for slotted classes without validators/converters.
+
+    Pass one column of `count` values for each attribute; an endless `repeat` is allowed too.
+    """
+    made = list(map(object.__new__, repeat(cls, count)))
+    for attribute, column in zip(attrs.fields(cls), columns, strict=True):
+        _run(getattr(cls, attribute.name).__set__, made, column)
+    return made
+
+
+def put_all(mappings: Iterable[dict[str, Any]], name: str, values: Iterable[Any]) -> None:
+    """Put a value under `name` into each of several mappings, none of which has the name yet.
+
+    Bypasses the class's ``__setitem__``, so that read-only mappings can be filled.
+    """
+    _run(dict.setdefault, mappings, repeat(name), values)
+
+
+def _run(act: Callable[..., object], *arguments: Iterable[Any]) -> None:
+    deque(map(act, *arguments), maxlen=0)

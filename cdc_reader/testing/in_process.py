@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from cdc_reader.cluster.refusals import is_lasting
+from cdc_reader.cluster.errors import is_lasting
 from cdc_reader.cluster.values import serialise
 from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
