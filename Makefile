@@ -21,16 +21,21 @@ KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 # Spark runs on the Java found by the script, its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
-# What runs on the older Spark too, in an environment of its own: all that meets Spark. The quick
-# part meets each side of Spark once: batch, stream, SQL, Connect, its types, its errors, the pages.
-OLDER_SPARK := 4.2.1
-OLDER := build/spark-$(OLDER_SPARK)
+# What meets Spark runs on its older versions too, each in an environment of its own. VERSION is one
+# of these, or an exact one. The quick part meets each side of Spark once: batch, stream, SQL,
+# Connect, its types, its errors, the pages.
+VERSION := 4.2
+SPARK_4.0 := 4.0.0
+SPARK_4.1 := 4.1.4
+SPARK_4.2 := 4.2.1
+OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
+OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py tables/test_fold.py \
     test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
-    test_schema.py test_bad_input.py::test_the_same_line_in_every_way) \
+    test_schema.py test_spark_versions.py test_bad_input.py::test_the_same_line_in_every_way) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
 # What runs with scylla-driver in cassandra-driver's place, in an environment of its own: all of
@@ -43,7 +48,7 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test test-spark42 test-spark42-quick test-scylla-driver \
+.PHONY: help install java demo test test-spark test-spark-quick test-scylla-driver \
     test-scylla-driver-quick soak fuzz fuzz-kernel bench \
     simulate lint format constraints clean
 
@@ -64,11 +69,11 @@ test-slow: install ## run the other tests: faults, load, random histories, other
 test-all: install ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
-test-spark42: $(OLDER)/constraints.txt ## run what meets Spark on 4.2 too; OLDER_SPARK=4.2.0
+test-spark: $(OLDER)/constraints.txt ## run what meets Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
 
-test-spark42-quick: ## run the quick part of that
-	$(MAKE) test-spark42 SPARK_TESTS="$(SPARK_TESTS_QUICK)"
+test-spark-quick: ## run the quick part of that
+	$(MAKE) test-spark SPARK_TESTS="$(SPARK_TESTS_QUICK)"
 
 test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes decides no test: the machine may have other things to do, and in a fresh
@@ -14,3 +17,9 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass over the sockets that Spark 4.0 and 4.1 do not close."""
+    if version("pyspark") < "4.2":
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")

@@ -44,10 +44,11 @@ class ScyllaCdcDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from pyspark_scylla_cdc.options.errors import RefusedStream
+        from pyspark_scylla_cdc.spark_versions import for_this_spark
         from pyspark_scylla_cdc.streaming.stream import StreamReader
 
         try:
-            return StreamReader(*self._as_loaded(schema))
+            return for_this_spark(StreamReader(*self._as_loaded(schema)))
         except CdcError as error:
             return RefusedStream(error)
 

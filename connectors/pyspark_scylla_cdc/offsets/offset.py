@@ -52,6 +52,8 @@ class Offset:
     ttls: TtlHistory = TtlHistory()
     late: Late | None = None
     """The late rows delivered, if the query delivers them."""
+    began: int | None = None
+    """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -71,6 +73,7 @@ class Offset:
             "snapshot": str(self.snapshot),
             "ttl": [list(change) for change in self.ttls.changes],
             **({} if self.late is None else {"late": self.late.to_json()}),
+            **({} if self.began is None else {"began": self.began}),
         }
 
     @classmethod
@@ -86,7 +89,13 @@ class Offset:
             raise ConfigurationError("checkpointLocation", stored, remedy) from None
 
     def moved(
-        self, position: int, table: TableName, state: TableState, now: int, late: Late | None = None
+        self,
+        position: int,
+        table: TableName,
+        state: TableState,
+        now: int,
+        late: Late | None = None,
+        began: int | None = None,
     ) -> Offset:
         """The offset of the micro-batch that ends at `position`, with the table's state `now` (µs).
 
@@ -102,6 +111,7 @@ class Offset:
             table_id=state.id,
             ttls=self.ttls_at(state, now).after(oldest),
             late=late,
+            began=began,
         )
 
     def ttls_at(self, state: TableState, now: int) -> TtlHistory:
@@ -163,5 +173,6 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 UUID(stored["id"]),
                 TtlHistory(stored["ttl"]),
                 Late.from_json(stored["late"]) if "late" in stored else None,
+                stored.get("began"),
             )
     raise ValueError("another version")

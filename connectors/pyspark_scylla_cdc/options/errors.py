@@ -56,7 +56,11 @@ class RefusedStream(DataSourceStreamReader):
     def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def latestOffset(self, start: Any, limit: Any) -> NoReturn:  # noqa: ARG002, N802 - Spark's names
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: Any = None,  # noqa: ARG002 - Spark's name; Spark 4.0 and 4.1 pass neither
+        limit: Any = None,  # noqa: ARG002
+    ) -> NoReturn:
         self._refuse()
 
     def partitions(

@@ -2,9 +2,9 @@
 
 What Spark does, and what follows from it:
 
-* `initialOffset` is asked twice at the start of a query, and again on a restart before the
-  first commit. So the first `latestOffset` answers with the start itself: an empty first
-  micro-batch writes the position to the checkpoint before anything is read from there.
+* `initialOffset` is asked several times at the start of a query, and again on a restart before
+  the first commit, and no checkpoint keeps its answer. So the offset at the end of the first
+  micro-batch also names where it began.
 * `latestOffset` is polled some forty times a second: it asks the clock, and the cluster only
   when time for a micro-batch has come: whether a generation is under way, whether there are rows
   at all and, with a limit of rows, how many there are.
@@ -22,12 +22,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, SystemClock, duration_micros, format_timestamp
@@ -51,6 +45,12 @@ from pyspark_scylla_cdc.reading.log_plan import (
 )
 from pyspark_scylla_cdc.reading.partitions import read_partition, still_there
 from pyspark_scylla_cdc.reading.sessions import generations_of, state_of, timeline_of
+from pyspark_scylla_cdc.spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
@@ -89,7 +89,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._late = late_watch(options, schema, self._clock)
         self._initial: Offset | None = None
-        self._planned = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         now = self._clock.now()
@@ -102,9 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @hide_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         if self._initial is None:
-            wanted = self._options.snapshot
-            state = SnapshotState.PENDING if wanted else SnapshotState.NONE
-            self._initial = self._at(self._start(), state)
+            self._initial = self._beginning_at(self._start())
         return self._initial.to_json()
 
     @hide_traceback()
@@ -112,8 +109,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         since = self._checked(start)
-        if since == self._initial and not self._planned:
-            return start  # even of a snapshot: it must have been pinned
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
         position = since.position
@@ -137,7 +132,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == position and not since.is_before_snapshot and not is_news:
             return start
         state = self._state(since)
-        return since.moved(end, self._options.table, state, now, late).to_json()
+        began = since.position if since == self._initial else None
+        return since.moved(end, self._options.table, state, now, late, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
@@ -145,8 +141,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._planned = True
         since, until = self._checked(start), Offset.from_json(end)
+        if until.began is not None and since != until:
+            since = self._beginning_at(until.began)
         window = Window(since.position, until.position)
         parts: list[InputPartition] = []
         if since.is_before_snapshot and not until.is_before_snapshot:
@@ -167,6 +164,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
+
+    def _beginning_at(self, position: int) -> Offset:
+        """The initial offset of a query that begins at `position`."""
+        wanted = self._options.snapshot
+        return self._at(position, SnapshotState.PENDING if wanted else SnapshotState.NONE)
 
     def _at(self, position: int, snapshot: SnapshotState) -> Offset:
         """The offset at `position` for a query that starts anew."""

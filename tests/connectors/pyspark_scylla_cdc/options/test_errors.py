@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.options.errors import RefusedStream, hide_traceback
+from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 
 VARIABLE = "SPARK_HIDE_TRACEBACK"
 AS_WORKER = f"""

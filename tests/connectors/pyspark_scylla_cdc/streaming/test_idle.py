@@ -14,7 +14,6 @@ from attrs import evolve, frozen
 from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cluster import Connection
@@ -30,6 +29,7 @@ from pyspark_scylla_cdc.planning.look import Look
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.stream import StreamReader
@@ -118,13 +118,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def started(stream: StreamReader) -> dict[str, Any]:
-    """The position of a new query, pinned."""
-    start = stream.initialOffset()
-    stream.partitions(start, start)
-    return start
-
-
 def poll(
     stream: StreamReader, start: dict[str, Any], clock: ManualClock, seconds: int, rate: int = 8
 ) -> list[dict[str, Any]]:
@@ -139,8 +132,8 @@ def poll(
 
 
 def settled(stream: StreamReader, clock: ManualClock) -> dict[str, Any]:
-    """The pinned start of a new query, half a minute on: there is something to look at."""
-    start = started(stream)
+    """The start of a new query, half a minute on: there is something to look at."""
+    start = stream.initialOffset()
     clock.advance(31 * SECOND)
     return start
 
@@ -357,7 +350,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
             process(query)
             assert found == list(range(1, pk + 1))
         process(query)
-        # One to pin the start, one for each write, and one a minute at rest.
+        # One at the start, one for each write, and one a minute at rest.
         assert len(micro_batches(query)) <= 6
     finally:
         query.stop()

@@ -14,7 +14,6 @@ from attrs import define, field, frozen
 from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from cdc_reader._time import SystemClock
 from cdc_reader.cql import timeuuid
@@ -36,6 +35,7 @@ from pyspark_scylla_cdc.offsets.late import Late, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import Streams
 from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 from pyspark_scylla_cdc.streaming.late_watch import Delivered, Settings

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError, DataLossError, SchemaError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -64,35 +64,33 @@ def position(offset: dict[str, Any]) -> int:
     return int(offset["position"])
 
 
-def test_first_micro_batch_is_empty(reader: Callable[..., StreamReader]) -> None:
-    """A new query pins its start with an empty micro-batch, then reads on from there."""
-    stream = reader(startingTimestamp="latest")
+def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) -> None:
+    """The checkpoint has the start only by the offset at the end of the first micro-batch."""
+    stream = reader()
     start = stream.initialOffset()
-    assert stream.latestOffset(start, LIMIT) == start == stream.initialOffset()
-    assert stream.partitions(start, start) == []
+    end = stream.latestOffset(start, LIMIT)
+    assert end["began"] == position(start) == position(stream.initialOffset())
+    assert position(end) > position(start)
+    assert "began" not in stream.latestOffset(
+        {"version": 1, "position": position(end) - DAY}, LIMIT
+    )
 
 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark then asks for the start anew and plans first: from a later start nothing is read."""
-    pinned = reader(startingTimestamp="latest").initialOffset()
-    clock.advance(120 * SECOND)
-    restarted = reader(startingTimestamp="latest")
-    later = restarted.initialOffset()
-    assert position(later) > position(pinned)
-    assert restarted.partitions(later, pinned) == []
-    assert position(restarted.latestOffset(pinned, LIMIT)) == clock.now() - 30 * SECOND
-
-
-def test_restart_with_a_fixed_start(
-    reader: Callable[..., StreamReader], clock: ManualClock
-) -> None:
-    """The start that was pinned once is not pinned again, or AvailableNow would end on it."""
-    stream = reader(startingTimestamp="1970-01-01")
+    """Spark then asks for the start anew, and it may be a later one."""
+    stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
-    stream.partitions(start, start)
-    assert position(stream.latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
+    end = stream.latestOffset(start, LIMIT)
+    clock.advance(7_200 * SECOND)
+    restarted = reader(startingTimestamp="latest")
+    assert restarted.partitions(end, end) == []
+    later = restarted.initialOffset()
+    assert position(later) > position(end)
+    planned = [repr(part) for part in restarted.partitions(later, end)]
+    assert planned == [repr(part) for part in stream.partitions(start, end)]
+    assert position(restarted.latestOffset(end, LIMIT)) == clock.now() - 30 * SECOND
 
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
@@ -143,7 +141,6 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
     """A start that has not come is kept, and reached in time."""
     stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
     start = stream.initialOffset()
-    stream.partitions(start, start)
     clock.advance(60 * SECOND)
     assert stream.latestOffset(start, LIMIT) == start
     clock.advance(91 * SECOND)

@@ -1,0 +1,127 @@
+"""What older versions of Spark lack, and what stands in for it.
+
+Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
+ask it to prepare for trigger ``availableNow``. `StreamReader` is written for them.
+
+Spark 4.0 and 4.1 ask for the end of the next micro-batch and tell nothing; `WithoutStart` makes a
+stream reader fit for them. Trigger ``availableNow`` is there a single micro-batch, like ``once``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from attrs import frozen
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from cdc_reader._log import get_logger
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.options.errors import hide_traceback
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    TELLS_START = False
+else:
+    TELLS_START = True
+"""Whether Spark tells a stream reader where a micro-batch starts."""
+
+if not TELLS_START:
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """Stands for Spark's class."""
+
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """Stands for Spark's class."""
+
+    @frozen
+    class ReadMaxFiles(ReadLimit):  # type: ignore[no-redef]
+        """Stands for Spark's class."""
+
+        max_files: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for Spark's class."""
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+__all__ = [
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxFiles",
+    "SupportsTriggerAvailableNow",
+    "for_this_spark",
+]
+
+log = get_logger(__name__)
+
+_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
+def for_this_spark(reader: StreamReader) -> DataSourceStreamReader:
+    """The stream reader as the running Spark can use it."""
+    return reader if TELLS_START else WithoutStart(reader)
+
+
+class WithoutStart(DataSourceStreamReader):
+    """A stream reader for a Spark that does not tell where a micro-batch starts.
+
+    * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
+      start and end. From then on, a micro-batch starts at the end of the last one planned.
+    * Spark may ask for the latest offset only to report it. So an offset stands until it is
+      planned.
+    * Nothing tells which trigger runs. So the limits of the options always apply.
+    """
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader = reader
+        self._limit = reader.getDefaultReadLimit()
+        self._position: dict[str, Any] | None = None
+        self._offered: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self._reader.initialOffset()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
+        if self._offered is None:
+            start = self.initialOffset() if self._position is None else self._position
+            offered = self._reader.latestOffset(start, self._limit)
+            if offered == self._position:
+                return offered
+            self._offered = offered
+        return self._offered
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if self._position is None and self._offered is not None:
+            self._refuse_restart(start)
+        self._position, self._offered = end, None
+        return self._reader.partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+    @hide_traceback()
+    def _refuse_restart(self, start: dict[str, Any]) -> None:
+        """Raise ConfigurationError if an offset was offered before the checkpoint was known.
+
+        Spark then wraps the source for trigger ``availableNow``. The wrapper asks for the latest
+        offset before Spark tells the checkpoint's, and that one may lie behind it.
+        """
+        if start != self.initialOffset():
+            remedy = (
+                f"Spark {pyspark.__version__} then asks for an offset before it tells where the "
+                "checkpoint is, so this query could repeat rows: leave it 'false', or use Spark "
+                "4.2 or later"
+            )
+            raise ConfigurationError(_WRAPPER, "true", remedy)

@@ -1,0 +1,212 @@
+"""Streams in each version of Spark: triggers, limits, and micro-batches done again.
+
+Spark 4.0 and 4.1 do not tell a reader where a micro-batch starts. Tests without Spark call the
+reader made for them as they do, in any version. The tests in Spark hold in all versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing.clock import ManualClock
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.spark_versions import TELLS_START, WithoutStart
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Execute = Callable[..., None]
+    Load = Callable[..., DataFrame]
+    Make = Callable[..., WithoutStart]
+    Batches = dict[int, list[int]]
+
+SECOND = 1_000_000
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands an hour from now, when all that the tests write has settled."""
+    return ManualClock(SystemClock().now() + 3_600 * SECOND)
+
+
+@pytest.fixture(autouse=True)
+def _table(execute: Execute) -> None:
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true, 'ttl': 0}",
+        *(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)" for pk in range(10)),
+    )
+
+
+@pytest.fixture
+def make(options: dict[str, str], clock: ManualClock) -> Make:
+    """Makes readers for a Spark that does not tell where a micro-batch starts."""
+
+    def make(**more: str) -> WithoutStart:
+        parsed = SourceOptions.parse({**options, **more})
+        schema = schema_of(parsed)
+        names = tuple(form_of(parsed, schema).schema.names)
+        return WithoutStart(StreamReader(parsed, schema, names, clock))
+
+    return make
+
+
+def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The keys of the rows of a micro-batch."""
+    batches = (batch for part in reader.partitions(start, end) for batch in reader.read(part))
+    return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
+
+
+def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
+    make: Make, clock: ManualClock
+) -> None:
+    """An offset stands until it is planned: Spark may ask for it only to report it."""
+    reader = make()
+    first = reader.latestOffset()
+    clock.advance(60 * SECOND)
+    assert reader.latestOffset() == first
+    assert plan(reader, reader.initialOffset(), first) == list(range(10))
+    assert reader.latestOffset() == first  # no two empty micro-batches in a row
+    second = reader.latestOffset()
+    assert second["position"] == clock.now() - 30 * SECOND
+    assert plan(reader, first, second) == []
+    assert reader.latestOffset() == second
+
+
+def test_a_restart_goes_on_where_the_checkpoint_is(make: Make, clock: ManualClock) -> None:
+    """Spark plans an empty micro-batch there before it asks for an offset."""
+    before = make()
+    first = before.latestOffset()
+    clock.advance(60 * SECOND)
+    after = make()
+    assert after.partitions(first, first) == []
+    second = after.latestOffset()
+    assert (second["position"], "began" in second) == (clock.now() - 30 * SECOND, False)
+
+
+def test_limits_hold(make: Make) -> None:
+    """Each micro-batch is as long as the options allow, since no trigger tells otherwise."""
+    reader = make(maxWindowPerTrigger="1s")
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        offsets.append(reader.latestOffset())
+        reader.partitions(*offsets[-2:])
+    positions = [offset["position"] for offset in offsets]
+    assert [b - a for a, b in pairwise(positions)] == [SECOND] * 3
+
+
+def test_an_offset_asked_for_too_soon_ends_the_query(make: Make, clock: ManualClock) -> None:
+    """It may lie behind the checkpoint, which Spark tells only afterwards."""
+    first = make().latestOffset()
+    clock.advance(60 * SECOND)
+    reader = make()
+    reader.latestOffset()
+    with pytest.raises(ConfigurationError, match=WRAPPER):
+        reader.partitions(first, first)
+
+
+@pytest.fixture
+def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
+    """Runs a query from its checkpoint, and returns the keys of each micro-batch with rows."""
+
+    def run(*, available_now: bool = True, fails: bool = False, **more: str) -> Batches:
+        found: Batches = {}
+
+        def keep(frame: DataFrame, number: int) -> None:
+            if keys := sorted(row["pk"] for row in frame.collect()):
+                found[number] = keys
+            if fails:
+                raise OSError("the sink is gone")
+
+        frame = load(stream=True, **{"confidenceWindow": "0s", "minAdvance": "1ms", **more})
+        writer = frame.writeStream.foreachBatch(keep)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        if available_now:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        else:
+            query = writer.start()
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+        return found
+
+    return run
+
+
+@pytest.mark.spark
+def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
+    """Each run reads what has settled, from the first run on, and ends."""
+    assert run() == {0: list(range(10))}
+    assert run() == {}
+    execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
+    assert list(run().values()) == [[10]]
+
+
+@pytest.mark.spark
+def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execute) -> None:
+    """It has the same rows, though nothing but its end is in the checkpoint."""
+    with pytest.raises(StreamingQueryException, match="the sink is gone"):
+        run(fails=True)
+    execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
+    again = run(startingTimestamp="latest")
+    assert again.pop(0) == list(range(10))
+    again |= run()
+    assert list(again.values()) == [[10]]
+
+
+@pytest.mark.spark
+def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
+    """Five rows, in five spans of the time that a micro-batch may have, are in five of them."""
+    base = SystemClock().now() // 1_000 - 200
+    for number in range(5):
+        execute(
+            f"INSERT INTO {{t}} (pk, v) VALUES ({100 + number}, 1) "
+            f"USING TIMESTAMP {(base + 40 * number) * 1_000}"
+        )
+    span = {"startingTimestamp": str(base), "endingTimestamp": str(base + 200)}
+    limited = {**span, "maxWindowPerTrigger": "40ms"}
+    batches = run(available_now=False, **limited).values()
+    found = [[key for key in keys if key >= 100] for keys in batches]
+    assert [keys for keys in found if keys] == [[100], [101], [102], [103], [104]]
+
+
+@pytest.mark.spark
+def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
+    """Spark 4.2 reads all in several micro-batches; before, each run has one, and none is empty
+    before all is read.
+    """
+    limited = {"maxRowsPerTrigger": "3"}
+    first = run(**limited)
+    assert (len(first) > 1) == TELLS_START
+    found = [key for keys in first.values() for key in keys]
+    while batches := run(**limited):
+        found += [key for keys in batches.values() for key in keys]
+    assert sorted(found) == list(range(10))
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(TELLS_START, reason="Spark 4.2 and later tell where a micro-batch starts")
+def test_sparks_wrapper_of_available_now(
+    spark: SparkSession, run: Callable[..., Batches], execute: Execute
+) -> None:
+    """A checkpoint is not gone on with, and stays as it is, while Spark wraps the source."""
+    assert run() == {0: list(range(10))}
+    execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
+    spark.conf.set(WRAPPER, "true")
+    try:
+        with pytest.raises(StreamingQueryException, match=f"{WRAPPER}.* Spark {spark.version}"):
+            run()
+    finally:
+        spark.conf.unset(WRAPPER)
+    assert list(run().values()) == [[10]]
