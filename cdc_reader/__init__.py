@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cdc_reader.changes.change import Change, ChangeOperation
+    from cdc_reader.changes.change import Change
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
+    from cdc_reader.changes.operation import ChangeOperation
     from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
     from cdc_reader.cluster import CqlWriter
     from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -74,7 +75,7 @@ _HOMES = {
     "CdcError": "errors",
     "CdcReader": "reader",
     "Change": "changes.change",
-    "ChangeOperation": "changes.change",
+    "ChangeOperation": "changes.operation",
     "Checkpoint": "reading.progress",
     "CollectionDelta": "changes.delta",
     "ConnectionConfig": "config",

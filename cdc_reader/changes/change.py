@@ -15,22 +15,17 @@ A column can be in one of these states:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.changes.columns import (
-    IMAGES,
-    RANGE_BOUNDS,
-    RANGE_ENDS,
-    RANGE_STARTS,
-    LogPage,
-    layout_of,
-)
-from cdc_reader.changes.delta import CollectionDelta, Delta, Set, merge
+from cdc_reader.changes.columns import LogPage, layout_of
+from cdc_reader.changes.delta import CollectionDelta, Delta, Set
+from cdc_reader.changes.operation import ChangeOperation
+from cdc_reader.changes.page import ChangePage
+from cdc_reader.changes.records import IMAGES, RANGE_ENDS, RANGE_STARTS, ChangeRows
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import (
@@ -46,54 +41,6 @@ from cdc_reader.cql.values import FrozenDict
 from cdc_reader.streams.stream import StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class ChangeOperation(StrEnum):
-    """The operation of a change.
-
-    A code that this version does not know becomes a new member, ``unknown_<code>``.
-    """
-
-    INSERT = "insert"
-    UPDATE = "update"
-    ROW_DELETE = "row_delete"
-    RANGE_DELETE = "range_delete"
-    PARTITION_DELETE = "partition_delete"
-    SERVER_ROW_DELETE = "server_row_delete"
-    SERVER_PARTITION_DELETE = "server_partition_delete"
-    IMAGE = "image"
-
-    @property
-    def is_known(self) -> bool:
-        """Whether this version knows what the operation means."""
-        return not self.startswith("unknown_")
-
-    @property
-    def is_delete(self) -> bool:
-        """Whether the change deletes a row, a range of rows or a partition."""
-        return self.endswith("_delete")
-
-    @classmethod
-    def _missing_(cls, value: object) -> ChangeOperation | None:
-        if not isinstance(value, str) or not value.startswith("unknown_"):
-            return None
-        member = str.__new__(cls, value)
-        member._name_ = value.upper()
-        member._value_ = value
-        return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
-
-
-class _Meanings(dict[Operation, ChangeOperation]):
-    """Maps the operation of a log row to that of its change."""
-
-    def __missing__(self, operation: Operation) -> ChangeOperation:
-        meaning = self[operation] = ChangeOperation(operation.name.lower())
-        return meaning
-
-
-_MEANINGS = _Meanings(dict.fromkeys(RANGE_BOUNDS, ChangeOperation.RANGE_DELETE))
-_MEANINGS.update(dict.fromkeys(IMAGES, ChangeOperation.IMAGE))
-_PREIMAGE, _POSTIMAGE = (Operation.PREIMAGE,), (Operation.POSTIMAGE,)
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
 
 
@@ -155,8 +102,8 @@ class Change:
     are computed on first use from the page of rows, which the change keeps in memory.
     """
 
-    _page: LogPage
-    _rows: tuple[int, ...]
+    _page: ChangePage
+    _number: int
 
     @property
     def table(self) -> TableName:
@@ -166,27 +113,27 @@ class Change:
     @property
     def schema(self) -> LogSchema:
         """The schema of the table and its log with which the change was read."""
-        return self._page.layout.schema
+        return self._page.log.layout.schema
 
     @property
     def is_last(self) -> bool:
         """Whether this is the last change of its record."""
-        return self._page.are_last[self._rows[0]]
+        return self._page.are_last[self._number]
 
     @property
     def complete(self) -> bool:
         """Whether the whole record was read, up to `cdc$end_of_batch`."""
-        return self._page.are_complete[self._rows[0]]
+        return self._page.are_complete[self._number]
 
     @property
     def stream(self) -> StreamId:
         """The stream of the log that holds the change."""
-        return StreamId(self._page[STREAM_ID][self._rows[0]])
+        return StreamId(self._first(STREAM_ID))
 
     @property
     def time(self) -> uuid.UUID:
         """`cdc$time`, shared by all changes of the record."""
-        return uuid.UUID(self._page[TIME][self._rows[0]])
+        return uuid.UUID(self._first(TIME))
 
     @property
     def timestamp(self) -> int:
@@ -199,7 +146,7 @@ class Change:
     @property
     def late(self) -> bool:
         """Whether the change was delivered out of order, behind later changes of its stream."""
-        return self._page.late
+        return self._page.log.late
 
     @property
     def written_at(self) -> datetime:
@@ -209,46 +156,40 @@ class Change:
     @property
     def seqs(self) -> tuple[int, ...]:
         """`cdc$batch_seq_no` of the log rows, ascending; rows of other changes may lie between."""
-        numbers = self._page[BATCH_SEQ_NO]
+        numbers = self._page.log[BATCH_SEQ_NO]
         return tuple([numbers[row] for row in self._rows])
 
     @property
     def operation(self) -> ChangeOperation:
         """The operation: a delete if any part is one, else an insert if any part is."""
-        operations, rows = self._page.operations, self._rows
-        if len(rows) == 1:
-            return _MEANINGS[operations[rows[0]]]
-        told = [it for row in rows if (it := operations[row]) not in IMAGES]
-        return _MEANINGS[min(told, key=_rank, default=operations[rows[0]])]
+        return self._page.operations[self._number]
 
     @property
     def key(self) -> FrozenDict[str, Any]:
         """The partition key and, for a change of one row, its clustering columns."""
-        return self._page.keys_of_rows[self._rows[0]]
+        return self._page.keys[self._number]
 
     @property
     def partition_key(self) -> FrozenDict[str, Any]:
         """The partition key by column. Changes of one partition are ordered."""
-        return self._page.partition_keys[self._rows[0]]
+        return self._page.partition_keys[self._number]
 
     @property
     def is_static(self) -> bool:
         """Whether the change is of a partition's static row."""
-        return self._page.are_static[self._rows[0]] and not self.operation.is_delete
+        row = self._page.first_rows[self._number]
+        return self._page.log.are_static[row] and not self.operation.is_delete
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The delta rows of the change, in order, unmerged."""
-        operations = self._page.operations
+        operations = self._page.log.operations
         return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
 
     @property
     def deltas(self) -> Mapping[str, Delta]:
         """The deltas by column name, with all parts merged; empty for deletes."""
-        deltas, rows = self._page.deltas, self._rows
-        if len(rows) == 1:
-            return deltas[rows[0]]
-        return _merged([deltas[row] for row in rows if deltas[row]])
+        return self._page.deltas[self._number]
 
     @property
     def deltas_shown(self) -> bool:
@@ -266,7 +207,7 @@ class Change:
     @property
     def range(self) -> RowRange | None:
         """The range of a range delete; None for other changes."""
-        if not self._is_range:
+        if self.operation is not ChangeOperation.RANGE_DELETE:
             return None
         return RowRange(self._bound(RANGE_STARTS), self._bound(RANGE_ENDS))
 
@@ -277,10 +218,7 @@ class Change:
         With ``preimage: true`` these are only the columns touched. Empty collections are None; a
         non-frozen list is a dict of its elements by timeuuid, in order.
         """
-        if not self._page.has_preimages:
-            return None
-        row = self._row(_PREIMAGE)
-        return None if row is None else self._page.befores[row]
+        return self._page.befores[self._number]
 
     @property
     def after(self) -> Mapping[str, Any] | None:
@@ -288,10 +226,7 @@ class Change:
 
         None also if the row was deleted. Values are as in `before`.
         """
-        if not self._page.has_postimages:
-            return None
-        row = self._row(_POSTIMAGE)
-        return None if row is None else self._page.afters[row]
+        return self._page.afters[self._number]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to what JSON can represent; see `cdc_reader.changes.json`."""
@@ -316,9 +251,8 @@ class Change:
         return f"<{' '.join(words)} at {moment}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        page = self._page
-        facts = self.schema, page.rows(self._rows), self.is_last, self.complete, self.late
-        return change_of_rows, facts
+        columns = self._page.log.rows(self._rows)
+        return change_of_rows, (self.schema, columns, self.is_last, self.complete, self.late)
 
     @property
     def _facts(self) -> tuple[object, ...]:
@@ -328,26 +262,25 @@ class Change:
         )
 
     @property
-    def _is_range(self) -> bool:
-        return self._page.operations[self._rows[0]] in RANGE_BOUNDS
+    def _rows(self) -> tuple[int, ...]:
+        return self._page.rows(self._number)
+
+    def _first(self, name: str) -> Any:
+        """Return a log column's value in the first row; those of a record share some."""
+        return self._page.log[name][self._page.first_rows[self._number]]
 
     def _part(self, row: int) -> Part:
-        page = self._page
-        return Part(page.operations[row], page[BATCH_SEQ_NO][row], page[TTL][row], page.deltas[row])
-
-    def _row(self, operations: Container[Operation]) -> int | None:
-        found = self._page.operations
-        for row in self._rows:
-            if found[row] in operations:
-                return row
-        return None
+        log = self._page.log
+        return Part(log.operations[row], log[BATCH_SEQ_NO][row], log[TTL][row], log.deltas[row])
 
     def _bound(self, kinds: Container[Operation]) -> Bound | None:
-        if (row := self._row(kinds)) is None:
+        log = self._page.log
+        row = next((row for row in self._rows if log.operations[row] in kinds), None)
+        if row is None:
             return None
-        cells = {name: self._page[name][row] for name in self._page.layout.clustering}
+        cells = {name: log[name][row] for name in log.layout.clustering}
         prefix = {name: value for name, value in cells.items() if value is not None}
-        return Bound(FrozenDict(prefix), self._page.operations[row] in _INCLUSIVE)
+        return Bound(FrozenDict(prefix), log.operations[row] in _INCLUSIVE)
 
 
 def change_of_rows(
@@ -361,28 +294,9 @@ def change_of_rows(
 
     Missing columns are null. Used by tests, and to unpickle a change.
     """
-    page = LogPage.of_values(layout_of(schema), columns, late=late)
-    page.are_last[0], page.are_complete[0] = is_last, complete
-    return Change(page, tuple(range(len(columns[OPERATION]))))
-
-
-def _rank(operation: Operation) -> int:
-    """Return the precedence of an operation among those of a change; the lowest wins."""
-    rank = _RANKS.get(operation)
-    return (0 if operation.is_known else 1) if rank is None else rank
-
-
-_RANKS = {Operation.INSERT: 2, Operation.UPDATE: 3}
-
-
-def _merged(parts: Sequence[Mapping[str, Delta]]) -> Mapping[str, Delta]:
-    if len(parts) == 1:
-        return parts[0]
-    merged: dict[str, Delta] = {}
-    for part in parts:
-        for name, delta in part.items():
-            merged[name] = merge(merged.get(name), delta)
-    return FrozenDict(merged)
+    log = LogPage.of_values(layout_of(schema), columns, late=late)
+    rows = ChangeRows.of_one(columns[OPERATION], is_last=is_last, is_complete=complete)
+    return Change(ChangePage(log, rows, 0, 1), 0)
 
 
 def _is_live(delta: Delta) -> bool:

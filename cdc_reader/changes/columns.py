@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
 from itertools import compress
 from typing import Any
@@ -12,6 +12,7 @@ from attrs import frozen
 
 from cdc_reader import decoding as kernel
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
+from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
     OPERATION,
@@ -153,15 +154,6 @@ def put_images(cells: Cells, images: Sequence[Any], rows: Choice, *, whole: bool
     kernel.put_all(compress(images, rows), cells.name, compress(shown, rows))
 
 
-IMAGES = frozenset([Operation.PREIMAGE, Operation.POSTIMAGE])
-
-RANGE_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
-
-RANGE_ENDS = (Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE)
-
-RANGE_BOUNDS = frozenset(RANGE_STARTS + RANGE_ENDS)
-
-
 Image = FrozenDict[str, Any]
 """A row's columns by name, as they were before or after the change; null is None."""
 
@@ -196,8 +188,7 @@ class LogPage(dict[str, Values]):
     """The columns of `count` log rows by name; a column that the log lacks is all null.
 
     The page keeps the batch in memory, and so does every change made from it. `late` rows are
-    strays, or were delivered behind others of their stream. A change takes `is_last` and
-    `complete` from its first row's entries in `are_last` and `are_complete`.
+    strays, or were delivered behind others of their stream.
     """
 
     def __init__(self, layout: Layout, batch: pa.RecordBatch, *, late: bool = False) -> None:
@@ -205,8 +196,6 @@ class LogPage(dict[str, Values]):
         self.layout = layout
         self.late = late
         self.count = batch.num_rows
-        self.are_last = [True] * self.count
-        self.are_complete = [True] * self.count
         self.batch = batch
 
     @classmethod
@@ -319,9 +308,9 @@ class LogPage(dict[str, Values]):
             kernel.put_all(keys, name, self[name])
         return keys
 
-    def _chosen(self, without: frozenset[Operation], *, static: bool) -> Choice:
+    def _chosen(self, without: Collection[Operation], *, static: bool) -> Choice:
         """Select the rows with or without clustering key, except those of some operations."""
-        if not any(self.are_static) and without.isdisjoint(self.operations):
+        if not any(self.are_static) and not any(it in self.operations for it in without):
             return [not static] * self.count
         facts = zip(self.operations, self.are_static, strict=True)
         return [is_static is static and it not in without for it, is_static in facts]

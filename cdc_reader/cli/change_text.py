@@ -13,9 +13,10 @@ from typing import Any
 
 from rich.text import Text
 
-from cdc_reader.changes.change import Bound, Change, ChangeOperation
+from cdc_reader.changes.change import Bound, Change
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.changes.json import value_to_json
+from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.types import ListType
 
 _STYLES = {ChangeOperation.INSERT: "green", ChangeOperation.UPDATE: "yellow"}

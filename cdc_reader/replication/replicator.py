@@ -8,7 +8,8 @@ from typing import Protocol
 
 from cdc_reader._settings import expect, expect_able, shown
 from cdc_reader._time import Clock, SystemClock
-from cdc_reader.changes.change import Change, ChangeOperation
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import ColumnKind, Operation, TableSchema
 from cdc_reader.cql.statement import Statement

@@ -13,26 +13,26 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from cdc_reader.changes.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
 from cdc_reader.changes.frames.columns import is_key, log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
-from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, net_changes
+from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
 from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
-from cdc_reader.changes.frames.range_deletes import bounds, permitted, range_type
-from cdc_reader.changes.frames.records import (
-    BATCH_SEQ_NO,
-    TIME,
-    RangeDeletes,
-    clustering_of,
-    read_changes,
-    whole_records,
-)
+from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
 from cdc_reader.changes.frames.table_rows import table_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
-from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.changes.records import clustering_of
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    TIME,
+    Column,
+    ColumnKind,
+    LogSchema,
+    TableSchema,
+)
 from cdc_reader.cql.timeuuid import bound
 
 _TYPES = pa.array(
@@ -99,13 +99,10 @@ class ChangesFormat:
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
         preimages = gives_preimages(self._base.cdc, self._asked)
-        for batch in whole_records(batches):
-            changes, ranges = read_changes(batch, self._base)
-            allowed = permitted(batch, ranges, self._base, self._asked.range_deletes)
-            net = net_changes(batch, changes, self._base)
-            rows = _Rows.all(net, allowed, preimages=preimages)
+        for net, ranges in read_changes(batches, self._base, self._asked.range_deletes):
+            rows = _Rows.all(net, ranges, preimages=preimages)
             if len(rows.at):
-                columns = [self._column(name, batch, net, rows) for name in schema.names]
+                columns = [self._column(name, net, rows) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def snapshot(
@@ -140,12 +137,12 @@ class ChangesFormat:
             case _:
                 return pa.repeat(_snapshot_cell(name, position), count)
 
-    def _column(self, name: str, batch: pa.RecordBatch, net: NetChanges, rows: _Rows) -> pa.Array:
+    def _column(self, name: str, net: NetChanges, rows: _Rows) -> pa.Array:
         column = self._by_name.get(name)
         if column is None:
-            return self._meta(name, batch, net, rows)
+            return self._meta(name, net, rows)
         if is_key(column):
-            return _key(column, batch, rows)
+            return _key(column, net.batch, rows)
         return self._value(column, net, rows)
 
     def _value(self, column: Column, net: NetChanges, rows: _Rows) -> pa.Array:
@@ -155,20 +152,19 @@ class ChangesFormat:
         place = rows.change + len(after) * shows_before
         return pick(pa.concat_arrays([after, before]), np.where(rows.change == NONE, NONE, place))
 
-    def _meta(self, name: str, batch: pa.RecordBatch, net: NetChanges, rows: _Rows) -> pa.Array:
+    def _meta(self, name: str, net: NetChanges, rows: _Rows) -> pa.Array:
         match name:
             case names.RANGE:
                 starts = np.where(rows.end == NONE, NONE, rows.at)
-                return bounds(batch, starts, rows.end, self.schema.field(name).type)
+                return bounds(net.batch, starts, rows.end, self.schema.field(name).type)
             case names.MODIFIED:
                 return self._marked(net.modified, net, rows)
             case names.NULLED:
                 return self._marked(net.set_to_null, net, rows)
             case names.INSERTED:
-                inserted = pa.array(net.rows.has_insert[net.group])
-                return pick(inserted, np.where(_is_upsert(rows), rows.change, NONE))
+                return pick(pa.array(net.has_insert), np.where(_is_upsert(rows), rows.change, NONE))
             case _:
-                return _place(name, batch, rows)
+                return _place(name, net.batch, rows)
 
     def _marked(self, test: Callable[[Column], Mask], net: NetChanges, rows: _Rows) -> pa.Array:
         """Return, for inserts and updates, the names of the columns that pass the test."""

@@ -8,8 +8,18 @@ from collections.abc import Collection, Iterable, Iterator
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader.changes.frames.records import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME
-from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, TableSchema
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    DELETED_PREFIX,
+    OPERATION,
+    REMOVED_PREFIX,
+    STREAM_ID,
+    TIME,
+    Column,
+    ColumnKind,
+    LogSchema,
+    TableSchema,
+)
 from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 
@@ -34,10 +44,6 @@ ALL = frozenset(
 )
 
 _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
-
-DELETED = "cdc$deleted_"
-
-DELETED_ELEMENTS = "cdc$deleted_elements_"
 
 
 def is_key(column: Column) -> bool:
@@ -71,7 +77,9 @@ def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tup
     wanted = {*_ALWAYS, *values}
     wanted.update(column.name for column in log.base.columns if is_key(column))
     if deltas:
-        wanted.update(prefix + name for name in values for prefix in (DELETED, DELETED_ELEMENTS))
+        wanted.update(
+            prefix + name for name in values for prefix in (DELETED_PREFIX, REMOVED_PREFIX)
+        )
     return tuple(column for column in log.columns if column.name in wanted)
 
 
@@ -92,9 +100,9 @@ def with_own_columns(
 
 def _log_names(column: Column) -> Iterator[str]:
     yield column.name
-    yield DELETED + column.name
+    yield DELETED_PREFIX + column.name
     if is_multi_cell(column.type):
-        yield DELETED_ELEMENTS + column.name
+        yield REMOVED_PREFIX + column.name
 
 
 def _hint(name: str, known: list[str]) -> str:

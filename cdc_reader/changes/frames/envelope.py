@@ -13,17 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._time import SystemClock
+from cdc_reader.changes.arrays import NONE, Mask, pick
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.arrays import NONE, Mask, pick
 from cdc_reader.changes.frames.columns import is_key, log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
-from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, net_changes
+from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
 from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
-from cdc_reader.changes.frames.range_deletes import permitted
-from cdc_reader.changes.frames.records import BATCH_SEQ_NO, TIME, read_changes, whole_records
 from cdc_reader.changes.frames.table_rows import table_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
-from cdc_reader.cql.schema import Column, ColumnKind, ImageMode, LogSchema, TableSchema
+from cdc_reader.cql.schema import (
+    BATCH_SEQ_NO,
+    TIME,
+    Column,
+    ColumnKind,
+    ImageMode,
+    LogSchema,
+    TableSchema,
+)
 from cdc_reader.cql.timeuuid import bound
 from cdc_reader.errors import ConfigurationError
 
@@ -76,10 +82,7 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        for batch in whole_records(batches):
-            changes, ranges = read_changes(batch, self._base)
-            permitted(batch, ranges, self._base, self._asked.range_deletes)
-            net = net_changes(batch, changes, self._base)
+        for net, _ in read_changes(batches, self._base, self._asked.range_deletes):
             if len(net.at):
                 columns = [self._column(name, net) for name in schema.names]
                 order = pa.array(np.argsort(net.at, kind="stable"))
@@ -204,8 +207,7 @@ def _cells(values: pa.Array, shown: Mask) -> pa.Array:
 
 def _in_image(column: Column, net: NetChanges) -> Mask:
     """Return where images have the column: static rows have the static columns, others the rest."""
-    is_static = net.rows.is_static[net.group]
-    return is_static if column.kind is ColumnKind.STATIC else ~is_static
+    return net.is_static if column.kind is ColumnKind.STATIC else ~net.is_static
 
 
 def _field(column: Column, types: ValueTypes) -> pa.Field:

@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
-from cdc_reader.changes.frames.records import TIME
 from cdc_reader.changes.frames.value_types import ValueTypes
-from cdc_reader.cql.schema import Column, LogSchema
+from cdc_reader.cql.schema import TIME, Column, LogSchema
 
 
 class LogFormat:

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.frames.arrays import (
-    NONE,
-    Indices,
-    Mask,
-    any_of_each,
-    booleans,
-    last_of_each,
-    pick,
-    valid,
-)
-from cdc_reader.changes.frames.columns import DELETED, DELETED_ELEMENTS
+from cdc_reader.changes.arrays import NONE, Indices, Mask, booleans, pick, valid
 from cdc_reader.changes.frames.commit_time import commit_timestamps
-from cdc_reader.changes.frames.records import TIME, RowChanges
+from cdc_reader.changes.frames.options import RangeDelete
+from cdc_reader.changes.frames.range_deletes import RangeDeletes, permitted, range_deletes
 from cdc_reader.changes.frames.table_rows import base_values, is_empty
-from cdc_reader.cql.schema import Column, ImageMode, TableSchema
+from cdc_reader.changes.records import (
+    RANGE_BOUNDS,
+    ChangeRows,
+    Records,
+    clustering_of,
+    partition_deletes,
+    row_deletes,
+    whole_records,
+)
+from cdc_reader.cql.schema import (
+    DELETED_PREFIX,
+    REMOVED_PREFIX,
+    TIME,
+    Column,
+    ImageMode,
+    Operation,
+    TableSchema,
+)
 from cdc_reader.cql.types import is_multi_cell
-from cdc_reader.errors import SchemaError
+from cdc_reader.errors import SchemaError, UnsupportedTableError
 
 INSERT, UPDATE, DELETE = range(3)
+
+
+def read_changes(
+    batches: Iterable[pa.RecordBatch], base: TableSchema, policy: RangeDelete
+) -> Iterator[tuple[NetChanges, RangeDeletes]]:
+    """Yield the changes of the log's rows: of single rows, and those of many rows to emit."""
+    for records in whole_records(batches):
+        rows = ChangeRows.of(records, base)
+        _refuse_unknown(rows, base)
+        ranges = permitted(records.batch, range_deletes(records, rows, base), base, policy)
+        yield net_changes(records, rows, base), ranges
 
 
 @frozen(eq=False)
@@ -34,15 +55,18 @@ class NetChanges:
 
     `at` is the log row that represents the change, `before` the preimage and `after` the
     postimage, or NONE without one. A row written and deleted in one record counts as deleted.
+    `number` is the number of the change in `rows`.
     """
 
     batch: pa.RecordBatch
-    rows: RowChanges
-    group: Indices
+    rows: ChangeRows
+    number: Indices
     kind: Indices
     at: Indices
     before: Indices
     after: Indices
+    has_insert: Mask
+    is_static: Mask
 
     def values_before(self, column: Column) -> pa.Array:
         """Return the column before the change; null without a preimage."""
@@ -51,8 +75,8 @@ class NetChanges:
     def values_after(self, column: Column, *, postimages: bool) -> pa.Array:
         """Return the column after the change or, without `postimages`, the value that was set."""
         logged = self.batch.column(column.name)
-        project = self.after if postimages else self._last_delta(logged)
-        return base_values(pick(logged, project), column)
+        rows = self.after if postimages else self._last_delta(logged)
+        return base_values(pick(logged, rows), column)
 
     def shown_before(self, column: Column) -> Mask:
         """Return where the preimage shows the column, even as null."""
@@ -66,7 +90,7 @@ class NetChanges:
 
     def set_to_null(self, column: Column) -> Mask:
         """Return where the change set the column to null and added no elements."""
-        deleted = booleans(self.batch.column(DELETED + column.name))
+        deleted = booleans(self.batch.column(DELETED_PREFIX + column.name))
         logged = self.batch.column(column.name)
         given = valid(logged)
         if is_multi_cell(column.type):
@@ -74,56 +98,75 @@ class NetChanges:
         return self._any_delta(deleted) & ~self._any_delta(given)
 
     def _last_delta(self, logged: pa.Array) -> Indices:
-        rows = self.rows
-        return last_of_each(rows.groups, rows.upserts & valid(logged), rows.count)[self.group]
+        return self.rows.last(self.rows.upserts & valid(logged))[self.number]
 
     def _any_delta(self, wanted: Mask) -> Mask:
-        rows = self.rows
-        return any_of_each(rows.groups, rows.upserts & wanted, rows.count)[self.group]
+        return self.rows.any(self.rows.upserts & wanted)[self.number]
 
 
-def net_changes(batch: pa.RecordBatch, rows: RowChanges, base: TableSchema) -> NetChanges:
-    """Return the net changes of whole records; raise SchemaError if a postimage is missing.
+def net_changes(records: Records, rows: ChangeRows, base: TableSchema) -> NetChanges:
+    """Return the net changes of records; raise SchemaError if a postimage is missing.
 
     Rows covered by a delete of a partition or range in the same record have no postimage. They
     are omitted, because that delete represents them.
     """
-    deleted, upserted = rows.delete != NONE, rows.delta != NONE
+    delete, upsert = rows.last(rows.having(row_deletes(base))), rows.last(rows.upserts)
+    deleted, upserted = delete != NONE, upsert != NONE
     covered = np.zeros(rows.count, bool)
     if base.cdc.postimage:
         missing = upserted & ~deleted & (rows.postimage == NONE)
-        covered = missing & rows.lies_in_delete
-        _refuse_missing(batch, base, rows.delta[missing & ~covered])
-    group = np.flatnonzero(deleted | (upserted & ~covered))
-    told = rows.postimage if base.cdc.postimage else rows.delta
+        covered = missing & _lie_in_delete(records, rows, base)
+        _refuse_missing(records.batch, base, upsert[missing & ~covered])
+    number = np.flatnonzero(deleted | (upserted & ~covered))
+    told = rows.postimage if base.cdc.postimage else upsert
+    has_insert = rows.any(rows.having((Operation.INSERT,)))
+    is_static = _are_static(records.batch, rows, base)
+    inserted = _inserted(rows, has_insert, is_static, base)
     return NetChanges(
-        batch=batch,
+        batch=records.batch,
         rows=rows,
-        group=group,
-        kind=np.where(deleted, DELETE, np.where(_inserted(rows, base), INSERT, UPDATE))[group],
-        at=np.where(deleted, rows.delete, told)[group],
-        before=rows.preimage[group],
-        after=np.where(deleted, NONE, rows.postimage)[group],
+        number=number,
+        kind=np.where(deleted, DELETE, np.where(inserted, INSERT, UPDATE))[number],
+        at=np.where(deleted, delete, told)[number],
+        before=rows.preimage[number],
+        after=np.where(deleted, NONE, rows.postimage)[number],
+        has_insert=has_insert[number],
+        is_static=is_static[number],
     )
 
 
-def _inserted(rows: RowChanges, base: TableSchema) -> Mask:
-    """Return which rows are new.
+def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
+    """Return which changes are of new rows.
 
     An INSERT may hit an existing row, and an UPDATE a missing one; only preimages tell. A static
     row exists as soon as its partition does.
     """
-    told = rows.has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
-    inserted: Mask = told & (rows.preimage == NONE) & ~rows.is_static
+    told = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
+    inserted: Mask = told & (rows.preimage == NONE) & ~is_static
     return inserted
+
+
+def _are_static(batch: pa.RecordBatch, rows: ChangeRows, base: TableSchema) -> Mask:
+    """Return which changes are of static rows: without clustering key, in a table with one."""
+    if not (key := clustering_of(base)):
+        return np.zeros(rows.count, bool)
+    return ~valid(batch.column(key[0].name))[rows.first]
+
+
+def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mask:
+    """Return which changes have a record that also deletes a partition or ranges."""
+    deletes = rows.having((*RANGE_BOUNDS, *partition_deletes(base)))
+    found = np.zeros(len(records.starts), bool)
+    found[records.numbers[deletes]] = True
+    return found[records.numbers[rows.first]]
 
 
 def _is_touched(batch: pa.RecordBatch, column: Column) -> pa.Array:
     """Return which log rows show the column: a value, null, or removed elements."""
     touched = valid(batch.column(column.name))
-    touched |= booleans(batch.column(DELETED + column.name))
+    touched |= booleans(batch.column(DELETED_PREFIX + column.name))
     if is_multi_cell(column.type):
-        touched |= valid(batch.column(DELETED_ELEMENTS + column.name))
+        touched |= valid(batch.column(REMOVED_PREFIX + column.name))
     return pa.array(touched)
 
 
@@ -136,3 +179,12 @@ def _refuse_missing(batch: pa.RecordBatch, base: TableSchema, rows: Indices) -> 
         "log, as if it was made before the table's postimages were turned on: give a later "
         "startingTimestamp, or read with format 'log'"
     )
+
+
+def _refuse_unknown(rows: ChangeRows, base: TableSchema) -> None:
+    for code in np.unique(rows.operations):
+        if not Operation(int(code)).is_known:
+            raise UnsupportedTableError(
+                f"the log of {base.name} has rows with operation {code}, which this version does "
+                "not know: read it with format 'log', or install a newer scylla-cdc"
+            )

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.frames.arrays import NONE, Indices, booleans, pick
+from cdc_reader.changes.arrays import NONE, Indices, booleans, pick
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.options import RangeDelete
-from cdc_reader.changes.frames.records import OPERATION, TIME, RangeDeletes, clustering_of
 from cdc_reader.changes.frames.value_types import ValueTypes
-from cdc_reader.cql.schema import Operation, TableSchema
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.changes.records import (
+    RANGE_ENDS,
+    RANGE_STARTS,
+    ChangeRows,
+    Records,
+    clustering_of,
+    partition_deletes,
+)
+from cdc_reader.cql.schema import OPERATION, TIME, Operation, TableSchema
+from cdc_reader.errors import ConfigurationError, DecodeError
 
 _INCLUSIVE = pa.array([Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE], pa.int8())
+
+
+@frozen(eq=False)
+class RangeDeletes:
+    """Deletes of partitions and ranges, by the numbers of their log rows."""
+
+    partitions: Indices
+    starts: Indices
+    ends: Indices
+
+    @property
+    def first(self) -> int:
+        """The log row of the first such delete; NONE if there is none."""
+        return int(min([*self.partitions[:1], *self.starts[:1]], default=NONE))
+
+
+def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> RangeDeletes:
+    """Return such deletes in records; raise DecodeError if a range lacks a start or an end."""
+
+    def found(operations: Iterable[Operation]) -> Indices:
+        return np.flatnonzero(rows.having(operations))
+
+    starts, ends = found(RANGE_STARTS), found(RANGE_ENDS)
+    if not np.array_equal(rows.changes[starts], rows.changes[ends]):
+        raise DecodeError(
+            f"{len(starts)} starts and {len(ends)} ends of range deletes in "
+            f"{records.batch.num_rows} rows of the log: expected an end behind each start"
+        )
+    return RangeDeletes(found(partition_deletes(base)), starts, ends)
 
 
 def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:

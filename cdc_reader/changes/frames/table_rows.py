@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.changes.frames.arrays import Mask, booleans, valid
-from cdc_reader.changes.frames.records import clustering_of
+from cdc_reader.changes.arrays import Mask, repeats, valid
+from cdc_reader.changes.records import clustering_of
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 
@@ -94,10 +94,7 @@ def _first_of_partition(
     """Return which rows begin a partition; `before` is the row before the batch, if any."""
     joined = batch if before is None else pa.concat_batches([before, batch])
     key = [c.name for c in base.columns if c.kind is ColumnKind.PARTITION_KEY]
-    other = np.zeros(joined.num_rows - 1, bool)
-    for name in key:
-        column = joined.column(name)
-        other |= booleans(pc.not_equal(column[1:], column[:-1]))
+    other = ~np.all([repeats(joined.column(name)) for name in key], axis=0)
     return other if before is not None else np.concatenate([[True], other])
 
 

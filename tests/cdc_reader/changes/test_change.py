@@ -15,9 +15,10 @@ import attrs
 import pytest
 
 from cdc_reader import ConnectionConfig, ReadConfig
-from cdc_reader.changes.change import Bound, Change, ChangeOperation, change_of_rows
+from cdc_reader.changes.change import Bound, Change, change_of_rows
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Set, merge
 from cdc_reader.changes.grouping import Grouping
+from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cluster import Connection, Query, SchemaSource
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_reader.changes.change import Change, ChangeOperation
+from cdc_reader.changes.change import Change
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
 from cdc_reader.changes.grouping import Grouping
+from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column, ColumnKind, LogSchema, Operation
 from cdc_reader.cql.types import is_multi_cell, parse

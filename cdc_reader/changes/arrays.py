@@ -32,13 +32,18 @@ def pick(column: pa.Array, rows: Indices) -> pa.Array:
 
 
 def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return the last wanted row of each of `count` groups; NONE if it has none.
-
-    `groups` holds each row's group number, NONE for rows without a group.
-    """
+    """Return the last wanted row of each of `count` groups, given each row's; NONE without one."""
     found = np.full(count, NONE, np.int64)
-    rows = np.flatnonzero(wanted & (groups != NONE))
-    found[groups[rows]] = rows  # with several per group, the last wins
+    rows = np.flatnonzero(wanted)
+    found[groups[rows]] = rows  # with several per group, the last one assigned wins
+    return found
+
+
+def first_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
+    """Return the first wanted row of each of `count` groups, given each row's; NONE without one."""
+    found = np.full(count, NONE, np.int64)
+    rows = np.flatnonzero(wanted)[::-1]
+    found[groups[rows]] = rows
     return found
 
 
@@ -48,10 +53,32 @@ def any_of_each(groups: Indices, wanted: Mask, count: int) -> Mask:
     return found
 
 
+def comparable(column: pa.Array) -> pa.Array:
+    """Return cells that are equal to Arrow where the column's, of a key, are equal to the server.
+
+    To the server, 0.0 and -0.0 differ, and NaN equals NaN. Arrow cannot compare nested cells.
+    """
+    if pa.types.is_floating(column.type):
+        nan = pa.scalar(float("nan"), column.type)
+        bits = pa.int32() if column.type == pa.float32() else pa.int64()
+        return pc.if_else(pc.is_nan(column), nan, column).view(bits)
+    if pa.types.is_nested(column.type):
+        cells = column.to_pylist()
+        return pa.array([None if cell is None else repr(cell) for cell in cells], pa.string())
+    return column
+
+
+def repeats(column: pa.Array) -> Mask:
+    """Return for each cell but the first whether it equals the one before; null equals null."""
+    equal = booleans(pc.equal(column[1:], column[:-1]))
+    if column.null_count:
+        null = ~valid(column)
+        equal |= null[1:] & null[:-1]
+    return equal
+
+
 def codes(column: pa.Array) -> Indices:
     """Return a number for each distinct cell, in no particular order; NONE for null."""
-    if pa.types.is_nested(column.type):  # Arrow cannot compare these; rare, only in keys
-        column = pa.array([None if cell is None else repr(cell) for cell in column.to_pylist()])
     numbers: Indices = (
         column.dictionary_encode().indices.fill_null(NONE).to_numpy().astype(np.int64)
     )

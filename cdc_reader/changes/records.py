@@ -1,0 +1,338 @@
+"""Records of the log, and which of their rows are one change: for `Change` objects and for frames.
+
+A record is all rows of one stream with the same ``cdc$time``, logged by one write. It may cover
+several base rows, each with a preimage, deltas and a postimage. These interleave: all preimages
+come first, then the deltas, then all postimages. Different TTLs split one change into several
+deltas. So a record's rows are grouped by clustering key, a column at a time, and a change is a set
+of row numbers. The delete of a range is a change of two rows, its start and its end. Every other
+row is a change of its own, such as the delete of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader.changes.arrays import (
+    Indices,
+    Mask,
+    any_of_each,
+    booleans,
+    codes,
+    combined,
+    comparable,
+    first_of_each,
+    last_of_each,
+    repeats,
+)
+from cdc_reader.cql.schema import (
+    END_OF_BATCH,
+    OPERATION,
+    STREAM_ID,
+    TIME,
+    Column,
+    ColumnKind,
+    Operation,
+    TableSchema,
+)
+
+PREIMAGES = (Operation.PREIMAGE,)
+
+POSTIMAGES = (Operation.POSTIMAGE,)
+
+IMAGES = PREIMAGES + POSTIMAGES
+
+UPSERTS = (Operation.UPDATE, Operation.INSERT)
+
+RANGE_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
+
+RANGE_ENDS = (Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE)
+
+RANGE_BOUNDS = RANGE_STARTS + RANGE_ENDS
+
+_PARTITION_DELETES = (Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE)
+
+_ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
+
+
+def clustering_of(base: TableSchema) -> list[Column]:
+    """Return the clustering columns, in key order."""
+    return [column for column in base.columns if column.kind is ColumnKind.CLUSTERING]
+
+
+def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
+    """Return the operations that delete one row; without a clustering key, a partition is one."""
+    return _ROW_DELETES if clustering_of(base) else _ROW_DELETES + _PARTITION_DELETES
+
+
+def partition_deletes(base: TableSchema) -> tuple[Operation, ...]:
+    """Return the operations that delete a partition of many rows."""
+    return _PARTITION_DELETES if clustering_of(base) else ()
+
+
+@frozen(eq=False)
+class Records:
+    """Whole records, and the first row of each."""
+
+    batch: pa.RecordBatch
+    starts: Indices
+
+    @cached_property
+    def lengths(self) -> Indices:
+        """The number of rows of each record."""
+        return np.diff(self.starts, append=self.batch.num_rows)
+
+    @cached_property
+    def numbers(self) -> Indices:
+        """The number of each row's record."""
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
+
+    @property
+    def are_complete(self) -> Mask:
+        """For each record, whether its last row is marked as its end.
+
+        Always true without the column for marks: logs from before ScyllaDB 4.3 have none.
+        """
+        if END_OF_BATCH not in self.batch.schema.names:
+            return np.ones(len(self.starts), bool)
+        marks = booleans(self.batch.column(END_OF_BATCH))
+        last: Mask = marks[self.starts + self.lengths - 1]
+        return last
+
+
+class RecordBuffer:
+    """Turns batches, given in order, into whole records.
+
+    A record that a page boundary splits is held until the rest of it arrives. This takes more
+    memory than one page only if a record spans many pages.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[pa.RecordBatch] = []
+
+    def feed(self, batch: pa.RecordBatch) -> Records | None:
+        """Return the records that this batch completes; None if there are none.
+
+        The last record is complete if its end is marked, or else once another begins.
+        """
+        if not batch.num_rows:
+            return None
+        ends = _ends_record(batch)
+        if self._held and not ends and _is_middle(batch, self._held[0]):
+            self._held.append(batch)
+            return None
+        if self._held:
+            batch, self._held = pa.concat_batches([*self._held, batch]), []
+        starts = _starts(batch)
+        if not ends:
+            last = int(starts[-1])
+            self._held = [batch.slice(last)]
+            batch, starts = batch.slice(0, last), starts[:-1]
+        return Records(batch, starts) if len(starts) else None
+
+    def finish(self) -> Records | None:
+        """Return the record held back, without its end; then the buffer can be used again."""
+        if not self._held:
+            return None
+        batch, self._held = pa.concat_batches(self._held), []
+        return Records(batch, np.zeros(1, np.int64))
+
+
+def whole_records(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
+    """Yield all rows of the batches in whole records."""
+    buffer = RecordBuffer()
+    for batch in batches:
+        if (records := buffer.feed(batch)) is not None:
+            yield records
+    if (rest := buffer.finish()) is not None:
+        yield rest
+
+
+def _ends_record(batch: pa.RecordBatch) -> bool:
+    """Whether the batch's last row is marked as the end of its record."""
+    return END_OF_BATCH in batch.schema.names and batch.column(END_OF_BATCH)[-1].as_py() is True
+
+
+def _is_middle(batch: pa.RecordBatch, held: pa.RecordBatch) -> bool:
+    """Whether the batch has only rows of the record held."""
+    return all(batch.column(name)[-1] == held.column(name)[0] for name in (TIME, STREAM_ID))
+
+
+def _starts(batch: pa.RecordBatch) -> Indices:
+    """Return the first row of each record; `batch` has each stream's rows in order."""
+    first = np.ones(batch.num_rows, bool)
+    first[1:] = ~(repeats(batch.column(TIME)) & repeats(batch.column(STREAM_ID)))
+    return np.flatnonzero(first)
+
+
+class ChangeRows:
+    """The changes of whole records, as sets of row numbers.
+
+    Changes are numbered from 0: record by record, and within a record by their first row that is
+    not an image. A row number is NONE if a change has no such row.
+    """
+
+    def __init__(
+        self, operations: Indices, changes: Indices, are_last: Mask, are_complete: Mask
+    ) -> None:
+        self.operations = operations
+        """The code of each row's operation."""
+        self.changes = changes
+        """The number of each row's change."""
+        self.are_last = are_last
+        """For each change, whether it is the last of its record."""
+        self.are_complete = are_complete
+        """For each change, whether its record was read up to the mark of its end."""
+
+    @classmethod
+    def of(cls, records: Records, base: TableSchema) -> ChangeRows:
+        """Find the changes in records of the log of `base`."""
+        operations = records.batch.column(OPERATION).to_numpy()
+        changes = _changes(records, operations, base)
+        ends = np.maximum.reduceat(changes, records.starts)  # the last change of each record
+        are_last = np.zeros(ends[-1] + 1, bool)
+        are_last[ends] = True
+        are_complete = np.repeat(records.are_complete, np.diff(ends, prepend=-1))
+        return cls(operations, changes, are_last, are_complete)
+
+    @classmethod
+    def of_one(cls, operations: list[int], *, is_last: bool, is_complete: bool) -> ChangeRows:
+        """Return one change that has all the rows."""
+        rows = np.array(operations, np.int64)
+        return cls(rows, np.zeros_like(rows), np.array([is_last]), np.array([is_complete]))
+
+    @property
+    def count(self) -> int:
+        """The number of changes."""
+        return len(self.are_last)
+
+    @property
+    def are_single(self) -> bool:
+        """Whether each row is a change of its own; the row then has the number of its change."""
+        return self.count == len(self.changes)
+
+    def having(self, operations: Iterable[Operation]) -> Mask:
+        """Return which rows have one of these operations."""
+        return _among(self.operations, operations)
+
+    def last(self, wanted: Mask) -> Indices:
+        """Return the last wanted row of each change."""
+        return last_of_each(self.changes, wanted, self.count)
+
+    def any(self, wanted: Mask) -> Mask:
+        """Return for each change whether any of its rows is wanted."""
+        return any_of_each(self.changes, wanted, self.count)
+
+    @cached_property
+    def first_of_records(self) -> Indices:
+        """The first change of each record."""
+        return np.concatenate([[0], np.flatnonzero(self.are_last[:-1]) + 1])
+
+    @cached_property
+    def first(self) -> Indices:
+        """The first row of each change."""
+        return first_of_each(self.changes, np.ones(len(self.changes), bool), self.count)
+
+    @cached_property
+    def main(self) -> Indices:
+        """The row of each change that tells its operation.
+
+        That is a delete if there is one, else an insert, else an update, and an image only if the
+        change has nothing else.
+        """
+        if self.are_single:
+            return np.arange(self.count)
+        found = self.first.copy()
+        updates, inserts = (self.having((kind,)) for kind in UPSERTS)
+        for wanted in (updates, inserts, ~(updates | inserts | self.having(IMAGES))):
+            rows = first_of_each(self.changes, wanted, self.count)
+            found = np.where(rows >= 0, rows, found)
+        return found
+
+    @cached_property
+    def upserts(self) -> Mask:
+        """Which rows are inserts or updates."""
+        return self.having(UPSERTS)
+
+    @cached_property
+    def preimage(self) -> Indices:
+        """The preimage of each change."""
+        return self.last(self.having(PREIMAGES))
+
+    @cached_property
+    def postimage(self) -> Indices:
+        """The postimage of each change."""
+        return self.last(self.having(POSTIMAGES))
+
+    @cached_property
+    def are_split(self) -> Mask:
+        """For each change, whether it has several rows that are not images."""
+        deltas = self.changes[~self.having(IMAGES)]
+        return np.bincount(deltas, minlength=self.count) > 1
+
+    @cached_property
+    def order(self) -> Indices:
+        """The rows, change after change."""
+        return np.argsort(self.changes, kind="stable")
+
+    @cached_property
+    def bounds(self) -> Indices:
+        """Where each change's rows begin in `order`, and where the last one's end."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.changes, minlength=self.count))])
+
+
+def _changes(records: Records, operations: Indices, base: TableSchema) -> Indices:
+    """Return the number of each row's change."""
+    count = len(operations)
+    if len(records.starts) == count:
+        return np.arange(count)
+    key = [comparable(records.batch.column(column.name)) for column in clustering_of(base)]
+    of_row = _among(operations, (*IMAGES, *UPSERTS, *row_deletes(base)))
+    begins = _begins(operations, of_row, key)
+    begins[records.starts] = True
+    first, runs = np.flatnonzero(begins), np.cumsum(begins) - 1
+    if len(first) == len(records.starts):
+        return runs
+    cells = [column.take(pa.array(first)) for column in key]
+    groups = _groups(records.numbers[first], of_row[first], cells)
+    return _in_order(groups[runs], _among(operations, IMAGES))
+
+
+def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
+    """Return which rows differ in what they change from the row before them in their record."""
+    goes_on = of_row[1:] & of_row[:-1]
+    for cells in key:
+        goes_on &= repeats(cells)
+    goes_on |= _among(operations[1:], RANGE_ENDS) & _among(operations[:-1], RANGE_STARTS)
+    return np.concatenate([[True], ~goes_on])
+
+
+def _groups(records: Indices, of_row: Mask, key: list[pa.Array]) -> Indices:
+    """Number runs of rows: equally if they are of the same record and base row."""
+    groups = records
+    for cells in key:
+        groups = combined(groups, codes(cells))
+    alone = np.cumsum(~of_row)  # a number for each run that is not of one base row
+    return combined(groups, np.where(of_row, 0, alone))
+
+
+def _in_order(groups: Indices, are_images: Mask) -> Indices:
+    """Number the groups by their first row that is not an image, or else by their first row."""
+    count = int(groups.max()) + 1
+    deltas = first_of_each(groups, ~are_images, count)
+    rows = first_of_each(groups, np.ones(len(groups), bool), count)
+    place = np.empty(count, np.int64)
+    place[np.argsort(np.where(deltas >= 0, deltas, rows))] = np.arange(count)
+    return place[groups]
+
+
+def _among(operations: Indices, wanted: Iterable[Operation]) -> Mask:
+    """Return which codes are of the wanted operations."""
+    found = np.zeros(len(operations), bool)
+    for operation in wanted:
+        found |= operations == int(operation)
+    return found
