@@ -14,6 +14,7 @@ from cdc_reader._time import as_duration, parse_duration
 from cdc_reader.errors import ConfigurationError
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
 
@@ -70,6 +71,7 @@ A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give a
 AT_LEAST_ONE = require(
     lambda value: is_whole(value) and value >= 1, "give a whole number of at least 1"
 )
+FLAG = require(lambda value: isinstance(value, bool), "give True or False")
 TEXT = require(
     lambda value: value is None or isinstance(value, str), "give a text, or leave it out"
 )
@@ -92,6 +94,13 @@ def expect(option: str, value: object, kind: type[T]) -> T:
         name = "text" if kind is str else kind.__name__
         raise ConfigurationError(option, shown(value), f"give a {name}")
     return value
+
+
+def member(option: str, value: str, kind: type[E]) -> E:
+    """Return the member of an enumeration that has this value; else raise ConfigurationError."""
+    if value not in list(kind):
+        raise ConfigurationError(option, shown(value), f"give one of {', '.join(kind)}")
+    return kind(value)
 
 
 def expect_able(option: str, value: object, methods: str, remedy: str) -> None:

@@ -98,8 +98,9 @@ class ChangesFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        preimages = gives_preimages(self._base.cdc, self._asked)
-        for net, ranges in read_changes(batches, self._base, self._asked.range_deletes):
+        asked = self._asked
+        preimages = gives_preimages(self._base.cdc, asked.preimages, partial=asked.include_delta)
+        for net, ranges in read_changes(batches, self._base, asked.range_deletes):
             rows = _Rows.all(net, ranges, preimages=preimages)
             if len(rows.at):
                 columns = [self._column(name, net, rows) for name in schema.names]
@@ -235,9 +236,9 @@ def _check_images(base: TableSchema, asked: FormatOptions, values: list[Column])
             base,
             "format 'changes' shows rows as they are after each change, and the log has no "
             "postimages",
-            "; or give includeDelta 'true' for what each change set",
+            "; or give include_delta for what each change set",
         )
         return
-    images.require_deltas(base, "includeDelta tells what changed, and the log has keys only")
+    images.require_deltas(base, "include_delta tells what changed, and the log has keys only")
     if not base.cdc.postimage:
         images.require_readable_deltas(base, values)

@@ -58,6 +58,8 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """
     if wanted is None:
         return schema
+    if isinstance(wanted, str):
+        raise ConfigurationError("columns", wanted, "give a list of names")
     known = [column.name for column in schema.base.columns]
     for name in wanted:
         if name not in known:

@@ -18,7 +18,7 @@ from cdc_reader.changes.frames import images
 from cdc_reader.changes.frames.columns import is_key, log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
-from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import FormatOptions, Preimages
 from cdc_reader.changes.frames.table_rows import table_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import (
@@ -31,7 +31,6 @@ from cdc_reader.cql.schema import (
     TableSchema,
 )
 from cdc_reader.cql.timeuuid import bound
-from cdc_reader.errors import ConfigurationError
 
 SOURCE = pa.struct(
     [
@@ -143,7 +142,7 @@ class EnvelopeFormat:
 
     def _before(self, net: NetChanges) -> pa.Array:
         """Return the rows before the change; a delete always has one, because it holds the key."""
-        has_image = (net.before != NONE) & images.gives_preimages(self._base.cdc, self._cells)
+        has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)
             if is_key(column)
@@ -195,9 +194,9 @@ class EnvelopeFormat:
         return pa.StructArray.from_arrays(parts, fields=list(SOURCE))
 
     @property
-    def _cells(self) -> FormatOptions:
-        """The options, with partial preimages allowed: a null struct marks columns not shown."""
-        return FormatOptions(include_delta=True, preimages=self._asked.preimages)
+    def _gives_preimages(self) -> bool:
+        """Whether `before` has rows; partial ones too: a null struct marks columns not shown."""
+        return images.gives_preimages(self._base.cdc, self._asked.preimages, partial=True)
 
 
 def _cells(values: pa.Array, shown: Mask) -> pa.Array:
@@ -216,12 +215,6 @@ def _field(column: Column, types: ValueTypes) -> pa.Field:
 
 
 def _check(base: TableSchema, asked: FormatOptions, values: list[Column]) -> None:
-    if asked.range_deletes is RangeDelete.EMIT:
-        remedy = "an envelope has no place for bounds: give 'fail' or 'skip', or format 'changes'"
-        raise ConfigurationError("rangeDeletes", asked.range_deletes.value, remedy)
-    if asked.include_delta:
-        remedy = "an envelope tells what is not shown from null by itself: leave it out"
-        raise ConfigurationError("includeDelta", "true", remedy)
     if asked.preimages is Preimages.REQUIRE:
         images.require_full_preimages(base)
     if not base.cdc.postimage:

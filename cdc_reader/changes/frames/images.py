@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
-from cdc_reader.changes.frames.options import FormatOptions, Preimages
+from cdc_reader.changes.frames.options import Preimages
 from cdc_reader.cql.schema import CdcOptions, Column, ImageMode, TableSchema
 from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.errors import UnsupportedTableError
 
 
-def gives_preimages(cdc: CdcOptions, asked: FormatOptions) -> bool:
-    """Whether to emit preimages: full ones, or partial ones if deltas show what changed."""
-    if asked.preimages is Preimages.NONE or cdc.preimage is ImageMode.OFF:
+def gives_preimages(cdc: CdcOptions, asked: Preimages, *, partial: bool) -> bool:
+    """Whether to emit preimages: full ones, or also `partial` ones, with touched columns only."""
+    if asked is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
-    return cdc.preimage is ImageMode.FULL or asked.include_delta
+    return cdc.preimage is ImageMode.FULL or partial
 
 
 def require_full_preimages(base: TableSchema) -> None:
@@ -46,7 +46,7 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
         require_postimages(
             base,
             f"of {', '.join(parts)} the log has the elements that changed, not the value",
-            ", or leave them out with the option columns",
+            ", or leave them out with columns",
         )
 
 

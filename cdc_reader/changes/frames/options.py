@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import field, frozen
+
+from cdc_reader._settings import FLAG, member
+from cdc_reader.errors import ConfigurationError
 
 
 class FormatName(StrEnum):
@@ -36,9 +39,45 @@ class Preimages(StrEnum):
 
 @frozen
 class FormatOptions:
-    """The options that shape the rows of a query."""
+    """The options that shape the rows of a query.
+
+    Raises ConfigurationError for values that cannot be used together.
+    """
 
     format: FormatName = FormatName.LOG
-    include_delta: bool = False
+    include_delta: bool = field(default=False, validator=FLAG)
     range_deletes: RangeDelete = RangeDelete.FAIL
     preimages: Preimages = Preimages.AUTO
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        format: str,  # noqa: A002 - Spark's name
+        include_delta: bool,
+        range_deletes: str,
+        preimages: str,
+    ) -> FormatOptions:
+        """Return options given as texts; raise ConfigurationError for one without a meaning."""
+        return cls(
+            format=member("format", format, FormatName),
+            include_delta=include_delta,
+            range_deletes=member("range_deletes", range_deletes, RangeDelete),
+            preimages=member("preimages", preimages, Preimages),
+        )
+
+    def __attrs_post_init__(self) -> None:
+        if self.include_delta and self.format is not FormatName.CHANGES:
+            raise ConfigurationError("include_delta", True, _NO_DELTA[self.format])
+        if self.format is FormatName.ENVELOPE and self.range_deletes is RangeDelete.EMIT:
+            remedy = (
+                "an envelope has no place for bounds: give 'fail' or 'skip', or format 'changes'"
+            )
+            raise ConfigurationError("range_deletes", self.range_deletes.value, remedy)
+
+
+_NO_DELTA = {
+    FormatName.LOG: "rows of the log tell what they changed: leave it out, or give format "
+    "'changes'",
+    FormatName.ENVELOPE: "an envelope tells what is not shown from null by itself: leave it out",
+}

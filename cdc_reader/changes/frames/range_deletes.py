@@ -92,7 +92,7 @@ def permitted(
         return RangeDeletes(ranges.partitions[:0], ranges.starts[:0], ranges.ends[:0])
     (micros,) = commit_timestamps(batch.column(TIME).slice(ranges.first, 1)).cast(pa.int64())
     raise ConfigurationError(
-        "rangeDeletes",
+        "range_deletes",
         policy.value,
         f"at {format_timestamp(micros.as_py())} {base.name} lost a whole partition or a range of "
         "rows at once, which no single row tells: give 'emit' to get such deletes with their "

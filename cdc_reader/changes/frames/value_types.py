@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from cdc_reader._settings import expect
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, children
@@ -16,6 +18,7 @@ from cdc_reader.decoding.arrow_type import ARROW, NATIVE
 from cdc_reader.errors import ConfigurationError
 
 _UNBOUNDED = ("decimal", "varint")
+_MAX_DIGITS = 38
 
 
 @frozen
@@ -23,6 +26,14 @@ class ValueTypes:
     """The types of values in a DataFrame: the kernel's, except for decimal and varint."""
 
     decimal: pa.DataType = pa.string()
+
+    @classmethod
+    def parse(cls, text: str, option: str) -> ValueTypes:
+        """Parse the type of decimals: ``string`` or ``decimal(p, s)``.
+
+        Raises ConfigurationError, which names `option`.
+        """
+        return cls(_decimal_type(expect(option, text, str), option))
 
     def of(self, cql_type: CqlType) -> pa.DataType:
         """Return the Arrow type of a column of `cql_type`."""
@@ -85,4 +96,14 @@ class ValueTypes:
             remedy = (
                 f"column {name} holds {error}, which does not fit: give 'string', or more digits"
             )
-            raise ConfigurationError("decimalType", given, remedy) from None
+            raise ConfigurationError("decimal_type", given, remedy) from None
+
+
+def _decimal_type(text: str, option: str) -> pa.DataType:
+    if text.lower() == "string":
+        return pa.string()
+    found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
+    if not found or not 0 < int(found[1]) <= _MAX_DIGITS or int(found[2]) > int(found[1]):
+        remedy = f"give 'string', or 'decimal(p, s)' with p up to {_MAX_DIGITS} and s up to p"
+        raise ConfigurationError(option, text, remedy)
+    return pa.decimal128(int(found[1]), int(found[2]))

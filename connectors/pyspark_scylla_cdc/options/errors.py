@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from cdc_reader.errors import CdcError, ColumnDecodeError
+from cdc_reader.errors import CdcError, ColumnDecodeError, ConfigurationError, SchemaError
+from pyspark_scylla_cdc.options.words import in_keyword_options, in_option_words
 
 
 @contextmanager
@@ -30,9 +31,13 @@ def hide_traceback() -> Iterator[None]:
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Add to the error of a value that cannot be shown the option that leaves its column out."""
+    """Name options in errors: those that caused them, and the one that leaves a column out."""
     try:
         yield
+    except ConfigurationError as error:
+        raise in_option_words(error) from None
+    except SchemaError as error:
+        raise in_keyword_options(error) from None
     except ColumnDecodeError as error:
         raise ColumnDecodeError(f"{error}; option columns can leave the column out") from None
 

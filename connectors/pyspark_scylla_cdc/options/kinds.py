@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import (
@@ -20,6 +18,7 @@ from cdc_reader._time import (
     parse_duration,
     parse_moment,
 )
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -27,7 +26,6 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 _MOST_PARTITIONS = 100_000
 EARLIEST = "earliest"
 LATEST = "latest"
-MAX_DIGITS = 38
 
 
 @frozen
@@ -166,16 +164,6 @@ def _json(text: str, option: str, remedy: str) -> Any:
         raise ConfigurationError(option, text, remedy) from None
 
 
-def _decimal_type(text: str, option: str) -> pa.DataType:
-    if text.lower() == "string":
-        return pa.string()
-    found = re.fullmatch(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", text.lower())
-    if not found or not 0 < int(found[1]) <= MAX_DIGITS or int(found[2]) > int(found[1]):
-        remedy = f"give 'string', or 'decimal(p, s)' with p up to {MAX_DIGITS} and s up to p"
-        raise ConfigurationError(option, text, remedy)
-    return pa.decimal128(int(found[1]), int(found[2]))
-
-
 TEXT = Kind("text", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)
@@ -188,4 +176,4 @@ START = Kind(f"timestamp, `{EARLIEST}` or `{LATEST}`", _start)
 OFFSET = Kind(f"`{EARLIEST}`, `{LATEST}` or an offset as JSON", _offset)
 NAMES = Kind("names", _names)
 JSON = Kind("JSON object", _json_object)
-DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", _decimal_type)
+DECIMAL_TYPE = Kind("`string` or `decimal(p, s)`", ValueTypes.parse)

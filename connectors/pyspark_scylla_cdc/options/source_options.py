@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
 from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER, format_timestamp
+from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -29,21 +28,7 @@ from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import SchemaMode, Snapshot, parse_options
-
-_OPTION_OF_FIELD = {
-    "contact_points": "hosts",
-    "tls": "ssl.enabled",
-    "tls_ca": "ssl.caFile",
-    "tls_verify_hostname": "ssl.verifyHostname",
-    "tls_cert": "ssl.certFile",
-    "tls_key": "ssl.keyFile",
-    "local_dc": "localDC",
-    "consistency": "consistencyLevel",
-    "fetch_size": "fetchSize",
-    "connect_timeout": "connectTimeout",
-    "request_timeout": "requestTimeout",
-}
-_FIELD = re.compile(rf"\b({'|'.join(_OPTION_OF_FIELD)})\b")
+from pyspark_scylla_cdc.options.words import in_option_words, in_words
 
 
 @frozen
@@ -59,7 +44,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     partition_key: str | None
     """As JSON; validated against the table's schema later."""
-    decimal_type: pa.DataType
+    types: ValueTypes
     schema_mode: SchemaMode
     starting: int
     """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
@@ -100,7 +85,7 @@ class SourceOptions:
                 asked=_asked(values),
                 columns=values["columns"],
                 partition_key=values["partitionKey"],
-                decimal_type=values["decimalType"],
+                types=values["decimalType"],
                 schema_mode=values["schemaMode"],
                 starting=_starting(values, given),
                 starting_offset=_starting_offset(values),
@@ -127,7 +112,7 @@ class SourceOptions:
             )
             options.connection()
         except ConfigurationError as error:
-            raise _in_options_words(error) from None
+            raise in_option_words(error) from None
         options._check_order()
         options._check_starting_offset()
         options._check_partitions()
@@ -144,10 +129,10 @@ class SourceOptions:
         try:
             yield
         except ConfigurationError as error:
-            raise _in_options_words(error) from None
+            raise in_option_words(error) from None
         except ConnectionFailedError as error:
             hosts = self._connection["contact_points"]
-            raise ConnectionFailedError(f"hosts is {hosts!r}: {_in_words(str(error))}") from None
+            raise ConnectionFailedError(f"hosts is {hosts!r}: {in_words(str(error))}") from None
         except AuthenticationFailedError as error:
             username = self._connection["username"]
             raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
@@ -225,9 +210,6 @@ def _table(values: Mapping[str, Any]) -> TableName:
 
 
 def _asked(values: Mapping[str, Any]) -> FormatOptions:
-    if values["includeDelta"] and values["format"] is FormatName.LOG:
-        remedy = "rows of the log tell what they changed: leave it out, or give format 'changes'"
-        raise ConfigurationError("includeDelta", "true", remedy)
     return FormatOptions(
         format=values["format"],
         include_delta=values["includeDelta"],
@@ -271,16 +253,6 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
 def _ending(values: Mapping[str, Any]) -> int | None:
     end: int | None = values["endingTimestamp"]
     return end + 1 if end is not None and values["endingBoundInclusive"] else end
-
-
-def _in_options_words(error: ConfigurationError) -> ConfigurationError:
-    """The error with this package's names for the reader's settings."""
-    option = _OPTION_OF_FIELD.get(error.option, error.option)
-    return ConfigurationError(option, error.value, _in_words(error.remedy))
-
-
-def _in_words(text: str) -> str:
-    return _FIELD.sub(lambda name: _OPTION_OF_FIELD[name.group()], text)
 
 
 def _connection_arguments(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from attrs import evolve
 from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Clock, SystemClock
-from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.errors import QueryRefusedError, SchemaError, TableNotFoundError
@@ -109,7 +108,7 @@ def _formatted(
         batches = _read(options, source, partition, streams_loader(options, schema.base), clock)
     if key is not None:
         batches = key.rows(batches)
-    typed = ValueTypes(options.decimal_type).convert(batches, read.columns)
+    typed = options.types.convert(batches, read.columns)
     return form.convert(typed, part_of(form, names))
 
 
@@ -160,7 +159,7 @@ def read_snapshot(
         connection = connection_of(options.connection(), options.read)
         read = partial(read_span, connection, schema.base)
         batches = _read_ahead(read, partition.spans(), options.read.in_flight)
-        typed = ValueTypes(options.decimal_type).convert(batches, schema.base.columns)
+        typed = options.types.convert(batches, schema.base.columns)
         yield from form.snapshot(typed, part_of(form, names), partition.position)
 
 

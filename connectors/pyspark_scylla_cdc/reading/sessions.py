@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING
-from cdc_reader.changes.frames import Format, ValueTypes, format_of, project
+from cdc_reader.changes.frames import Format, format_of, project
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import KnownSource
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
@@ -23,6 +23,7 @@ from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from pyspark_scylla_cdc.offsets.late import check_ttl
+from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 
@@ -68,7 +69,8 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 
 def form_of(options: SourceOptions, schema: LogSchema) -> Format:
     """The requested format; raises UnsupportedTableError if it cannot show the table."""
-    return format_of(options.asked, schema, ValueTypes(options.decimal_type))
+    with with_remedy():
+        return format_of(options.asked, schema, options.types)
 
 
 def part_of(form: Format, names: Iterable[str]) -> pa.Schema:

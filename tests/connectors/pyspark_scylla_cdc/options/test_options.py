@@ -72,7 +72,7 @@ def test_options_of_this_source() -> None:
         FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE
     )
     assert options.columns == ("a", "b,c")
-    assert options.decimal_type == pa.decimal128(20, 3)
+    assert options.types.decimal == pa.decimal128(20, 3)
     assert options.window(now=0) == Window(1_000_001, 2_000_001)
     assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
     assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
@@ -235,7 +235,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         (
             {"spark.cassandra.connection.ssl.enabled": "false", "ssl.caFile": "/ca"},
-            "ssl.enabled is False: leave ssl.caFile out, or turn ssl.enabled on",
+            "ssl.enabled is 'false': leave ssl.caFile out, or turn ssl.enabled on",
         ),
         ({"username": "u"}, "password"),
         ({"username": "u", "passwordFile": "/none"}, "passwordFile is '/none': it cannot be read"),

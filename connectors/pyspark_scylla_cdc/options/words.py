@@ -1,0 +1,46 @@
+"""Errors of the core in the names of the options that cause them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cdc_reader.errors import ConfigurationError, SchemaError
+
+_OPTION_OF_SETTING = {
+    "contact_points": "hosts",
+    "tls": "ssl.enabled",
+    "tls_ca": "ssl.caFile",
+    "tls_verify_hostname": "ssl.verifyHostname",
+    "tls_cert": "ssl.certFile",
+    "tls_key": "ssl.keyFile",
+    "local_dc": "localDC",
+    "consistency": "consistencyLevel",
+    "fetch_size": "fetchSize",
+    "connect_timeout": "connectTimeout",
+    "request_timeout": "requestTimeout",
+}
+_OPTION_OF_KEYWORD = {
+    "include_delta": "includeDelta",
+    "range_deletes": "rangeDeletes",
+    "decimal_type": "decimalType",
+    "a later start": "a later startingTimestamp",
+}
+_OPTIONS = _OPTION_OF_SETTING | _OPTION_OF_KEYWORD
+
+
+def in_words(text: str, options: Mapping[str, str] = _OPTIONS) -> str:
+    """Return the text with options in place of the core's settings and keywords."""
+    return re.sub(rf"\b({'|'.join(options)})\b", lambda name: options[name.group()], text)
+
+
+def in_option_words(error: ConfigurationError) -> ConfigurationError:
+    """Return the error with options in place of the core's settings and keywords."""
+    option = _OPTIONS.get(error.option, error.option)
+    value = str(error.value).lower() if isinstance(error.value, bool) else error.value
+    return ConfigurationError(option, value, in_words(error.remedy))
+
+
+def in_keyword_options(error: SchemaError) -> SchemaError:
+    """Return the error of a table with options in place of the core's keywords."""
+    return type(error)(in_words(str(error), _OPTION_OF_KEYWORD))
