@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
+from attrs import evolve
 
 from cdc_reader._settings import expect
 from cdc_reader._time import (
@@ -29,6 +30,7 @@ from cdc_reader._time import (
     start_micros,
 )
 from cdc_reader.changes.change import Change
+from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -158,19 +160,55 @@ class TableReader:
     def batches(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows written in [start, end) that exist now; both ends are open by default.
+        """Yield all log rows written in [start, end) that exist now; both ends are open by default.
 
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
         rows may be incomplete: only rows older than the confidence window are settled. Raises
         ConfigurationError for other moments, and if start is after end.
         """
-        now = self._clock.now()
-        first, last = start_micros(start, now), end_micros(end, now)
-        if first > last:
-            remedy = f"give a start before the end, {format_timestamp(last)}"
-            raise ConfigurationError("start", format_timestamp(first), remedy)
-        return each_stopped_by(self._stop, self._log.batches(first, last))
+        return each_stopped_by(self._stop, self._log.batches(self._window(start, end)))
+
+    def change_batches(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+    ) -> pa.RecordBatchReader:
+        """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
+
+        The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
+        Format `log` is the rows of the log and `_commit_timestamp`, the time of each write;
+        `changes` is the changed rows of the base table, before and after each change; `envelope`
+        is changes as the Debezium connector writes them. The options are those of the Spark
+        source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
+        to read beside its key.
+
+        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping
+        the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python
+        raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface
+        raises an error of its own that contains the message.
+
+        Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
+        the table's log lacks images that the format needs.
+        """
+        window = self._window(start, end)
+        options = FormatOptions.of(
+            format=format,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+        )
+        types = ValueTypes.parse(decimal_type, "decimal_type")
+        shape = format_of(options, project(self.schema, columns), types)
+        rows = each_stopped_by(self._stop, self._shaped(shape, types, window))
+        return pa.RecordBatchReader.from_batches(shape.schema, rows)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the rows of `batches` as changes, each stream in order."""
@@ -205,6 +243,21 @@ class TableReader:
         """
         stop, self._stop = self._stop, Stop()
         stop.set()
+
+    def _window(self, start: Moment | None, end: Moment | None) -> Window:
+        """Return the window between two moments; raise ConfigurationError if there is none."""
+        now = self._clock.now()
+        first, last = start_micros(start, now), end_micros(end, now)
+        if first > last:
+            remedy = f"give a start before the end, {format_timestamp(last)}"
+            raise ConfigurationError("start", format_timestamp(first), remedy)
+        return Window(first, last)
+
+    def _shaped(self, shape: Format, types: ValueTypes, window: Window) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
+        read = evolve(self.schema, columns=shape.log_columns(shape.schema.names))
+        batches = self._log.batches(window, self._table.source(read))
+        return shape.convert(types.convert(batches, read.columns), shape.schema)
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
         grouping = Grouping(self.schema)
@@ -323,6 +376,33 @@ class CdcReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all tables, table after table; see `TableReader.batches`."""
         return chain.from_iterable([table.batches(start, end) for table in self.tables])
+
+    def change_batches(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+    ) -> pa.RecordBatchReader:
+        """Return the changes of the only table as Arrow; see `TableReader.change_batches`.
+
+        Raises ConfigurationError if there are several tables, because their columns differ.
+        """
+        return self.table.change_batches(
+            start,
+            end,
+            format=format,
+            columns=columns,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+            decimal_type=decimal_type,
+        )
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
         """Yield the changes of all tables, table after table; see `TableReader.changes`."""

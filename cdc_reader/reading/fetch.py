@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader._time import Micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
@@ -77,12 +77,16 @@ class LogReader:
         self._planner.refresh()
         return self._planner.plan(window)
 
-    def read(self, tasks: Iterable[Task | RangeTask]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `tasks`, task after task, reading several concurrently."""
-        for _, batch in read_tasks(self._source, tasks, self._config.in_flight):
+    def read(
+        self, tasks: Iterable[Task | RangeTask], source: LogSource | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `tasks`, task after task, reading several concurrently.
+
+        Another `source` of the same log may have other columns.
+        """
+        for _, batch in read_tasks(source or self._source, tasks, self._config.in_flight):
             yield batch
 
-    def batches(self, start: Micros | None, end: Micros | None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of [start, end) that exist now, settled or not."""
-        window = Window(BEGINNING if start is None else start, FOREVER if end is None else end)
-        yield from self.read(self.plan(window))
+    def batches(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`."""
+        yield from self.read(self.plan(window), source)

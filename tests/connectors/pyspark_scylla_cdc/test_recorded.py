@@ -11,11 +11,13 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from attrs import frozen
 from cassandra.util import OrderedMapSerializedKey, SortedSet
 from pyspark.sql import Row
 
+from cdc_reader import CdcReader
 from cdc_reader._time import datetime_micros, format_timestamp
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.timeuuid import micros, order_key
@@ -151,6 +153,46 @@ def test_envelopes_of_a_recording(
         check.validate(document)
     assert {document["op"] for document in found} == {"c", "u", "d"}
     assert len(found) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "keywords"),
+    [
+        ("log", {}, {}),
+        (
+            "changes",
+            {"includeDelta": "true", "rangeDeletes": "emit"},
+            {"include_delta": True, "range_deletes": "emit"},
+        ),
+        ("envelope", {"rangeDeletes": "skip"}, {"range_deletes": "skip"}),
+    ],
+)
+def test_python_has_the_same_table(
+    scylla: Scylla,
+    load: Callable[..., DataFrame],
+    history: History,
+    recorded: Any,
+    keyspace: str,
+    shape: Any,
+    asked: dict[str, str],
+    keywords: dict[str, Any],
+) -> None:
+    """What Spark shows as a DataFrame, `CdcReader` gives as Arrow: the same columns and rows."""
+    kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
+    frame = load(format=shape, columns=",".join(kept), endingTimestamp=history.until, **asked)
+    with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
+        end = history.end + 1
+        table = reader.change_batches(end=end, format=shape, columns=kept, **keywords).read_all()
+    in_spark = frame.toArrow()
+    assert table.column_names == in_spark.column_names
+    assert table.num_rows > 1_000
+    assert unordered(table) == unordered(in_spark)
+
+
+def unordered(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows in an order of their own, without the time when they were read."""
+    rows = table.drop_columns([name for name in ("ts_ms",) if name in table.column_names])
+    return sorted(rows.to_pylist(), key=repr)
 
 
 def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) -> None:

@@ -1,0 +1,240 @@
+"""Changes as Arrow, through a real driver and a real socket."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader.cql import timeuuid
+from cdc_reader.errors import (
+    CdcError,
+    ConfigurationError,
+    SchemaError,
+    StoppedError,
+    UnsupportedTableError,
+)
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+Execute = Callable[..., None]
+FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
+SMALL_PAGES = ReadConfig(fetch_size=2, chunk_size=3, in_flight=2)
+WRITES = (
+    "INSERT INTO {t} (pk, ck, v, d) VALUES (1, 2, 3, 0.1)",
+    "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
+    "DELETE FROM {t} WHERE pk = 1 AND ck = 2",
+)
+
+
+@pytest.fixture
+def execute(scylla: Scylla, keyspace: str) -> Execute:
+    """Executes statements one after the other; {t} is the table."""
+
+    def execute(*statements: str) -> None:
+        for statement in statements:
+            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
+
+    return execute
+
+
+@pytest.fixture
+def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
+    """A reader of small pages of a table whose log has full images."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
+        f"WITH cdc = {FULL}"
+    )
+    with CdcReader(connection, f"{keyspace}.t", config=SMALL_PAGES) as reader:
+        yield reader
+
+
+def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
+    """By default: before and after each change, in order of write."""
+    execute(*WRITES)
+    table = reader.change_batches().read_all()
+    found = table.select(["_change_type", "pk", "ck", "v", "d"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        ("insert", 1, 2, 3, "0.1"),
+        ("update_preimage", 1, 2, 3, "0.1"),
+        ("update_postimage", 1, 2, 4, "0.1"),
+        ("delete", 1, 2, 4, "0.1"),
+    ]
+
+
+def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
+    """The same rows as `batches` has, and the microsecond of `cdc$time` as a timestamp."""
+    execute(*WRITES)
+    found = reader.change_batches(format="log").read_all()
+    plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)
+    *names, last = found.column_names
+    assert found.select(names).equals(plain)
+    assert (last, found.schema.field(last).type) == (
+        "_commit_timestamp",
+        pa.timestamp("us", tz="UTC"),
+    )
+    times = [timeuuid.micros(uuid.UUID(time).bytes) for time in plain["cdc$time"].to_pylist()]
+    assert found[last].cast(pa.int64()).to_pylist() == times
+
+
+def test_envelopes(reader: CdcReader, execute: Execute) -> None:
+    """A struct for each row, as in the Spark source."""
+    execute(*WRITES)
+    found = reader.change_batches(format="envelope").read_all().to_pylist()
+    assert [row["op"] for row in found] == ["c", "u", "d"]
+    assert [row["after"] and row["after"]["v"] for row in found] == [
+        {"value": 3},
+        {"value": 4},
+        None,
+    ]
+
+
+@pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
+def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> None:
+    """An empty window is an empty table that has it."""
+    found = reader.change_batches(format=shape)
+    assert found.schema.names
+    table = found.read_all()
+    assert (table.num_rows, table.schema) == (0, found.schema)
+
+
+def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
+    """They are those of the Spark source."""
+    execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
+    found = reader.change_batches(
+        columns=["d"],
+        include_delta=True,
+        range_deletes="emit",
+        preimages="none",
+        decimal_type="decimal(9, 2)",
+    )
+    assert found.schema.field("d").type == pa.decimal128(9, 2)
+    rows = found.read_all().to_pylist()
+    assert [(row["_change_type"], row["_modified_columns"]) for row in rows] == [
+        ("insert", ["d"]),
+        ("update_postimage", []),
+        ("delete_partition", None),
+    ]
+    assert "v" not in found.schema.names
+
+
+def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
+    """Half-open, to the microsecond."""
+    execute(*WRITES)
+    times = reader.change_batches(format="log").read_all()["_commit_timestamp"]
+    _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
+    (before, after) = reader.change_batches(second, third).read_all()["v"].to_pylist()
+    assert (before, after) == (3, 4)
+    with pytest.raises(ConfigurationError, match="give a start before the end"):
+        reader.change_batches(third, second)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "rows"}, "format is 'rows': give one of log, changes, envelope"),
+        ({"range_deletes": True}, "range_deletes is True: give one of fail, emit, skip"),
+        ({"preimages": "all"}, "preimages is 'all': give one of auto, none, require"),
+        ({"include_delta": "yes"}, "include_delta is 'yes': give True or False"),
+        ({"format": "log", "include_delta": True}, "include_delta is True: rows of the log"),
+        ({"format": "envelope", "range_deletes": "emit"}, "no place for bounds"),
+        ({"columns": ["w"]}, "columns is 'w': .* has no such column"),
+        ({"columns": "v"}, "columns is 'v': give a list of names"),
+        ({"decimal_type": "decimal(39, 2)"}, "decimal_type is .*: give 'string', or"),
+        ({"decimal_type": 7}, "decimal_type is 7: give a text"),
+        ({"start": "soon"}, "start is 'soon'"),
+    ],
+)
+def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
+    """They are refused at once, in one line, by the names they were given."""
+    with pytest.raises(ConfigurationError, match=message) as told:
+        reader.change_batches(**options)
+    assert "\n" not in str(told.value)
+
+
+def test_a_log_without_the_images_is_refused(
+    connection: ConnectionConfig, keyspace: str, execute: Execute
+) -> None:
+    """At once, with the statement that makes the table log more."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 2)",
+    )
+    with CdcReader(connection, f"{keyspace}.t") as reader:
+        with pytest.raises(UnsupportedTableError, match=r"ALTER TABLE .* give include_delta"):
+            reader.change_batches()
+        (row,) = reader.change_batches(include_delta=True).read_all().to_pylist()
+        assert (row["_change_type"], row["v"]) == ("insert", 2)
+
+
+def test_an_error_in_the_middle_is_our_own(reader: CdcReader, execute: Execute) -> None:
+    """In Python; a tool in another language tells the message in words of its own."""
+    execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
+    batches = reader.change_batches()
+    with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):
+        batches.read_all()
+    with pytest.raises(pa.ArrowInvalid, match="range_deletes is 'fail': at"):
+        pa.RecordBatchReader.from_stream(reader.change_batches()).read_all()
+
+
+def test_a_change_from_before_the_postimages_is_told(reader: CdcReader, execute: Execute) -> None:
+    """Where to begin instead is in the words of this interface."""
+    execute(
+        "ALTER TABLE {t} WITH cdc = {'enabled': true}",
+        WRITES[0],
+        f"ALTER TABLE {{t}} WITH cdc = {FULL}",
+    )
+    with pytest.raises(SchemaError, match="give a later start, or read with format 'log'"):
+        reader.change_batches().read_all()
+
+
+def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) -> None:
+    """All that Arrow's C interface needs is there: the same table comes out at the other end."""
+    execute(*WRITES)
+    expected = reader.change_batches().read_all()
+    assert pa.table(reader.change_batches()).equals(expected)
+    assert pa.RecordBatchReader.from_stream(reader.change_batches()).read_all().equals(expected)
+    assert pa.Table.from_pandas(reader.change_batches().read_pandas())["v"].to_pylist() == (
+        expected["v"].to_pylist()
+    )
+
+
+def test_a_read_that_is_left_early_leaves_nothing(
+    connection: ConnectionConfig, keyspace: str, execute: Execute
+) -> None:
+    """No thread, no connection; and one that is ended by another says so."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
+        f"WITH cdc = {FULL}"
+    )
+    execute(*[f"INSERT INTO {{t}} (pk, ck) VALUES ({n}, {n})" for n in range(40)])
+    before = set(threading.enumerate())
+    with CdcReader(connection, f"{keyspace}.t", config=SMALL_PAGES) as reader:
+        with reader.change_batches() as left:
+            assert left.read_next_batch().num_rows
+        del left
+        stopped, again = reader.change_batches(), reader.change_batches()
+        assert stopped.read_next_batch().num_rows
+        reader.stop()
+        for batches in (stopped, again):
+            with pytest.raises(StoppedError):
+                batches.read_next_batch()
+        assert reader.change_batches().read_all().num_rows == 40
+        closed = reader.change_batches()
+    with pytest.raises(CdcError):
+        closed.read_next_batch()
+    assert set(threading.enumerate()) <= before
+
+
+def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
+    """Their columns differ, so there is no one stream of them."""
+    reader = CdcReader(connection, "ks.a", "ks.b")
+    with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
+        reader.change_batches()
