@@ -51,7 +51,8 @@ def fold(
     values is kept only if one of `changes` is an INSERT of it. Without ``includeDelta``, a table
     that keeps preimages does not show which changes are INSERTs: then such a row ends the query
     with an error. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not
-    tell.
+    tell. With option ``columns``, a row that was not inserted and has values only in columns that
+    are not read is dropped.
 
     `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
     the columns of the primary key; by default they come from the schema's metadata, which

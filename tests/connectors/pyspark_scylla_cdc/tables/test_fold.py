@@ -125,6 +125,17 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
     assert folded(rest, onto=first) == table_of(scylla, f"{keyspace}.t")
 
 
+def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
+    """It is dropped if an UPDATE made it: nothing that is read tells that it is there."""
+    execute(
+        TABLE + IMAGES["postimages"],
+        f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
+        f"INSERT INTO {{t}} (pk, a, b, w) VALUES (2, 'x', {TIMES[0]}, {{1}})",
+    )
+    rest = load(**CHANGES, includeDelta="true", columns="v")
+    assert [row["pk"] for row in folded(rest)] == [2]
+
+
 def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Without the word what was modified, a row is as its last postimage."""
     execute(
