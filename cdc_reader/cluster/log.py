@@ -143,7 +143,7 @@ def _route(task: Task | RangeTask) -> Route | None:
 
 def _decoded(page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
     """Decode a page; with `remaining_ttl`, make its TTLs the seconds left now, not on arrival."""
-    batch = decode(page.body, page.columns)
+    batch = decode(page)
     if not remaining_ttl or not (age := int(page.age)):
         return batch
     left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))

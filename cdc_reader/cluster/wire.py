@@ -137,7 +137,7 @@ class Queries(ABC):
 
     def batches(self, query: Query) -> Iterator[pa.RecordBatch]:
         """The pages, decoded; the first is requested now."""
-        return (decode(page.body, page.columns) for page in self.pages(query))
+        return map(decode, self.pages(query))
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
         """All rows of a small query at ONE, each a dict by column."""

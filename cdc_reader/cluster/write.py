@@ -77,7 +77,7 @@ class Statements:
         """
         found = self._connection.execute(lambda: self._batch(writes, self._serial), self._doing)
         [page] = found.current_rows
-        first, *_ = decode(page.body, page.columns).to_pylist()  # a row a statement, all alike
+        first, *_ = decode(page).to_pylist()  # a row a statement, all alike
         return cast("dict[str, Any]", first)
 
     def rows(

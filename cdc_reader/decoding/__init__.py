@@ -9,12 +9,11 @@ unless the environment variable ``CDC_READER_KERNEL`` names another.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.arrow_type import arrow_schema, arrow_type
 from cdc_reader.decoding.choice import VARIABLE, choose
 from cdc_reader.decoding.metadata import ResultMetadata, parse_metadata
@@ -35,17 +34,13 @@ __all__ = [
 ]
 
 
-class _Decode(Protocol):
-    def __call__(self, body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch: ...
-
-
 class _Instances(Protocol):
     def __call__(self, cls: type[T], count: int, *columns: Iterable[Any]) -> list[T]: ...
 
 
 NAME, _kernel = choose(os.environ.get(VARIABLE))
-decode: _Decode = _kernel.decode
-"""Decode the rows of a RESULT body of kind ROWS; see `cdc_reader.decoding.python.decode`."""
+decode: Callable[[Page], pa.RecordBatch] = _kernel.decode
+"""Decode the rows of a page; see `cdc_reader.decoding.python.decode`."""
 instances: _Instances = _kernel.instances
 """Create instances of a slotted class in bulk; see `cdc_reader.decoding.python.instances`."""
 micros_of: Callable[[pa.Array], pa.Array] = _kernel.micros_of

@@ -25,7 +25,6 @@ from cdc_reader.cql.types import ListType, MapType, Native, SetType, UserType, V
 from cdc_reader.errors import ColumnDecodeError, DecodeError
 from cdc_reader.decoding.arrow_type import arrow_schema, fields_of
 from cdc_reader.decoding.cells import fixed_width
-from cdc_reader.decoding.metadata import agreed_columns, parse_metadata
 from cdc_reader.decoding.scalars import decimal_text, varint_text
 from cdc_reader.cql.timeuuid import UNIX_EPOCH_TICKS
 
@@ -44,8 +43,7 @@ include "native/objects.pxi"
 include "native/times.pxi"
 
 
-def decode(bytes body, columns=None):
-    """The rows of a RESULT body of kind ROWS; see `cdc_reader.decoding.python.decode`."""
-    metadata = parse_metadata(body)
-    cdef Plan plan = _plan(tuple(agreed_columns(metadata, columns)))
-    return plan.batch(body, metadata.rows_offset)
+def decode(page):
+    """The rows of a page; see `cdc_reader.decoding.python.decode`."""
+    cdef Plan plan = _plan(page.columns)
+    return plan.batch(page.body, page.metadata.rows_offset)

@@ -93,15 +93,6 @@ def read_metadata(buffer: Buffer, promised: tuple[Column, ...] | None = None) ->
     return ResultMetadata(count, columns, paging_state, buffer.position, metadata_id)
 
 
-def agreed_columns(metadata: ResultMetadata, known: Sequence[Column] | None) -> Sequence[Column]:
-    """Return the columns to decode by; DecodeError if the server's differ from the `known` ones."""
-    if known is None:
-        return metadata.agreed_columns()
-    if metadata.columns is not None:
-        check_same(metadata.columns, tuple(known))
-    return evolve(metadata, columns=tuple(known)).agreed_columns()
-
-
 @lru_cache(maxsize=128)  # only successes are cached, not errors
 def check_same(found: tuple[Column, ...], expected: tuple[Column, ...]) -> None:
     """Raise DecodeError unless names and types agree; `frozen` is ignored."""

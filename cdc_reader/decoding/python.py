@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.arrow_type import arrow_schema
 from cdc_reader.decoding.cells import build
-from cdc_reader.decoding.metadata import agreed_columns, parse_metadata
+from cdc_reader.decoding.page import Page
 from cdc_reader.decoding.scalars import Cells
 from cdc_reader.errors import ColumnDecodeError, DecodeError
 
@@ -35,18 +35,16 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 _LENGTH = struct.Struct(">i").unpack_from
 
 
-def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
-    """Decode the rows of a RESULT body of kind ROWS, from its kind on.
+def decode(page: Page) -> pa.RecordBatch:
+    """Decode the rows of a page by its columns.
 
-    `columns` are required if the body has no metadata; if it has, the two must agree. Empty
-    values of types without an empty value (such as int) become null. Raises DecodeError for
+    Empty values of types without an empty value (such as int) become null. Raises DecodeError for
     bytes that do not match the columns.
     """
-    metadata = parse_metadata(body)
-    agreed = agreed_columns(metadata, columns)
-    cut = _cut(body, metadata.rows_offset, len(agreed))
-    arrays = [_array(column, cells) for column, cells in zip(agreed, cut, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(agreed))
+    columns = page.columns
+    cut = _cut(page.body, page.metadata.rows_offset, len(columns))
+    arrays = [_array(column, cells) for column, cells in zip(columns, cut, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
 def _cut(body: bytes, offset: int, width: int) -> list[Cells]:

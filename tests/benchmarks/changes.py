@@ -51,13 +51,13 @@ def figures(times: int) -> Iterator[Figure]:
 def changes(page: RecordedPage, schema: LogSchema) -> list[Change]:
     """All of a page."""
     grouping = Grouping(schema)
-    return grouping.feed(decode(page.body, page.columns)) + grouping.finish()
+    return grouping.feed(decode(page.received())) + grouping.finish()
 
 
 def streamed(page: RecordedPage, schema: LogSchema) -> None:
     """Read everything of all of a page, and keep nothing."""
     grouping = Grouping(schema)
-    batch = decode(page.body, page.columns)
+    batch = decode(page.received())
     for change in chain(grouping.each(batch), grouping.finish()):
         used(change)
 

@@ -26,8 +26,8 @@ def by_driver(page: RecordedPage) -> list[pa.Array]:
 
 WAYS: dict[str, Callable[[RecordedPage], object]] = {
     "driver": by_driver,
-    "python": lambda page: python.decode(page.body, page.columns),
-    NAME: lambda page: decode(page.body, page.columns),
+    "python": lambda page: python.decode(page.received()),
+    NAME: lambda page: decode(page.received()),
 }
 
 
@@ -36,7 +36,7 @@ def figures(times: int) -> Iterator[Figure]:
     for name, pages in {"decode_flat": [flat_page(FLAT_ROWS)], "decode_rich": rich_pages()}.items():
         for page in pages:
             check(page)
-        rows = sum(decode(page.body, page.columns).num_rows for page in pages)
+        rows = sum(decode(page.received()).num_rows for page in pages)
         rates = {way: rows / seconds for way, seconds in medians(pages, times).items()}
         against = "the driver's compiled rows + pa.array"
         yield Figure(name, rates[NAME], "rows/s", rates["driver"], against, at_least=TARGETS[name])
@@ -46,7 +46,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 def check(page: RecordedPage) -> None:
     """Both sides must have done the same work; sets alone differ, which the driver sorts."""
-    ours = decode(page.body, page.columns)
+    ours = decode(page.received())
     for column, mine, theirs in zip(page.columns, ours.columns, by_driver(page), strict=True):
         if "set<" not in str(column.type) and not mine.equals(theirs):
             sys.exit(f"{column.name} {column.type}: kernel and driver differ")

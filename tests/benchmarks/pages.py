@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 from cassandra.protocol import ProtocolHandler, ResultMessage
 
+from cdc_reader import decoding
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import Native
 from cdc_reader.decoding import parse_metadata
@@ -34,6 +35,10 @@ class RecordedPage:
     body: bytes
     columns: tuple[Column, ...]
     described: list[Any]
+
+    def received(self) -> decoding.Page:
+        """The page as a reader receives it: what precedes the rows is parsed."""
+        return decoding.Page.parse(self.body, self.columns)
 
     def by_driver(self) -> list[tuple[Any, ...]]:
         """The rows as the driver's compiled parser makes them."""

@@ -26,7 +26,7 @@ from cdc_reader.cql.types import (
     parse,
 )
 from cdc_reader.decoding import decode
-from tests.cdc_reader.decoding.wire import body_of
+from tests.cdc_reader.decoding.wire import body_of, page_of
 from tests.recordings.comparison import Result
 from tests.recordings.loading import read_recording
 
@@ -99,7 +99,7 @@ class History:
 
     def batch(self, start: int = 0, end: int | None = None) -> pa.RecordBatch:
         """Some of the log's rows; all by default."""
-        return decode(body_of(*self.rows[start:end]), self.schema.columns)
+        return decode(page_of(body_of(*self.rows[start:end]), self.schema.columns))
 
     def changes(self) -> list[Change]:
         """All changes, from one batch."""

@@ -23,6 +23,7 @@ with atheris.instrument_imports(include=["cdc_reader.decoding"]):
 from hypothesis import HealthCheck, Phase, given, settings
 
 from cdc_reader.cql.schema import Column
+from tests.cdc_reader.decoding.conftest import decoder
 from tests.cdc_reader.decoding.schemas import Table, tables
 from tests.cdc_reader.decoding.test_recorded_frames import without_metadata
 from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
@@ -103,8 +104,8 @@ def main() -> None:
 
     def test(data: bytes) -> None:
         columns, body = known[(data[:1] or b"\0")[0] % len(known)], data[1:]
-        found = outcome(compiled.decode, body, columns)
-        expected = outcome(python.decode, body, columns)
+        found = outcome(decoder(compiled), body, columns)
+        expected = outcome(decoder(python), body, columns)
         if found != expected:
             raise AssertionError(f"{columns} {body.hex()}\n{found}\n{expected}")
 

@@ -1,4 +1,4 @@
-# Python objects, many at a time; see `cdc_reader.decoding.bulk`.
+# Python objects, many at a time; see `cdc_reader.decoding.python`.
 
 from cpython.dict cimport PyDict_SetItem
 from cpython.type cimport PyType_GenericAlloc

@@ -79,7 +79,7 @@ cdef int64_t row_count(
 ) except -1 nogil:
     """The number of rows, checked against the bytes there are."""
     cdef int32_t rows = 0
-    if offset + 4 > size:
+    if offset < 0 or offset + 4 > size:
         return refuse_row_count()
     load(body + offset, &rows)
     if rows < 0 or rows * width * 4 > size - offset - 4:

@@ -2,7 +2,7 @@
 
 
 def micros_of(times):
-    """The microseconds since 1970 of each time UUID; see `cdc_reader.decoding.times`."""
+    """The microseconds since 1970 of each time UUID; see `cdc_reader.decoding.python`."""
     cdef int64_t count = len(times)
     cdef list buffers = times.buffers()
     cdef const int32_t *offsets

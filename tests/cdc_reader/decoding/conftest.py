@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +13,12 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
+from cdc_reader.cql.schema import Column
 from cdc_reader.decoding.choice import MODULES
+from tests.cdc_reader.decoding.wire import page_of
 
 Decode = Callable[..., pa.RecordBatch]
+"""Takes the body of a result, and the columns that its statement promised, if any."""
 
 
 def kernel(name: str) -> ModuleType:
@@ -38,11 +41,20 @@ def can_compile() -> bool:
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def decode(request: pytest.FixtureRequest) -> Decode:
     """Each kernel in turn."""
-    decode: Decode = kernel(request.param).decode
-    return decode
+    return decoder(kernel(request.param))
 
 
 @pytest.fixture(scope="session")
 def twins() -> tuple[Decode, Decode]:
     """The compiled kernel and the plain one."""
-    return kernel("cython").decode, kernel("python").decode
+    return decoder(kernel("cython")), decoder(kernel("python"))
+
+
+def decoder(kernel: ModuleType) -> Decode:
+    """The kernel's `decode`, of the page in a body."""
+
+    def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
+        batch: pa.RecordBatch = kernel.decode(page_of(body, columns))
+        return batch
+
+    return decode

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cassandra import cqltypes
 from cassandra.marshal import uvint_pack
 
+from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
@@ -19,6 +20,7 @@ from cdc_reader.cql.types import (
     UserType,
     VectorType,
 )
+from cdc_reader.decoding import Page
 
 # Cassandra's sizes of elements that vectors pack; all others have their lengths before them.
 _CLASSES = {
@@ -39,6 +41,15 @@ _PACKED = {
 def native_class(name: str) -> Any:
     """The driver's class of a native type."""
     return _CLASSES[name]
+
+
+def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
+    """The page in a body, as a reader takes it that expects these columns, if any."""
+    if columns is None:
+        return Page.parse(body)
+    page = Page.parse(body, tuple(columns))
+    page.check(tuple(columns))
+    return page
 
 
 def integer(value: int) -> bytes:

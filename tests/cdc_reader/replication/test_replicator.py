@@ -25,7 +25,7 @@ from cdc_reader.consumer import CdcConsumer
 from cdc_reader.cql.names import TableName, bare_or_quoted
 from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema
 from cdc_reader.cql.types import MapType, freeze
-from cdc_reader.decoding import decode, parse_metadata
+from cdc_reader.decoding import Page, decode, parse_metadata
 from cdc_reader.errors import UnsupportedTableError
 from cdc_reader.replication.replicator import Expiry, Replicator
 from cdc_reader.testing.clock import ManualClock
@@ -102,7 +102,8 @@ def test_recorded_pages_of_every_type_give_the_recorded_table(
     log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
     schema = log_schema(*map(_with_kind, parse_metadata(base[0]).columns or ()))
     grouping = Grouping(schema)
-    changes = [change for page in log for change in grouping.feed(decode(page))]
+    batches = map(decode, map(Page.parse, log))
+    changes = [change for batch in batches for change in grouping.feed(batch)]
     assert not grouping.finish()
     columns = ", ".join(
         f"{bare_or_quoted(c.name)} {c.type}{' static' * (c.kind is ColumnKind.STATIC)}"
@@ -116,7 +117,7 @@ def test_recorded_pages_of_every_type_give_the_recorded_table(
     opened = Connection(connection, ReadConfig())
     found = list(opened.batches(Query(f"SELECT * FROM {keyspace}.t")))
     opened.close()
-    assert contents(found) == contents(map(decode, base))
+    assert contents(found) == contents(map(decode, map(Page.parse, base)))
 
 
 def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
