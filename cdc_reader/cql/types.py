@@ -147,6 +147,24 @@ class Transform(Generic[R]):
                 return self.struct(cql_type, [self(part) for part in children(cql_type)])
 
 
+def rebuilt(cql_type: CqlType, change: Callable[[CqlType], CqlType]) -> CqlType:
+    """Return the type with `change` applied to it and to each type inside it, innermost first."""
+
+    def struct(cql_type: TupleType | UserType, parts: Sequence[CqlType]) -> CqlType:
+        if isinstance(cql_type, TupleType):
+            return change(TupleType(tuple(parts)))
+        names = (name for name, _ in cql_type.fields)
+        return change(evolve(cql_type, fields=tuple(zip(names, parts, strict=True))))
+
+    rebuild = Transform[CqlType](
+        native=change,
+        sequence=lambda cql_type, element: change(evolve(cql_type, element=element)),
+        mapping=lambda cql_type, key, value: change(evolve(cql_type, key=key, value=value)),
+        struct=struct,
+    )
+    return rebuild(cql_type)
+
+
 def children(cql_type: CqlType) -> tuple[CqlType, ...]:
     """Return the direct component types of a type."""
     match cql_type:

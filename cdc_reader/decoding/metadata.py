@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from attrs import evolve, frozen
@@ -14,10 +14,9 @@ from cdc_reader.cql.types import (
     MapType,
     Native,
     SetType,
-    Transform,
     TupleType,
     UserType,
-    VectorType,
+    rebuilt,
 )
 from cdc_reader.decoding.buffer import Buffer
 from cdc_reader.decoding.marshal import check_depth, parse_marshal
@@ -111,30 +110,13 @@ def _altered(found: str, expected: str) -> DecodeError:
 
 def _bare(cql_type: CqlType) -> CqlType:
     """Return the type without any `frozen`, which the protocol does not transmit."""
-    return _BARE(cql_type)
+    return rebuilt(cql_type, _thawed)
 
 
-def _bare_sequence(
-    cql_type: ListType | SetType | VectorType, element: CqlType
-) -> ListType | SetType | VectorType:
-    if isinstance(cql_type, VectorType):
-        return evolve(cql_type, element=element)
-    return type(cql_type)(element)
-
-
-def _bare_struct(cql_type: TupleType | UserType, parts: Sequence[CqlType]) -> CqlType:
-    if isinstance(cql_type, TupleType):
-        return TupleType(tuple(parts))
-    names = (name for name, _ in cql_type.fields)
-    return evolve(cql_type, fields=tuple(zip(names, parts, strict=True)), frozen=False)
-
-
-_BARE: Transform[CqlType] = Transform(
-    native=lambda cql_type: cql_type,
-    sequence=_bare_sequence,
-    mapping=lambda _, key, value: MapType(key, value),
-    struct=_bare_struct,
-)
+def _thawed(cql_type: CqlType) -> CqlType:
+    if isinstance(cql_type, ListType | SetType | MapType | UserType):
+        return evolve(cql_type, frozen=False)
+    return cql_type
 
 
 def _columns(buffer: Buffer, flags: int, count: int) -> tuple[Column, ...]:

@@ -8,16 +8,7 @@ from attrs import evolve
 
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-    children,
-)
+from cdc_reader.cql.types import CqlType, UserType, children, rebuilt
 from cdc_reader.errors import UnsupportedTableError
 
 _KEY = (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
@@ -93,18 +84,11 @@ def _role(column: Column) -> str:
 
 def _shape(cql_type: CqlType) -> CqlType:
     """The type without the keyspaces and names of its user-defined types."""
-    match cql_type:
-        case ListType(element) | SetType(element) | VectorType(element):
-            return evolve(cql_type, element=_shape(element))
-        case MapType(key, value):
-            return evolve(cql_type, key=_shape(key), value=_shape(value))
-        case TupleType(elements):
-            return TupleType(tuple(map(_shape, elements)))
-        case UserType(fields=fields):
-            shapes = tuple((name, _shape(part)) for name, part in fields)
-            return evolve(cql_type, keyspace="", name="", fields=shapes)
-        case _:
-            return cql_type
+    return rebuilt(cql_type, _unnamed)
+
+
+def _unnamed(cql_type: CqlType) -> CqlType:
+    return evolve(cql_type, keyspace="", name="") if isinstance(cql_type, UserType) else cql_type
 
 
 def _user_types(cql_type: CqlType) -> Iterator[UserType]:
