@@ -2,6 +2,12 @@
 
 Types are immutable and hashable, and print as the server prints them (``frozen<map<int, text>>``).
 The schema, the decoding kernel, the Spark source and the embedded server share them.
+
+A new native type needs a name in `NATIVE_TYPES`, and an entry under that name in these tables:
+`decoding.metadata` and `decoding.marshal` (how results name it), `decoding.arrow_type`,
+`decoding.scalars` and ``decoding/native/shape.pxi`` (how its bytes become Arrow), `cql.values`,
+`cql.json` and `cluster.values` (Python, JSON and the driver). Types made of others are walked by
+`Transform` alone.
 """
 
 from __future__ import annotations
