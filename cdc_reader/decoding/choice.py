@@ -15,27 +15,23 @@ MODULES = {"cython": "cdc_reader.decoding._native", "python": "cdc_reader.decodi
 def choose(
     wanted: str | None, load: Callable[[str], ModuleType] = import_module
 ) -> tuple[str, ModuleType]:
-    """Return the name and module of the kernel `wanted`, or of the fastest available.
+    """Return the name and module of the kernel `wanted`, or of the fastest that was built.
 
-    Raises ConfigurationError for an unknown name, and for a kernel that cannot be loaded.
+    Raises ConfigurationError for an unknown name, and for a kernel that cannot be loaded, such as
+    one compiled from other sources.
     """
-    if not wanted:
-        return _fastest(load)
-    if wanted not in MODULES:
-        raise ConfigurationError(VARIABLE, wanted, f"expected one of {', '.join(MODULES)}")
+    name = wanted or "cython"
+    if name not in MODULES:
+        raise ConfigurationError(VARIABLE, name, f"expected one of {', '.join(MODULES)}")
     try:
-        return wanted, load(MODULES[wanted])
+        return name, load(MODULES[name])
     except ImportError as error:
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == MODULES[name]
+        if is_absent and not wanted:
+            return "python", load(MODULES["python"])
         raise ConfigurationError(
             VARIABLE,
-            wanted,
+            name,
             f"this kernel cannot be loaded ({error}): install a C compiler and Python's headers, "
-            "and this package anew from its sources; or leave the variable unset",
+            "and this package anew from its sources; or set the variable to python",
         ) from error
-
-
-def _fastest(load: Callable[[str], ModuleType]) -> tuple[str, ModuleType]:
-    try:
-        return "cython", load(MODULES["cython"])
-    except ModuleNotFoundError:  # not built; a kernel that exists but is broken raises
-        return "python", load(MODULES["python"])
