@@ -63,11 +63,11 @@ class AsyncChanges:
             await asyncio.to_thread(runtime.start)
             ended = asyncio.ensure_future(asyncio.to_thread(runtime.wait))
             ended.add_done_callback(lambda _: inbox.close())
-            while (change := await inbox.get()) is not None:
-                if not await self._permits(runtime, change):
+            while (in_flight := await inbox.get()) is not None:
+                if not await self._permits(runtime, in_flight):
                     break
-                yield change.change
-                await self._acknowledge(runtime, change)
+                yield in_flight.change
+                await self._acknowledge(runtime, in_flight)
         except asyncio.CancelledError:
             runtime.stop()
             try:
@@ -93,15 +93,17 @@ class AsyncChanges:
             runtime.stop()
             raise
 
-    async def _permits(self, runtime: ConsumerRuntime, change: InFlightChange) -> bool:
+    async def _permits(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> bool:
         """See `ConsumerRuntime.permits`; uses a thread only if that has to wait."""
-        return change.progress.lease.is_sure or await asyncio.to_thread(runtime.permits, change)
+        return in_flight.progress.lease.is_sure or await asyncio.to_thread(
+            runtime.permits, in_flight
+        )
 
-    async def _acknowledge(self, runtime: ConsumerRuntime, change: InFlightChange) -> None:
+    async def _acknowledge(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> None:
         if self._subscription.config.checkpoint_interval:
-            runtime.acknowledge(change)
+            runtime.acknowledge(in_flight)
         else:  # it is saved at once, which takes its time
-            await asyncio.to_thread(runtime.acknowledge, change)
+            await asyncio.to_thread(runtime.acknowledge, in_flight)
 
 
 class AsyncCdcConsumer:

@@ -160,17 +160,17 @@ class _Run:
     def _hand_out(self, changes: list[InFlightChange]) -> None:
         self._workers.put(changes, _key)
 
-    def _work(self, change: InFlightChange) -> None:
+    def _work(self, in_flight: InFlightChange) -> None:
         try:
-            if self._runtime.permits(change) and self._handling.handle(change.change):
-                self._runtime.acknowledge(change)
+            if self._runtime.permits(in_flight) and self._handling.handle(in_flight.change):
+                self._runtime.acknowledge(in_flight)
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._runtime.fail(error)
 
 
-def _key(change: InFlightChange) -> tuple[TableName, str]:
+def _key(in_flight: InFlightChange) -> tuple[TableName, str]:
     """The key as text: a key that holds NaN is not equal to itself."""
-    return change.progress.table, repr(change.change.partition_key)
+    return in_flight.progress.table, repr(in_flight.change.partition_key)
 
 
 def _check(handler: object, dead_letter: object) -> None:

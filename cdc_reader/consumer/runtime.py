@@ -90,20 +90,20 @@ class ConsumerRuntime:
             self._changed.wait()
             self._changed.clear()
 
-    def permits(self, change: InFlightChange) -> bool:
+    def permits(self, in_flight: InFlightChange) -> bool:
         """True if the change may be handled; waits while another consumer may hold the lease.
 
         False once the runtime is to end.
         """
-        return self._leases.wait_for(change.progress.lease)
+        return self._leases.wait_for(in_flight.progress.lease)
 
-    def acknowledge(self, change: InFlightChange) -> None:
+    def acknowledge(self, in_flight: InFlightChange) -> None:
         """Record that a change is handled."""
-        self._recorder.add(CHANGES, change.progress.table)
-        freed = change.progress.acknowledge(change)
-        self._limit.leave(change.page, freed)
+        self._recorder.add(CHANGES, in_flight.progress.table)
+        freed = in_flight.progress.acknowledge(in_flight)
+        self._limit.leave(in_flight.page, freed)
         if self._saves_each:
-            self._save_one(change.progress)
+            self._save_one(in_flight.progress)
 
     def fail(self, error: BaseException) -> None:
         """End, and make `close` raise this error, or the first of several."""

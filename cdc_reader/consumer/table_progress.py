@@ -116,13 +116,13 @@ class TableProgress:
 
     def deliver(self, changes: Sequence[Change], page: Reservation) -> list[InFlightChange]:
         """Register changes of a page, in order, and return them to be handed out."""
-        in_flight = [InFlightChange.of(change, self, page) for change in changes]
+        delivered = [InFlightChange.of(change, self, page) for change in changes]
         with self._lock:
-            self._outstanding += len(in_flight)
-            for change in in_flight:
-                self._work.deliver(change)
+            self._outstanding += len(delivered)
+            for in_flight in delivered:
+                self._work.deliver(in_flight)
         self.show()
-        return in_flight
+        return delivered
 
     def complete(self, read: WindowComplete) -> None:
         """Record that a window has been read to its end."""
@@ -135,11 +135,11 @@ class TableProgress:
             self._note(self._work.complete(read.checkpoint, None if read.late else read.window))
         self._tell()
 
-    def acknowledge(self, change: InFlightChange) -> int:
+    def acknowledge(self, in_flight: InFlightChange) -> int:
         """Record that a change is handled; returns how many need not be remembered any more."""
         with self._lock:
             held = self._work.held
-            self._note(self._work.acknowledge(change))
+            self._note(self._work.acknowledge(in_flight))
             self._outstanding -= 1
             freed = held - self._work.held
         self._tell()

@@ -78,7 +78,7 @@ class Follower:
         self._strays = Strays(self._log, self._planner)
         self._found_strays = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
-        self._outlook = SettledHorizon(table.generations, self._planner, config, start)
+        self._horizon = SettledHorizon(table.generations, self._planner, config, start)
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
         self._is_ordered = config.delivery == DeliveryMode.ORDERED
@@ -89,7 +89,7 @@ class Follower:
         """The position where reading began, in µs; None until the log's oldest row is known."""
         self._position = start.position
         self._marks = dict(start.marks)
-        self._unsettled = Deduplicator()
+        self._deduplicator = Deduplicator()
         self._start = start
         self._floor = start.position if start.generation is None else BEGINNING
         self._late: LateRows | None = None
@@ -130,9 +130,9 @@ class Follower:
         self._log.refresh()
         base = self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        horizon = self._outlook.look(now, self._position, self.ttls)
+        horizon = self._horizon.look(now, self._position, self.ttls)
         if horizon > BEGINNING:
-            self._position = max(self._position, self._outlook.oldest)
+            self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first
             self._watch_for_late_rows(now, base.cdc.ttl)
         return horizon
@@ -153,7 +153,7 @@ class Follower:
         Completes all of them in one delivery: a checkpoint holds only the newest generation, so
         it must not be saved while an older one is still unread.
         """
-        missed = self._outlook.missed(self._position + self._planner.reach)
+        missed = self._horizon.missed(self._position + self._planner.reach)
         if not missed:
             return
         fresh = frozenset(span.start for span in missed)
@@ -245,7 +245,7 @@ class Follower:
     def _rows(
         self, window: Window, *, late: bool = False, seen: frozenset[RowKey] = frozenset()
     ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        self._unsettled.begin(window.end)
+        self._deduplicator.begin(window.end)
         for batch in self._reader.read(window, remaining_ttl=self._late is not None):
             if self._has_unsettled(batch) and self._log.refresh():
                 continue  # a column may be missing: the batch comes again with the new ones
@@ -284,7 +284,7 @@ class Follower:
 
     def _has_unsettled(self, batch: pa.RecordBatch) -> bool:
         """Whether the batch has rows to deliver that may not have settled."""
-        return self._is_eager and self._unsettled.has_new(leave_out(batch, self._marks))
+        return self._is_eager and self._deduplicator.has_new(leave_out(batch, self._marks))
 
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """Yield rows that the start's marks do not name and, if eager, no earlier poll delivered.
@@ -295,7 +295,7 @@ class Follower:
         if self._late is not None:
             rows = self._late.delivered(rows, self.ttls, self._clock.now(), behind=behind)
         if self._is_eager:
-            yield from self._unsettled.new(rows)
+            yield from self._deduplicator.new(rows)
         elif rows.num_rows:
             yield rows, False
 
@@ -305,13 +305,13 @@ class Follower:
         if self._late is not None:
             self._late.window_read(position, began)
         self._marks = {s: mark for s, mark in self._marks.items() if mark.reaches(position)}
-        self._unsettled.forget(position)
+        self._deduplicator.forget(position)
         return self._complete(window)
 
     def _complete(self, window: Window, *, late: bool = False) -> WindowComplete:
         checkpoint = Checkpoint(
             self._position,
-            self._outlook.newest,
+            self._horizon.newest,
             self._marks,
             None if self._late is None else self._late.late_scan_at,
         )

@@ -64,7 +64,7 @@ def _keys(mark: Any) -> list[Any]:
 
 
 def _caught_up_at_once(self: Any) -> Iterator[Any]:
-    for span in self._outlook.missed(self._position):
+    for span in self._horizon.missed(self._position):
         yield self._complete(Window(span.start, self._position), late=True)
 
 
