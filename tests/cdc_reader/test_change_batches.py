@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +205,17 @@ def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) ->
     assert pa.Table.from_pandas(reader.change_batches().read_pandas())["v"].to_pylist() == (
         expected["v"].to_pylist()
     )
+
+
+def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
+    """Tools read a stream in threads of their own; a `stop` ends it there too."""
+    execute(*WRITES)
+    batches, stopped = reader.change_batches(), reader.change_batches()
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(batches.read_all).result().num_rows == 4
+        reader.stop()
+        with pytest.raises(StoppedError):
+            threads.submit(stopped.read_all).result()
 
 
 def test_a_read_that_is_left_early_leaves_nothing(

@@ -1,4 +1,4 @@
-"""Formats: the shapes in which rows of the log appear in a DataFrame."""
+"""Formats: the shapes of Arrow rows made of the log, for Spark and for `change_batches`."""
 
 from __future__ import annotations
 
