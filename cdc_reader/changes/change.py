@@ -21,6 +21,7 @@ from typing import Any
 
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.delta import CollectionDelta, Delta, Set
 from cdc_reader.changes.operation import ChangeOperation
@@ -136,7 +137,7 @@ class Change:
         return uuid.UUID(self._first(TIME))
 
     @property
-    def timestamp(self) -> int:
+    def timestamp(self) -> Micros:
         """The write timestamp, in µs since 1970.
 
         A deletion of a whole collection column is logged 1 µs after its actual timestamp.

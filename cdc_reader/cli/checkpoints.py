@@ -10,6 +10,7 @@ from typing import Any
 import click
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.cli.failure import Misuse, cli_errors
@@ -42,7 +43,7 @@ class Kept:
     store: CheckpointStore
     application: str
 
-    def position(self, table: TableName, shard: Shard) -> int | None:
+    def position(self, table: TableName, shard: Shard) -> Micros | None:
         """The position to resume from, in µs; None if there is none."""
         found = self.store.load(CheckpointName(self.application, table, str(shard)))
         return None if found is None else found.position

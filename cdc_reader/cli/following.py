@@ -13,6 +13,7 @@ from attrs import frozen
 from cdc_reader._time import (
     BEGINNING,
     EARLIEST,
+    Micros,
     SystemClock,
     format_timestamp,
     parse_duration,
@@ -31,8 +32,8 @@ _NAMES = "start end eager late_rows strategy confidence_window shard".split()
 class FollowOptions:
     """From `start` in µs, BEGINNING for the whole log, to `end`, None for no end."""
 
-    start: int
-    end: int | None
+    start: Micros
+    end: Micros | None
     read: ReadConfig
     shard: Shard
 
@@ -149,6 +150,6 @@ def seconds(duration: timedelta) -> str:
     return f"{duration.total_seconds():g} s"
 
 
-def since(position: int) -> str:
+def since(position: Micros) -> str:
     """Format a position for people."""
     return "the earliest change there is" if position <= BEGINNING else format_timestamp(position)

@@ -11,7 +11,7 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
-from cdc_reader._time import BEGINNING, FOREVER, SystemClock, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros, SystemClock, format_timestamp
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.cluster import Connection, SchemaSource
@@ -89,7 +89,9 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
     return TableGenerations(queries, name).source
 
 
-def rows_of(source: KnownSource, count: bool, now: int, since: int = BEGINNING) -> Iterator[Row]:
+def rows_of(
+    source: KnownSource, count: bool, now: Micros, since: Micros = BEGINNING
+) -> Iterator[Row]:
     """The generations that operate after `since`, in µs, oldest first."""
     known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
@@ -103,7 +105,7 @@ def rows_of(source: KnownSource, count: bool, now: int, since: int = BEGINNING) 
         yield Row(kind, Window(start, FOREVER), _NOT_ANNOUNCED, None, None)
 
 
-def _state(span: Window, now: int) -> str:
+def _state(span: Window, now: Micros) -> str:
     if now in span:
         return "in force"
     return "over" if span.end <= now else "to come"

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from attrs import define, evolve, field, frozen
 
-from cdc_reader._time import Clock, SystemClock, duration_micros, format_timestamp
+from cdc_reader._time import Clock, Micros, SystemClock, duration_micros, format_timestamp
 from cdc_reader.changes.change import Change
 from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
@@ -63,7 +63,7 @@ class Report:
     caught_up: int
     """How far behind now, in µs, the copy is once it has caught up."""
     applied: int = 0
-    position: int | None = None
+    position: Micros | None = None
     _said: tuple[int, int] = field(init=False)
     """The time of the last report, and the number of changes applied by then."""
     _is_caught_up: bool = field(init=False, default=False)

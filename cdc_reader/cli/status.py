@@ -16,6 +16,7 @@ from rich.table import Table
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
+    Micros,
     SystemClock,
     duration_micros,
     format_timestamp,
@@ -46,14 +47,14 @@ class Reader:
 
     name: CheckpointName
     checkpoint: Checkpoint
-    oldest: int | None
+    oldest: Micros | None
     """The write time before which the log has no rows; None if there is no generation yet."""
-    now: int
+    now: Micros
     ttls: TtlHistory
     """What is known of the log's TTL."""
 
     @property
-    def position(self) -> int | None:
+    def position(self) -> Micros | None:
         """Every row written before is acknowledged; None if it begins with the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
@@ -70,11 +71,11 @@ class Reader:
         return None if expires is None or expires == FOREVER else expires - self.now
 
     @property
-    def _expires(self) -> int | None:
+    def _expires(self) -> Micros | None:
         return None if self._unread is None else self.ttls.expires(self._unread)
 
     @property
-    def _unread(self) -> int | None:
+    def _unread(self) -> Micros | None:
         return self.oldest if self.position is None else self.position
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,5 +298,5 @@ def _seconds(micros: int | None) -> float | None:
     return None if micros is None else micros / _SECOND
 
 
-def _time(micros: int | None) -> str | None:
+def _time(micros: Micros | None) -> str | None:
     return None if micros is None else format_timestamp(micros)

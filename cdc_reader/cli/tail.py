@@ -14,7 +14,7 @@ import click
 from attrs import define, field
 from rich.console import Console
 
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
@@ -169,7 +169,7 @@ def _tail(
         kept.store.close()
 
 
-def _greeting(name: TableName, follow: FollowOptions, saved: int | None) -> str:
+def _greeting(name: TableName, follow: FollowOptions, saved: Micros | None) -> str:
     """What to expect, so that nobody wonders why nothing is shown."""
     part = "" if follow.shard.is_whole else f", part {follow.shard}"
     where = since(follow.start if saved is None else saved)

@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from cdc_reader._log import get_logger
+from cdc_reader._time import Micros
 from cdc_reader.cluster.schema import dropped, uses_tablets
 from cdc_reader.cluster.wire import Queries, Query
 from cdc_reader.cql.names import TableName
@@ -103,7 +104,7 @@ class VnodeGenerations:
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         """The starts, in µs, of all generations visible now."""
         try:
             return starts(self._tables.batches(_VNODE_TIMESTAMPS))
@@ -112,7 +113,7 @@ class VnodeGenerations:
                 f"{error}; expected the generation tables of ScyllaDB 4.4 or later"
             ) from error
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """The stream groups of the generation that starts at `start` µs."""
         return tuple(
             StreamGroup(range_end, streams)
@@ -124,7 +125,7 @@ class VnodeGenerations:
             )
         )
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         """The starts, in µs, of generations stored, at least in part, but not yet announced.
 
         Costs a scan of the partition keys of a small table: one row for each generation that the
@@ -149,13 +150,13 @@ class TabletGenerations:
         self._name = name
         self._key = name.keyspace, name.name
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         """The starts, in µs, of all sets that the queried node knows."""
         return starts(
             self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
         )
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """The streams in force from `start` µs on; none if the server has removed that set.
 
         If the node does not know the set yet, the query is retried, as other nodes may answer.
@@ -163,11 +164,11 @@ class TabletGenerations:
         """
         return self._queries.retry(lambda: self._groups(start))
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         """None: a set and its streams become visible together."""
         return ()
 
-    def _groups(self, start: int) -> Sequence[StreamGroup]:
+    def _groups(self, start: Micros) -> Sequence[StreamGroup]:
         query = Query(_TABLET_STREAMS, (*self._key, start // 1_000), consistency="ONE")
         groups = [
             group
@@ -178,7 +179,7 @@ class TabletGenerations:
             self._check_forgotten(start)
         return groups
 
-    def _check_forgotten(self, start: int) -> None:
+    def _check_forgotten(self, start: Micros) -> None:
         """Raise TransientError if the node has no streams because it does not know them yet."""
         known = self.timestamps()
         if known and start < min(known):
@@ -202,11 +203,11 @@ class LegacyGenerations:
     def __init__(self, queries: Queries) -> None:
         self._tables = DistributedTables(queries)
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         """The starts, in µs, of all generations visible now."""
         return starts(self._tables.batches(_LEGACY_TIMESTAMPS))
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """The streams of the generation that starts at `start` µs."""
         return [
             group
@@ -215,7 +216,7 @@ class LegacyGenerations:
             for group in own_groups(streams)
         ]
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         """None: one row holds both the timestamp and the streams."""
         return ()
 
@@ -243,7 +244,7 @@ class UpgradedGenerations:
         starts = () if self._is_rewritten else self.timestamps()
         return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         """The starts, in µs, of all generations visible now."""
         self._follow_upgrade()
         if self._is_rewritten:
@@ -252,12 +253,12 @@ class UpgradedGenerations:
         self._in_newer = frozenset(self._newer.timestamps() if has_newer else ())
         return sorted(self._in_newer.union(self._legacy.timestamps()))
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """The streams of the generation that starts at `start` µs."""
         is_newer = self._is_rewritten or start in self._in_newer
         return (self._newer if is_newer else self._legacy).groups(start)
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         """The starts, in µs, of generations stored but not yet announced in the newer tables."""
         is_newer = self._is_rewritten or self._in_newer
         return self._newer.unpublished() if is_newer else ()
@@ -290,13 +291,13 @@ class TableGenerations:
         self._queries = queries
         self._name = name
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         return self.source.timestamps()
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         return self.source.groups(start)
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         return self.source.unpublished()
 
     @cached_property

@@ -18,6 +18,7 @@ from typing import Any
 
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.change import Bound, Change, Part, RowRange
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 from cdc_reader.cql.names import TableName, quoted
@@ -111,7 +112,7 @@ class _Row:
 
     columns: tuple[Column, ...]
     key: tuple[Any, ...]
-    timestamp: int
+    timestamp: Micros
     ttl: int | None
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import FOREVER, SystemClock, duration_micros
+from cdc_reader._time import FOREVER, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.errors import hide_traceback
@@ -51,7 +51,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition)
 
-    def _alive(self, asked: Window, now: int) -> Window:
+    def _alive(self, asked: Window, now: Micros) -> Window:
         """The part of the window that holds nearly all rows, for sharing out the work.
 
         Except for rows with timestamps chosen by their writers, no row outlives the log's TTL and

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.changes.frames.columns import project
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
@@ -47,7 +48,7 @@ class Format(Protocol):
         ...
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
         ...

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
@@ -107,7 +108,7 @@ class ChangesFormat:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
         for rows, is_static in table_rows(batches, self._base):
@@ -120,7 +121,7 @@ class ChangesFormat:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _of_snapshot(
-        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+        self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
     ) -> pa.Array:
         """Return a metadata column of a snapshot; all columns of a row count as set by it."""
         count = rows.num_rows
@@ -176,7 +177,7 @@ class ChangesFormat:
         return names_of(marks[rows.change], [column.name for column in self._values], shown)
 
 
-def _snapshot_cell(name: str, position: int) -> pa.Scalar:
+def _snapshot_cell(name: str, position: Micros) -> pa.Scalar:
     """Return the value of a metadata column for all rows of a snapshot."""
     match name:
         case names.CHANGE_TYPE:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._time import SystemClock
+from cdc_reader._time import Micros, SystemClock
 from cdc_reader.changes.arrays import NONE, Mask, pick
 from cdc_reader.changes.frames import images
 from cdc_reader.changes.frames.columns import is_key, log_columns
@@ -88,7 +88,7 @@ class EnvelopeFormat:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
         for rows, is_static in table_rows(batches, self._base):
@@ -99,7 +99,7 @@ class EnvelopeFormat:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _of_snapshot(
-        self, name: str, rows: pa.RecordBatch, position: int, *, is_static: bool
+        self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
     ) -> pa.Array:
         count = rows.num_rows
         match name:

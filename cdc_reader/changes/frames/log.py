@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
 from cdc_reader.changes.frames.value_types import ValueTypes
@@ -27,7 +28,7 @@ class LogFormat:
         )
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: int
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Not supported: rows of the base table are not rows of the log."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
@@ -46,11 +46,11 @@ class SourceOptions:
     """As JSON; validated against the table's schema later."""
     types: ValueTypes
     schema_mode: SchemaMode
-    starting: int
+    starting: Micros
     """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
     starting_offset: Offset | None
     """The offset from which `starting` was taken."""
-    ending: int | None
+    ending: Micros | None
     """µs since 1970, exclusive."""
     snapshot: bool
     """Whether the base table is read first."""
@@ -146,12 +146,12 @@ class SourceOptions:
             raise ConfigurationError("passwordFile", str(self.password_file), remedy)
         return ConnectionConfig(**{**self._connection, "password": self._read_password()})
 
-    def window(self, now: int) -> Window:
+    def window(self, now: Micros) -> Window:
         """The most to read, in µs, with ``latest`` as a start resolved."""
         start = now if self.starting == FOREVER else self.starting
         return Window(start, FOREVER if self.ending is None else self.ending)
 
-    def ttls(self, base: TableSchema, now: int) -> TtlHistory:
+    def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
         """What is known at `now` (µs) of the TTL of the table's log."""
         known = self.starting_offset.ttls if self.starting_offset else TtlHistory()
         return known.seen(base.cdc.ttl, now, base.altered)
@@ -218,7 +218,7 @@ def _asked(values: Mapping[str, Any]) -> FormatOptions:
     )
 
 
-def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
+def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> Micros:
     if values["startingOffsets"] is None:
         start = int(values["startingTimestamp"])
         is_moment = start not in (BEGINNING, FOREVER)
@@ -250,8 +250,8 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     return True
 
 
-def _ending(values: Mapping[str, Any]) -> int | None:
-    end: int | None = values["endingTimestamp"]
+def _ending(values: Mapping[str, Any]) -> Micros | None:
+    end: Micros | None = values["endingTimestamp"]
     return end + 1 if end is not None and values["endingBoundInclusive"] else end
 
 

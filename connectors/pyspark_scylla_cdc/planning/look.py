@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from cdc_reader._time import Micros
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
@@ -20,7 +21,7 @@ class Look:
     def __init__(
         self,
         source: LogSource,
-        streams: Callable[[int], Streams],
+        streams: Callable[[Micros], Streams],
         strategy: Strategy,
         chunk: int,
         in_flight: int,

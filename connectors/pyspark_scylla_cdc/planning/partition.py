@@ -8,6 +8,7 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
+from cdc_reader._time import Micros
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.late_rows import RowName
 from cdc_reader.reading.ports import LogSource
@@ -72,7 +73,7 @@ class LogPartition(InputPartition):
         return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
 
     def reads(
-        self, load: Callable[[int], Streams], strategy: Strategy, chunk: int
+        self, load: Callable[[Micros], Streams], strategy: Strategy, chunk: int
     ) -> Iterator[LogRead]:
         """The queries to send, in order; `load` reads the streams of a generation.
 
@@ -109,7 +110,7 @@ class LatePartition(InputPartition):
 
 def partitions(
     shares: Sequence[Sequence[StreamSpan]],
-    load: Callable[[int], Streams],
+    load: Callable[[Micros], Streams],
     planned: Planned | None = None,
 ) -> list[LogPartition]:
     """A partition for each share of a plan."""

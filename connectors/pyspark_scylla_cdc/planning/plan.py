@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from attrs import evolve, frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 
@@ -39,7 +40,7 @@ class StreamSpan:
     """
 
     window: Window
-    generation: int
+    generation: Micros
     first: int
     last: int
     filled: Window
@@ -61,7 +62,7 @@ class StreamSpan:
 
 
 def spans(
-    timeline: Timeline, window: Window, count: Callable[[int], int], filled: Window | None = None
+    timeline: Timeline, window: Window, count: Callable[[Micros], int], filled: Window | None = None
 ) -> list[StreamSpan]:
     """All spans of `window`, older generations first; `count` gives a generation's streams.
 

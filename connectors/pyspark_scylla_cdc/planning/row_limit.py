@@ -8,6 +8,7 @@ from itertools import chain
 
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.planning.plan import StreamSpan
@@ -37,14 +38,14 @@ class RowLimit:
     """Cuts windows to about `limit` rows, but at least `shortest` µs."""
 
     def __init__(
-        self, source: LogSource, streams: Callable[[int], Streams], limit: int, shortest: int
+        self, source: LogSource, streams: Callable[[Micros], Streams], limit: int, shortest: int
     ) -> None:
         self._source = source
         self._streams = streams
         self._limit = limit
         self._shortest = shortest
 
-    def end(self, window: Window, spans: Callable[[Window], list[StreamSpan]]) -> int:
+    def end(self, window: Window, spans: Callable[[Window], list[StreamSpan]]) -> Micros:
         """Where to end a window that begins like this one; `spans` gives the spans of a window.
 
         Rows are unevenly distributed in time, so a cut window is sampled again, until it holds

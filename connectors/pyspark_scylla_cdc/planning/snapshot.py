@@ -13,6 +13,7 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from cdc_reader._time import Micros
 from cdc_reader.cluster import Query
 from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql.names import quoted
@@ -26,7 +27,7 @@ _QUERIES = 16
 class SnapshotPartition(InputPartition):
     """The part of a table whose tokens are in (start, end], as of `position` µs."""
 
-    def __init__(self, position: int, start: int, end: int) -> None:
+    def __init__(self, position: Micros, start: int, end: int) -> None:
         self.position = position
         self.start = start
         self.end = end
@@ -39,7 +40,7 @@ class SnapshotPartition(InputPartition):
         return f"SnapshotPartition({self.start}, {self.end})"
 
 
-def snapshot_partitions(position: int, count: int) -> list[SnapshotPartition]:
+def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]:
     """The whole ring in `count` parts."""
     edges = pairwise(_edges(MIN_TOKEN, MAX_TOKEN, count))
     return [SnapshotPartition(position, start, end) for start, end in edges]

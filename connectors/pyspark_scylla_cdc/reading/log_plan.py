@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from attrs import evolve
 
-from cdc_reader._time import FOREVER, duration_micros
+from cdc_reader._time import FOREVER, Micros, duration_micros
 from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema, TableSchema
 from cdc_reader.errors import SchemaError, SourceError
 from cdc_reader.streams.generation import Timeline
@@ -86,7 +86,7 @@ def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], i
     shortest = duration_micros(options.min_advance)
     limit = RowLimit(source, streams, options.max_rows or FOREVER, shortest)
 
-    def end(window: Window) -> int:
+    def end(window: Window) -> Micros:
         timeline = timeline_of(options)
         return limit.end(window, lambda part: spans(timeline, part, lambda g: len(streams(g))))
 
@@ -102,7 +102,7 @@ def look(options: SourceOptions, schema: LogSchema) -> Look:
     return Look(source, streams, options.read_strategy, read.chunk_size, read.in_flight)
 
 
-def oldest_alive(timeline: Timeline, kept_since: int) -> int:
+def oldest_alive(timeline: Timeline, kept_since: Micros) -> Micros:
     """The start, in µs, of the oldest generation that may have unexpired rows.
 
     `kept_since` is the earliest write time of rows that are still in the log.

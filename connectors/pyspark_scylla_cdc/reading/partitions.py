@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import InputPartition
 
-from cdc_reader._time import Clock, SystemClock
+from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.errors import QueryRefusedError, SchemaError, TableNotFoundError
@@ -116,7 +116,7 @@ def _read(
     options: SourceOptions,
     source: LogSource,
     partition: LogPartition,
-    streams: Callable[[int], Streams],
+    streams: Callable[[Micros], Streams],
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
     """The partition's rows, by the configured strategy or by the one this process chose.

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import pyarrow as pa
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.changes.frames import Format, format_of, project
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import KnownSource
@@ -104,11 +104,11 @@ def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey 
     return PartitionKey.parse(options.partition_key, base)
 
 
-def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[int], Streams]:
+def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
     """Make a caching reader of a generation's streams, or of those of the partition key."""
     connection = options.connection()
 
-    def load(generation: int) -> Streams:
+    def load(generation: Micros) -> Streams:
         return _streams_of(connection, options.read, base, generation, options.partition_key or "")
 
     return load
@@ -116,7 +116,7 @@ def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[int],
 
 @lru_cache(maxsize=4)
 def _streams_of(
-    connection: ConnectionConfig, read: ReadConfig, base: TableSchema, generation: int, key: str
+    connection: ConnectionConfig, read: ReadConfig, base: TableSchema, generation: Micros, key: str
 ) -> Streams:
     groups = _table(connection, read, base.name).generations.groups(generation)
     if not groups:
@@ -138,7 +138,7 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 
 @cache
-def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> int:
+def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros:
     """When the log was created, in µs; BEGINNING if its table's id does not tell."""
     created = _table(connection, read, name).created()
     return BEGINNING if created is None else created

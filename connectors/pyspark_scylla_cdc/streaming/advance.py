@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from cdc_reader._time import FOREVER, duration_micros
+from cdc_reader._time import FOREVER, Micros, duration_micros
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 
 
@@ -21,7 +21,7 @@ class AdvancePolicy:
     confidence: int
     min_advance: int
     max_window: int = FOREVER
-    final: int = FOREVER
+    final: Micros = FOREVER
 
     @classmethod
     def of(cls, options: SourceOptions) -> AdvancePolicy:
@@ -35,19 +35,19 @@ class AdvancePolicy:
             final=FOREVER if options.ending is None else options.ending,
         )
 
-    def horizon(self, now: int) -> int:
+    def horizon(self, now: Micros) -> Micros:
         """The write time up to which the log may be read now."""
         return min(now - self.confidence, self.final)
 
-    def has_caught_up(self, end: int, now: int) -> bool:
+    def has_caught_up(self, end: Micros, now: Micros) -> bool:
         """True if `end` covers all that has settled, in a query that goes on."""
         return end == self.horizon(now) < self.final
 
-    def until(self, now: int) -> AdvancePolicy:
+    def until(self, now: Micros) -> AdvancePolicy:
         """The policy of a query that ends with what has settled by `now`."""
         return evolve(self, final=self.horizon(now))
 
-    def next(self, position: int, now: int, *, limited: bool) -> int:
+    def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:
         """The end of the next micro-batch; `position` itself if it is too early for one."""
         horizon = self.horizon(now)
         if horizon < self.final and horizon - position < self.min_advance:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cdc_reader._time import BEGINNING
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.planning.look import Look
@@ -50,7 +50,7 @@ class Idle:
         self._has_rows = False
         self._begin(BEGINNING)
 
-    def end(self, window: Window) -> int:
+    def end(self, window: Window) -> Micros:
         """The end of `window`, which has settled, if it is worth a micro-batch; else its start."""
         if window.length >= self._longest and window.start != self._moved_to:
             self._moved_to = window.end
@@ -64,7 +64,7 @@ class Idle:
         self._moved_to = BEGINNING
         return window.start
 
-    def _begin(self, position: int) -> None:
+    def _begin(self, position: Micros) -> None:
         """Forget what is known of the log after this position."""
         self._position = self._empty_until = position
         self._has_rows = False
@@ -83,7 +83,7 @@ class Idle:
         self._empty_until = window.end
         return False
 
-    def _know_generations(self, end: int) -> None:
+    def _know_generations(self, end: Micros) -> None:
         """Begin again if a new generation appears: it may have rows in a window found empty."""
         if 0 <= end - self._knew < PAUSE:
             return

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 from attrs import frozen
 
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogSource
@@ -35,7 +35,7 @@ class KeyReader:
     def __init__(
         self,
         source: LogSource,
-        streams: Callable[[int], Streams],
+        streams: Callable[[Micros], Streams],
         generations: Callable[[], Timeline],
         chunk: int,
         in_flight: int,
@@ -75,23 +75,23 @@ class KeyReader:
 class _Sampled:
     """Generations by their start, each with at most `most` of its streams."""
 
-    _load: Callable[[int], Streams]
+    _load: Callable[[Micros], Streams]
     _most: int
 
-    def streams(self, start: int) -> Streams:
+    def streams(self, start: Micros) -> Streams:
         streams = self._load(start)
         return streams if len(streams) <= self._most else streams.sample(self._most)
 
-    def timestamps(self) -> Sequence[int]:
+    def timestamps(self) -> Sequence[Micros]:
         """None: planners are given their timeline."""
         return ()
 
-    def groups(self, start: int) -> Sequence[StreamGroup]:
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
         """All streams in one group, in ring order."""
         streams = self.streams(start)
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
-    def unpublished(self) -> Sequence[int]:
+    def unpublished(self) -> Sequence[Micros]:
         """None: windows end before generations that are not announced."""
         return ()
 

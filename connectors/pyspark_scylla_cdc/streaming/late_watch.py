@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Clock, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
@@ -44,7 +44,7 @@ REPORTED = 64, 1_000_000
 class LateWatch(Protocol):
     """Decides what a query does about late rows."""
 
-    def until(self, now: int) -> None:
+    def until(self, now: Micros) -> None:
         """Sweep once more, as of `now`, because the query ends with what is there."""
         ...
 
@@ -65,7 +65,7 @@ class LateWatch(Protocol):
 class Ignored:
     """Does nothing."""
 
-    def until(self, now: int) -> None:
+    def until(self, now: Micros) -> None:
         pass
 
     def next(
@@ -95,7 +95,7 @@ class Delivered:
         self._state = Reads(BEGINNING, (BEGINNING,), (BEGINNING,))
         self._ttls = TtlHistory()
 
-    def until(self, now: int) -> None:
+    def until(self, now: Micros) -> None:
         self._until = now
 
     def next(
@@ -121,7 +121,7 @@ class Delivered:
         self._at = told, told.position
         return told
 
-    def _begin(self, late: Late | None, position: int, now: int, *, snapshot: bool) -> None:
+    def _begin(self, late: Late | None, position: Micros, now: Micros, *, snapshot: bool) -> None:
         self._at = late, position
         if late is not None:
             self._state = late.reads
@@ -129,7 +129,7 @@ class Delivered:
             start = BEGINNING if snapshot else position
             self._state = Reads(start, (position,), (now,))
 
-    def _look_back(self, reader: KeyReader, position: int, now: int) -> frozenset[RowName]:
+    def _look_back(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
         """The late rows behind `position`, at most about `MOST`."""
         rows = LateRows.resumed(self._state, self._settings.confidence)
         sweep = rows.sweep(position, self._settings.horizon, now)
@@ -183,7 +183,7 @@ class Reported:
         self._end = BEGINNING
         self._counted = BEGINNING
 
-    def until(self, now: int) -> None:
+    def until(self, now: Micros) -> None:
         self._until = now
 
     def next(
@@ -202,7 +202,7 @@ class Reported:
             self._end = window.end
         return None
 
-    def _look_back(self, rows: LateRows, position: int, ttls: TtlHistory) -> None:
+    def _look_back(self, rows: LateRows, position: Micros, ttls: TtlHistory) -> None:
         sweep = rows.sweep(position, self._settings.horizon, self._clock.now())
         queries, most = REPORTED
         seen = found = 0
@@ -250,7 +250,7 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 
 
-def is_time(late_scan_at: int, now: int, until: int) -> bool:
+def is_time(late_scan_at: Micros, now: Micros, until: Micros) -> bool:
     """True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
     A query that ends with what was there at `until` sweeps once.

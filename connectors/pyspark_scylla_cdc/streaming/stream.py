@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, SystemClock, duration_micros, format_timestamp
+from cdc_reader._time import Clock, Micros, SystemClock, duration_micros, format_timestamp
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.publication import PublicationGate
@@ -165,12 +165,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
 
-    def _beginning_at(self, position: int) -> Offset:
+    def _beginning_at(self, position: Micros) -> Offset:
         """The initial offset of a query that begins at `position`."""
         wanted = self._options.snapshot
         return self._at(position, SnapshotState.PENDING if wanted else SnapshotState.NONE)
 
-    def _at(self, position: int, snapshot: SnapshotState) -> Offset:
+    def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
         """The offset at `position` for a query that starts anew."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
         return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
-    def _cut(self, window: Window) -> int:
+    def _cut(self, window: Window) -> Micros:
         """The end of the window that holds at most the rows of one micro-batch."""
         if window.is_empty:
             return window.end
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start, end = format_timestamp(lost.start), format_timestamp(lost.end)
         log.warning("rows_lost", table=str(self._options.table), start=start, end=end)
 
-    def _start(self) -> int:
+    def _start(self) -> Micros:
         """Where a new query begins: at the oldest row that the log may hold, or later."""
         now = self._clock.now()
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
