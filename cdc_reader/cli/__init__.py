@@ -1,86 +1,22 @@
-"""The command `scylla-cdc`: each subcommand is a module, imported when it is called."""
+"""The command `scylla-cdc`: each subcommand is a module, imported when it is called.
+
+Needs the extra `cli`. Begin with `command`.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import version as installed_version
-
-import click
-
-_COMMANDS = {
-    "demo": "watch a Spark DataFrame fill from a CDC log",
-    "generations": "list the generations of CDC streams",
-    "replicate": "apply the changes of a table to a copy of it",
-    "serve": "run the embedded ScyllaDB, for development and tests",
-    "status": "show what there is to read of a table, and how far it has been read",
-    "streams": "list a table's CDC streams, or find the stream of a key",
-    "tail": "print the changes of tables as they happen",
-}
-_EXTRAS = {"demo": "spark,embedded", "serve": "embedded"}
+import sys
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands are found in the modules that bear their names."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_COMMANDS})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        try:
-            command = import_module(f"cdc_reader.cli.{cmd_name}").command
-        except ModuleNotFoundError as error:
-            if cmd_name not in _EXTRAS:
-                raise
-            raise click.ClickException(
-                f"{cmd_name} needs the package {error.name!r}, which is not installed: "
-                f"pip install 'scylla-cdc[{_EXTRAS[cmd_name]}]'"
-            ) from error
-        assert isinstance(command, click.Command)  # noqa: S101 - each module defines `command`
-        return command
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        formatter: click.HelpFormatter,
-    ) -> None:
-        """List the commands without importing them."""
-        own = {name: self.commands[name].get_short_help_str(limit=80) for name in self.commands}
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted({**own, **_COMMANDS}.items()))
-
-
-def _print_version(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:
-    if is_asked:
-        _echo_version()
-        ctx.exit()
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
 def main() -> None:
-    """Follow ScyllaDB's change data capture log."""
-
-
-@main.command(short_help="print the version, and which kernel decodes pages")
-def version() -> None:
-    """Print the version of this package, and which kernel decodes pages."""
-    _echo_version()
-
-
-def _echo_version() -> None:
-    from cdc_reader.errors import ConfigurationError
-
+    """Run the command; without its extra, end with a line that says what to install."""
     try:
-        from cdc_reader.decoding import NAME
-    except ConfigurationError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"scylla-cdc {installed_version('scylla-cdc')} (kernel: {NAME})")
+        from cdc_reader.cli.command import main as run
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.exit(
+            f"scylla-cdc: the package {error.name!r} is not installed: "
+            "run pip install 'scylla-cdc[cli]'"
+        )
+    run()

@@ -284,4 +284,4 @@ def _properties(connection: Connection) -> str:
 
 
 def _missing(error: ImportError) -> str:
-    return f"the demo needs {error.name}: pip install 'scylla-cdc[spark,embedded]' brings it"
+    return f"the demo needs {error.name}: run pip install 'scylla-cdc[cli,spark,embedded]'"

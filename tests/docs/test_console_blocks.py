@@ -13,7 +13,7 @@ import pytest
 from attrs import frozen
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla

@@ -14,10 +14,10 @@ from attrs import frozen
 ROOT = Path(__file__).parents[2]
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """The standard output of a command; its error output fails the test."""
+def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
+    """The standard output of a command that ends with this status."""
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
 
 
@@ -37,9 +37,9 @@ class Environment:
         pip = (sys.executable, "-m", "pip", "--python", self.python, "install", *options)
         run(*pip, *what, cwd=self.folder)
 
-    def execute(self, code: str) -> str:
+    def execute(self, code: str, status: int = 0) -> str:
         """What the code prints, run far from the project's own folder."""
-        return run(self.python, "-c", code, cwd=self.folder)
+        return run(self.python, "-c", code, cwd=self.folder, status=status)
 
 
 @pytest.fixture

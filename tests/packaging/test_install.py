@@ -28,6 +28,15 @@ spark.stop()
 """
 HOMES = "import cdc_reader, pyspark_scylla_cdc as s; print(cdc_reader.__file__, s.__file__)"
 
+EXTRAS = (
+    "click rich pyspark py4j cramjam lark sortedcontainers testcontainers prometheus_client".split()
+)
+
+
+def without(packages: list[str]) -> str:
+    """Code after which these packages cannot be imported."""
+    return f"import sys; sys.modules.update(dict.fromkeys({packages}))"
+
 
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("editable", marks=pytest.mark.slow)])
 def test_spark_discovers_the_source(
@@ -60,8 +69,23 @@ def test_the_command_and_the_pytest_plugin_are_installed(
 def test_packages_import_without_any_extra(
     environment: Environment, wheel: Path, package: str
 ) -> None:
-    """Neither Spark nor the needs of the servers are asked for before they are used."""
+    """Neither Spark nor what the command and the servers need is asked for before it is used."""
     environment.install(wheel)
-    extras = "pyspark py4j cramjam lark sortedcontainers testcontainers prometheus_client".split()
-    missing = f"import sys; sys.modules.update(dict.fromkeys({extras}))"
-    environment.execute(f"{missing}; import {package}")
+    environment.execute(f"{without(EXTRAS)}; import {package}")
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "remedy"),
+    [("click", "", "scylla-cdc[cli]"), ("rich", "tail", "scylla-cdc[cli]"),
+     ("lark", "serve", "scylla-cdc[cli,embedded]")],
+)  # fmt: skip
+def test_the_command_asks_for_its_extra(
+    environment: Environment, wheel: Path, package: str, words: str, remedy: str
+) -> None:
+    """In one line."""
+    environment.install(wheel)
+    run = f"sys.argv = ['scylla-cdc', *{words.split()}]; from cdc_reader.cli import main; main()"
+    code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"
+    [line] = environment.execute(code, status=1).splitlines()
+    assert f"the package '{package}" in line
+    assert line.endswith(f"is not installed: run pip install '{remedy}'")

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.testing import EmbeddedScylla

@@ -16,7 +16,7 @@ import pytest
 from cassandra.cluster import Session
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.cli.replicate import Report
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window

@@ -16,7 +16,7 @@ from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import SimpleStatement
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.decoding import NAME
 
 
@@ -159,7 +159,7 @@ def test_version_tells_of_the_kernel_that_is_forced(kernel: str, shown: str) -> 
 def test_help_lists_the_commands_without_importing_them() -> None:
     """Also those whose extras are not installed."""
     code = (
-        "import sys; from click.testing import CliRunner; from cdc_reader.cli import main; "
+        "import sys; from click.testing import CliRunner; from cdc_reader.cli.command import main; "
         "print(CliRunner().invoke(main, ['--help']).output); "
         "assert not {'lark', 'pyspark', 'cassandra'} & set(sys.modules)"
     )

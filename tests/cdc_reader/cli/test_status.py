@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints import SqliteCheckpoints
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, CheckpointName, Mark
 from cdc_reader.streams.stream import StreamId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader.cli import main
 from cdc_reader.cli.change_text import change_text
+from cdc_reader.cli.command import main
 from tests.cdc_reader.changes.test_change import change_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 SECOND = 1_000_000

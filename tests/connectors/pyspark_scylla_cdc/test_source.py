@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from pyspark.errors import AnalysisException
 
 from cdc_reader._time import SystemClock
-from cdc_reader.cli import main
+from cdc_reader.cli.command import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
