@@ -52,11 +52,6 @@ def between(low: int, high: int) -> Validator:
     )
 
 
-def one_of(kind: type[StrEnum]) -> Validator:
-    """Return a validator for the values of an enumeration."""
-    return require(lambda value: value in list(kind), f"give one of {', '.join(kind)}")
-
-
 def _lasting(test: Callable[[timedelta], bool], remedy: str) -> Validator:
     def validate(_: object, attribute: Attribute[Any], value: Any) -> None:
         if not test(as_duration(value, attribute.name)):

@@ -15,7 +15,7 @@ from cdc_reader._settings import (
     TEXT,
     between,
     duration,
-    one_of,
+    member,
     path,
     require,
     shown,
@@ -193,6 +193,22 @@ class DataLossMode(StrEnum):
     FAIL = "fail"
 
 
+def _strategy(value: str) -> Strategy:
+    return member("strategy", value, Strategy)
+
+
+def _delivery(value: str) -> DeliveryMode:
+    return member("delivery", value, DeliveryMode)
+
+
+def _late_rows(value: str) -> LateRowsMode:
+    return member("late_rows", value, LateRowsMode)
+
+
+def _data_loss(value: str) -> DataLossMode:
+    return member("data_loss", value, DataLossMode)
+
+
 @frozen
 class ReadConfig:
     """How the log is read.
@@ -218,6 +234,10 @@ class ReadConfig:
     `publication_wait` is how long the position waits for a generation that has streams but is not
     announced yet.
 
+    Durations are timedeltas, or texts such as ``5s``; `strategy`, `delivery`, `late_rows` and
+    `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or
+    their values.
+
     Raises ConfigurationError for values that cannot be used.
     """
 
@@ -235,20 +255,20 @@ class ReadConfig:
     retry_deadline: timedelta = field(
         default=timedelta(minutes=2), converter=duration, validator=NOT_NEGATIVE
     )
-    strategy: str = field(default=Strategy.STREAMS, validator=one_of(Strategy))
-    delivery: str = field(default=DeliveryMode.SETTLED, validator=one_of(DeliveryMode))
+    strategy: Strategy = field(default=Strategy.STREAMS, converter=_strategy)
+    delivery: DeliveryMode = field(default=DeliveryMode.SETTLED, converter=_delivery)
     sort_bytes: int = field(default=32 * 1024 * 1024, validator=between(1, 1 << 40))
     eager_interval: timedelta = field(
         default=timedelta(milliseconds=100), converter=duration, validator=POSITIVE
     )
-    late_rows: str = field(default=LateRowsMode.IGNORE, validator=one_of(LateRowsMode))
+    late_rows: LateRowsMode = field(default=LateRowsMode.IGNORE, converter=_late_rows)
     late_horizon: timedelta = field(
         default=timedelta(hours=1), converter=duration, validator=POSITIVE
     )
     late_interval: timedelta = field(
         default=timedelta(minutes=1), converter=duration, validator=POSITIVE
     )
-    data_loss: str = field(default=DataLossMode.WARN, validator=one_of(DataLossMode))
+    data_loss: DataLossMode = field(default=DataLossMode.WARN, converter=_data_loss)
     publication_wait: timedelta = field(
         default=timedelta(minutes=10), converter=duration, validator=NOT_NEGATIVE
     )

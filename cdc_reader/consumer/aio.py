@@ -8,24 +8,30 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import Unpack, cast
+from typing import cast
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import expect_able
+from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.changes.change import Change
-from cdc_reader.config import ConnectionConfig
+from cdc_reader.checkpoints.store import CheckpointStore
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.handling import DeadLetter
 from cdc_reader.consumer.runtime import ConsumerRuntime
-from cdc_reader.consumer.subscription import Options, Subscription
-from cdc_reader.consumer.table_progress import InFlightChange
+from cdc_reader.consumer.subscription import Subscription
+from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError
+from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
+from cdc_reader.streams.shard import Shard
 
 log = get_logger(__name__)
 
 AsyncHandler = Callable[[Change], Awaitable[object]]
+"""Handles a change; when it has completed, the change is acknowledged."""
 
 
 class AsyncChanges:
@@ -49,9 +55,32 @@ class AsyncChanges:
         self,
         connection: ConnectionConfig | str,
         tables: str | TableName | Iterable[str | TableName],
-        **options: Unpack[Options],
+        *,
+        application: str,
+        start: Moment = EARLIEST,
+        end: Moment | None = None,
+        checkpoints: CheckpointStore | None = None,
+        config: ConsumerConfig | None = None,
+        read: ReadConfig | None = None,
+        shard: str | Shard | None = None,
+        on_window: OnWindow | None = None,
+        clock: Clock | None = None,
+        metrics: Recorder | None = None,
     ) -> None:
-        self._subscription = Subscription(connection=connection, tables=tables, **options)
+        self._subscription = Subscription.of(
+            connection,
+            tables,
+            application=application,
+            start=start,
+            end=end,
+            checkpoints=checkpoints,
+            config=config,
+            read=read,
+            shard=shard,
+            on_window=on_window,
+            clock=clock,
+            metrics=metrics,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._subscription}>"
@@ -120,7 +149,16 @@ class AsyncCdcConsumer:
         handler: AsyncHandler,
         *,
         dead_letter: DeadLetter | None = None,
-        **options: Unpack[Options],
+        application: str,
+        start: Moment = EARLIEST,
+        end: Moment | None = None,
+        checkpoints: CheckpointStore | None = None,
+        config: ConsumerConfig | None = None,
+        read: ReadConfig | None = None,
+        shard: str | Shard | None = None,
+        on_window: OnWindow | None = None,
+        clock: Clock | None = None,
+        metrics: Recorder | None = None,
     ) -> None:
         expect_able("handler", handler, "__call__", "give a coroutine function")
         self._handler = handler
@@ -128,7 +166,20 @@ class AsyncCdcConsumer:
         self._under_way: set[asyncio.Task[object]] = set()
         self._is_cancelled = False
         self._consumer = CdcConsumer(
-            connection, tables, self._call, dead_letter=dead_letter, **options
+            connection,
+            tables,
+            self._call,
+            dead_letter=dead_letter,
+            application=application,
+            start=start,
+            end=end,
+            checkpoints=checkpoints,
+            config=config,
+            read=read,
+            shard=shard,
+            on_window=on_window,
+            clock=clock,
+            metrics=metrics,
         )
 
     def __repr__(self) -> str:

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from cdc_reader._settings import A_SECOND_OR_MORE, AT_LEAST_ONE, NOT_NEGATIVE, duration
-from cdc_reader.errors import ConfigurationError
+from cdc_reader._settings import A_SECOND_OR_MORE, AT_LEAST_ONE, NOT_NEGATIVE, duration, member
 
 
 class OnError(StrEnum):
@@ -26,15 +25,11 @@ class OnHeld(StrEnum):
 
 
 def _on_error(value: str) -> OnError:
-    if value not in list(OnError):
-        raise ConfigurationError("on_error", value, f"give one of {', '.join(OnError)}")
-    return OnError(value)
+    return member("on_error", value, OnError)
 
 
 def _on_held(value: str) -> OnHeld:
-    if value not in list(OnHeld):
-        raise ConfigurationError("on_held", value, f"give one of {', '.join(OnHeld)}")
-    return OnHeld(value)
+    return member("on_held", value, OnHeld)
 
 
 @frozen
@@ -58,7 +53,8 @@ class ConsumerConfig:
     this one waits or raises LeaseHeldError. The same goes for one whose lease was lost to another
     while it stood still: it waits again, or raises LeaseLostError.
 
-    Durations are timedeltas, or texts such as ``500ms``.
+    Durations are timedeltas, or texts such as ``500ms``; `on_error` and `on_held` are members of
+    `OnError` and `OnHeld`, or their values.
     Raises ConfigurationError for values that cannot be used.
     """
 

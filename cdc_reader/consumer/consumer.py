@@ -6,20 +6,23 @@ import inspect
 import threading
 from collections.abc import Iterable
 from functools import partial
-from typing import Unpack
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import expect_able
-from cdc_reader.config import ConnectionConfig
-from cdc_reader.consumer.config import OnHeld
+from cdc_reader._time import EARLIEST, Clock, Moment
+from cdc_reader.checkpoints.store import CheckpointStore
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.consumer.config import ConsumerConfig, OnHeld
 from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
-from cdc_reader.consumer.subscription import Options, Subscription
-from cdc_reader.consumer.table_progress import InFlightChange
+from cdc_reader.consumer.subscription import Subscription
+from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, LeaseLostError
+from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
+from cdc_reader.streams.shard import Shard
 
 log = get_logger(__name__)
 
@@ -74,10 +77,32 @@ class CdcConsumer:
         handler: Handler,
         *,
         dead_letter: DeadLetter | None = None,
-        **options: Unpack[Options],
+        application: str,
+        start: Moment = EARLIEST,
+        end: Moment | None = None,
+        checkpoints: CheckpointStore | None = None,
+        config: ConsumerConfig | None = None,
+        read: ReadConfig | None = None,
+        shard: str | Shard | None = None,
+        on_window: OnWindow | None = None,
+        clock: Clock | None = None,
+        metrics: Recorder | None = None,
     ) -> None:
         _check(handler, dead_letter)
-        subscription = Subscription(connection=connection, tables=tables, **options)
+        subscription = Subscription.of(
+            connection,
+            tables,
+            application=application,
+            start=start,
+            end=end,
+            checkpoints=checkpoints,
+            config=config,
+            read=read,
+            shard=shard,
+            on_window=on_window,
+            clock=clock,
+            metrics=metrics,
+        )
         self._subscription = subscription
         self._new_run = partial(_Run, subscription, handler, dead_letter)
         self._running = self._new_run()

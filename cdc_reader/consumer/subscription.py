@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Iterable
+from typing import Any, Self
 
 from attrs import field, frozen
 
@@ -27,21 +28,6 @@ from cdc_reader.metrics import NoMetrics, Recorder
 from cdc_reader.streams.shard import Shard
 
 
-class Options(TypedDict, total=False):
-    """The options common to all kinds of consumers; see `CdcConsumer`."""
-
-    application: Required[str]
-    start: Moment
-    end: Moment | None
-    checkpoints: CheckpointStore
-    config: ConsumerConfig
-    read: ReadConfig
-    shard: str | Shard
-    on_window: OnWindow | None
-    clock: Clock
-    metrics: Recorder
-
-
 def _shard(shard: str | Shard) -> Shard:
     return Shard.of(shard)
 
@@ -62,6 +48,18 @@ class Subscription:
     on_window: OnWindow | None = None
     clock: Clock = field(factory=SystemClock)
     metrics: Recorder = field(factory=NoMetrics)
+
+    @classmethod
+    def of(
+        cls,
+        connection: ConnectionConfig | str,
+        tables: str | TableName | Iterable[str | TableName],
+        application: str,
+        **options: Any,
+    ) -> Self:
+        """The subscription with these options; those that are None have their default."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return cls(connection=connection, tables=tables, application=application, **given)
 
     def __attrs_post_init__(self) -> None:
         application: object = self.application
