@@ -3,6 +3,9 @@
 `CdcReader` reads the logs of tables as Arrow batches and as changes; `CdcConsumer` calls a
 handler for each change and keeps checkpoints. Each name is imported when it is used: values
 and errors cost neither Arrow nor the driver.
+
+The names in `__all__` are public, here and in `checkpoints`, `errors`, `metrics` and `testing`;
+docs/reference/api.md describes them. All others are private.
 """
 
 from __future__ import annotations
@@ -11,14 +14,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cdc_reader._time import Moment
     from cdc_reader.changes.change import Change
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
     from cdc_reader.changes.operation import ChangeOperation
     from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
     from cdc_reader.cluster import CqlWriter
-    from cdc_reader.config import ConnectionConfig, ReadConfig
-    from cdc_reader.consumer import CdcConsumer, ConsumerConfig
-    from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
+    from cdc_reader.config import (
+        ConnectionConfig,
+        DataLossMode,
+        DeliveryMode,
+        LateRowsMode,
+        ReadConfig,
+    )
+    from cdc_reader.consumer import CdcConsumer, ConsumerConfig, OnError, OnHeld
+    from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges, AsyncHandler
+    from cdc_reader.consumer.handling import DeadLetter, Handler
+    from cdc_reader.consumer.table_progress import OnWindow
     from cdc_reader.cql.names import TableName
     from cdc_reader.cql.schema import LogSchema, Operation, TableSchema
     from cdc_reader.errors import CdcError
@@ -28,6 +40,7 @@ if TYPE_CHECKING:
     from cdc_reader.reading.progress import Checkpoint
     from cdc_reader.replication.replicator import Replicator
     from cdc_reader.streams.shard import Shard
+    from cdc_reader.streams.strategy import Strategy
     from cdc_reader.streams.stream import StreamId
     from cdc_reader.streams.task import Task
     from cdc_reader.streams.window import Window
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncCdcConsumer",
     "AsyncChanges",
+    "AsyncHandler",
     "CdcConsumer",
     "CdcError",
     "CdcReader",
@@ -45,11 +59,20 @@ __all__ = [
     "ConnectionConfig",
     "ConsumerConfig",
     "CqlWriter",
+    "DataLossMode",
+    "DeadLetter",
     "Deleted",
     "Delivery",
+    "DeliveryMode",
+    "Handler",
+    "LateRowsMode",
     "LogSchema",
     "MemoryCheckpoints",
     "MemoryMetrics",
+    "Moment",
+    "OnError",
+    "OnHeld",
+    "OnWindow",
     "Operation",
     "PrometheusMetrics",
     "ReadConfig",
@@ -59,6 +82,7 @@ __all__ = [
     "Set",
     "Shard",
     "SqliteCheckpoints",
+    "Strategy",
     "StreamId",
     "TableName",
     "TableReader",
@@ -69,46 +93,57 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncCdcConsumer": "consumer.aio",
-    "AsyncChanges": "consumer.aio",
-    "CdcConsumer": "consumer",
-    "CdcError": "errors",
-    "CdcReader": "reader",
-    "Change": "changes.change",
-    "ChangeOperation": "changes.operation",
-    "Checkpoint": "reading.progress",
-    "CollectionDelta": "changes.delta",
-    "ConnectionConfig": "config",
-    "ConsumerConfig": "consumer",
-    "CqlWriter": "cluster",
-    "Deleted": "changes.delta",
-    "Delivery": "reading.delivery",
-    "LogSchema": "cql.schema",
-    "MemoryCheckpoints": "checkpoints",
-    "MemoryMetrics": "metrics",
-    "Operation": "cql.schema",
-    "PrometheusMetrics": "metrics",
-    "ReadConfig": "config",
-    "Replicator": "replication.replicator",
-    "RowsRead": "reading.delivery",
-    "ScyllaCheckpoints": "checkpoints",
-    "Set": "changes.delta",
-    "Shard": "streams.shard",
-    "SqliteCheckpoints": "checkpoints",
-    "StreamId": "streams.stream",
-    "TableName": "cql.names",
-    "TableReader": "reader",
-    "TableSchema": "cql.schema",
-    "Task": "streams.task",
-    "Window": "streams.window",
-    "WindowComplete": "reading.delivery",
+    "AsyncCdcConsumer": "cdc_reader.consumer.aio",
+    "AsyncChanges": "cdc_reader.consumer.aio",
+    "AsyncHandler": "cdc_reader.consumer.aio",
+    "CdcConsumer": "cdc_reader.consumer",
+    "CdcError": "cdc_reader.errors",
+    "CdcReader": "cdc_reader.reader",
+    "Change": "cdc_reader.changes.change",
+    "ChangeOperation": "cdc_reader.changes.operation",
+    "Checkpoint": "cdc_reader.reading.progress",
+    "CollectionDelta": "cdc_reader.changes.delta",
+    "ConnectionConfig": "cdc_reader.config",
+    "ConsumerConfig": "cdc_reader.consumer",
+    "CqlWriter": "cdc_reader.cluster",
+    "DataLossMode": "cdc_reader.config",
+    "DeadLetter": "cdc_reader.consumer.handling",
+    "Deleted": "cdc_reader.changes.delta",
+    "Delivery": "cdc_reader.reading.delivery",
+    "DeliveryMode": "cdc_reader.config",
+    "Handler": "cdc_reader.consumer.handling",
+    "LateRowsMode": "cdc_reader.config",
+    "LogSchema": "cdc_reader.cql.schema",
+    "MemoryCheckpoints": "cdc_reader.checkpoints",
+    "MemoryMetrics": "cdc_reader.metrics",
+    "Moment": "cdc_reader._time",
+    "OnError": "cdc_reader.consumer",
+    "OnHeld": "cdc_reader.consumer",
+    "OnWindow": "cdc_reader.consumer.table_progress",
+    "Operation": "cdc_reader.cql.schema",
+    "PrometheusMetrics": "cdc_reader.metrics",
+    "ReadConfig": "cdc_reader.config",
+    "Replicator": "cdc_reader.replication.replicator",
+    "RowsRead": "cdc_reader.reading.delivery",
+    "ScyllaCheckpoints": "cdc_reader.checkpoints",
+    "Set": "cdc_reader.changes.delta",
+    "Shard": "cdc_reader.streams.shard",
+    "SqliteCheckpoints": "cdc_reader.checkpoints",
+    "Strategy": "cdc_reader.streams.strategy",
+    "StreamId": "cdc_reader.streams.stream",
+    "TableName": "cdc_reader.cql.names",
+    "TableReader": "cdc_reader.reader",
+    "TableSchema": "cdc_reader.cql.schema",
+    "Task": "cdc_reader.streams.task",
+    "Window": "cdc_reader.streams.window",
+    "WindowComplete": "cdc_reader.reading.delivery",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -32,6 +32,32 @@ contains a password.
 
 from __future__ import annotations
 
+__all__ = [
+    "AuthenticationFailedError",
+    "CdcError",
+    "CdcNotEnabledError",
+    "CheckpointError",
+    "ColumnDecodeError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "DataLossError",
+    "DecodeError",
+    "HandlerError",
+    "LeaseHeldError",
+    "LeaseLostError",
+    "LeaseUnsupportedError",
+    "PermissionDeniedError",
+    "QueryRefusedError",
+    "RequestTimeoutError",
+    "RetriesExhaustedError",
+    "SchemaError",
+    "SourceError",
+    "StoppedError",
+    "TableNotFoundError",
+    "TransientError",
+    "UnsupportedTableError",
+]
+
 
 class CdcError(Exception):
     """Base class of all errors that this package raises."""

@@ -20,6 +20,30 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
+__all__ = [
+    "CHANGES",
+    "CHECKPOINTS",
+    "CHECKPOINT_RETRIES",
+    "GENERATION",
+    "HANDLER_ERRORS",
+    "HANDLER_RETRIES",
+    "HEADROOM",
+    "LAG",
+    "LATE_ROWS",
+    "METRICS",
+    "OUTSTANDING",
+    "QUERIES",
+    "RETRIES",
+    "ROWS",
+    "WINDOWS",
+    "WINDOW_QUERIES",
+    "MemoryMetrics",
+    "Metric",
+    "PrometheusMetrics",
+    "Recorder",
+]
+
+
 @frozen
 class Metric:
     """A counter or gauge, kept for each table; `help` says what it measures and the unit."""

@@ -1,22 +1,72 @@
-"""The public names: few, sorted, and there."""
+"""The public names: they can be imported, the reference describes them, the pages use no others."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from scripts.api_reference import MODULES, PAGE, page
 
-@pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.testing", "pyspark_scylla_cdc"])
-def test_all_names_what_can_be_imported(package: str) -> None:
-    """`__all__` is sorted, and each name in it is there."""
-    module = import_module(package)
-    assert list(module.__all__) == sorted(module.__all__)
-    assert all(hasattr(module, name) for name in module.__all__)
+ROOT = Path(__file__).parents[1]
+SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+BLOCK = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OURS = ("cdc_reader", "pyspark_scylla_cdc")
 
 
-@pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.testing"])
+@pytest.mark.parametrize("module", MODULES)
+def test_all_names_what_can_be_imported(module: str) -> None:
+    """`__all__` lists each name once, and each is there."""
+    public = import_module(module)
+    assert len(set(public.__all__)) == len(public.__all__)
+    assert all(hasattr(public, name) for name in public.__all__)
+
+
+@pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing"])
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
     """Lazy packages answer for unknown names as any module does."""
     with pytest.raises(AttributeError, match="nonesuch"):
         getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows it is not there
+
+
+def test_the_reference_is_current() -> None:
+    """`make api` writes it."""
+    assert PAGE.read_text() == page(), "the docstrings have changed: run make api"
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """All Python that users are shown, and where."""
+    for example in EXAMPLES:
+        yield str(example.relative_to(ROOT)), example.read_text()
+    for shown in SHOWN:
+        if shown != PAGE:
+            for block in BLOCK.findall(shown.read_text()):
+                yield str(shown.relative_to(ROOT)), block
+
+
+def imports(code: str) -> Iterator[tuple[str, str]]:
+    """The modules of ours that are imported, and the names from them."""
+    for statement in ast.walk(ast.parse(code)):
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            if statement.module.split(".")[0] in OURS:
+                yield from ((statement.module, alias.name) for alias in statement.names)
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                assert alias.name.split(".")[0] not in OURS, f"import from {alias.name}"
+
+
+def test_what_users_are_shown_is_public() -> None:
+    """The pages and examples import nothing else."""
+    used = {(*use, place) for place, code in sources() for use in imports(code)}
+    assert len(used) > 10
+    private = {
+        (module, name, place)
+        for module, name, place in used
+        if module not in MODULES or name not in import_module(module).__all__
+    }
+    assert not private

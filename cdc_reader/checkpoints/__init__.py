@@ -14,17 +14,31 @@ if TYPE_CHECKING:
     from cdc_reader.checkpoints.memory import MemoryCheckpoints
     from cdc_reader.checkpoints.scylla import ScyllaCheckpoints
     from cdc_reader.checkpoints.sqlite import SqliteCheckpoints
+    from cdc_reader.checkpoints.store import CheckpointStore, LeasingStore, Owner
+    from cdc_reader.reading.progress import CheckpointName
 
-__all__ = ["MemoryCheckpoints", "ScyllaCheckpoints", "SqliteCheckpoints"]
+__all__ = [
+    "CheckpointName",
+    "CheckpointStore",
+    "LeasingStore",
+    "MemoryCheckpoints",
+    "Owner",
+    "ScyllaCheckpoints",
+    "SqliteCheckpoints",
+]
 
 _HOMES = {
-    "MemoryCheckpoints": "memory",
-    "ScyllaCheckpoints": "scylla",
-    "SqliteCheckpoints": "sqlite",
+    "CheckpointName": "cdc_reader.reading.progress",
+    "CheckpointStore": "cdc_reader.checkpoints.store",
+    "LeasingStore": "cdc_reader.checkpoints.store",
+    "MemoryCheckpoints": "cdc_reader.checkpoints.memory",
+    "Owner": "cdc_reader.checkpoints.store",
+    "ScyllaCheckpoints": "cdc_reader.checkpoints.scylla",
+    "SqliteCheckpoints": "cdc_reader.checkpoints.sqlite",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

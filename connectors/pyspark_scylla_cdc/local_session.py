@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+__all__ = ["JavaError", "local_session"]
+
 MINIMUM = 17
 
 _MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; cut-down runtimes lack it

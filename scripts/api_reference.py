@@ -1,0 +1,154 @@
+"""Write docs/reference/api.md from the docstrings of the public API: `make api`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum, StrEnum
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from attrs import NOTHING
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
+MODULES = (
+    "cdc_reader",
+    "cdc_reader.checkpoints",
+    "cdc_reader.errors",
+    "cdc_reader.metrics",
+    "cdc_reader.testing",
+    "pyspark_scylla_cdc",
+    "pyspark_scylla_cdc.local_session",
+)
+"""The public modules: what their `__all__` names is public."""
+MADE = {"Change", "Delivery", "TableReader"}
+"""Classes whose objects the library makes: their constructors are private."""
+HEAD = """\
+# Public API
+
+The names on this page are public; the [changelog](../../CHANGELOG.md) announces each change to
+them. Import a name from the module it is listed under. All other modules and names are private,
+with or without a leading underscore, and may change at any time.
+
+`make api` writes this page from the docstrings.
+"""
+LINE = 100
+MARKDOWN = (
+    (r"``", "`"),
+    (r"^::\n\n", ""),
+    (r"^Args:\n", "Arguments:\n\n"),
+    (r"^ {4}(\w+): (.*(?:\n {8}.*)*)", r"- `\1`: \2"),
+)
+"""How docstrings become Markdown. Code that they indent is code there too."""
+
+
+def page() -> str:
+    """The text of the page."""
+    homes: dict[str, str] = {}
+    parts = (part for name in MODULES for part in _module(name, homes))
+    return "\n\n".join([HEAD.strip(), *parts]) + "\n"
+
+
+def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
+    """A module and its names; `homes` has the names that were described before, and where."""
+    module = import_module(name)
+    yield f"## {name}"
+    yield _text(module)
+    if again := [public for public in module.__all__ if public in homes]:
+        yield f"Also, from `{homes[again[0]]}`: {', '.join(f'`{public}`' for public in again)}."
+    for public in module.__all__:
+        if public not in homes:
+            homes[public] = name
+            yield f"### {public}"
+            yield from _described(public, getattr(module, public), name)
+
+
+def _described(name: str, value: Any, module: str) -> Iterator[str]:
+    if inspect.isclass(value) and issubclass(value, Enum):
+        yield _text(value)
+        yield "\n".join(f"- `{member.name}`: `{member.value!r}`" for member in value)
+    elif inspect.isclass(value):
+        if not issubclass(value, Exception) and name not in MADE:
+            yield _code(name, value)
+        yield _text(value)
+        yield from _members(name, value)
+    elif inspect.isfunction(value):
+        yield _code(name, value)
+        yield _text(value)
+    else:
+        yield from _assigned(name, module)
+
+
+def _members(name: str, kind: type) -> Iterator[str]:
+    """The public methods and properties, in the order of the source."""
+    for attribute, member in vars(kind).items():
+        if attribute.startswith("_") or not inspect.getdoc(member):
+            continue
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function):
+            yield _code(
+                f"{name}.{attribute}", function, skip_first=not isinstance(member, staticmethod)
+            )
+            yield _text(function)
+        else:
+            yield f"`{name}.{attribute}`: {_text(member)}"
+
+
+def _code(name: str, function: Any, *, skip_first: bool = False) -> str:
+    """The signature: on one line if it fits, else with a line for each parameter."""
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()][skip_first:]
+    shown = [_parameter(parameter) for parameter in parameters]
+    kinds = [parameter.kind for parameter in parameters]
+    for at, (before, kind) in enumerate(pairwise([None, *kinds])):
+        if kind is inspect.Parameter.KEYWORD_ONLY and before not in (
+            inspect.Parameter.KEYWORD_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+        ):
+            shown.insert(at, "*")
+    returns = signature.return_annotation
+    arrow = "" if inspect.isclass(function) or returns in ("None", None) else f" -> {returns}"
+    line = f"{name}({', '.join(shown)}){arrow}"
+    if len(line) > LINE:
+        line = f"{name}(\n" + "".join(f"    {each},\n" for each in shown) + f"){arrow}"
+    return f"```py\n{line}\n```"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    shown = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+    if parameter.annotation is not inspect.Parameter.empty:
+        shown += f": {parameter.annotation}"
+    if parameter.default is not inspect.Parameter.empty:
+        default = parameter.default
+        text = str(default) if isinstance(default, StrEnum) else default
+        shown += " = ..." if default is NOTHING else f" = {text!r}".replace("datetime.", "")
+    return shown
+
+
+def _assigned(name: str, module: str) -> Iterator[str]:
+    """An alias or a constant: as it is assigned in the source, and the docstring below that."""
+    home = getattr(import_module(module), "_HOMES", {}).get(name, module)
+    statements = ast.parse(inspect.getsource(import_module(home))).body
+    for statement, after in pairwise([*statements, ast.Pass()]):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+            yield f"```py\n{ast.unparse(statement)}\n```"
+            if isinstance(after, ast.Expr):
+                yield _markdown(ast.literal_eval(after.value))
+
+
+def _text(described: Any) -> str:
+    return _markdown(inspect.getdoc(described) or "")
+
+
+def _markdown(docstring: str) -> str:
+    for pattern, instead in MARKDOWN:
+        docstring = re.sub(pattern, instead, docstring, flags=re.MULTILINE)
+    return docstring.replace("\n        ", "\n  ") if "Arguments:" in docstring else docstring
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
