@@ -48,9 +48,10 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test test-spark test-spark-quick test-scylla-driver \
+.PHONY: help install java demo test test-slow test-all test-spark test-spark-quick \
+    test-scylla-driver \
     test-scylla-driver-quick soak fuzz fuzz-kernel bench \
-    simulate lint format constraints clean
+    simulate lint format api constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -110,11 +111,15 @@ lint: $(INSTALLED) ## check style, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 format: $(INSTALLED) ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+api: $(INSTALLED) ## write docs/reference/api.md from the docstrings
+	$(BIN)/python -m scripts.api_reference
 
 constraints: ## renew constraints.txt; PYTHON=python3.11 is the one to use
 	scripts/renew-constraints "$(PYTHON)" "$(EXTRAS)"

@@ -1,0 +1,187 @@
+"""A user's program that does what the how-to pages do; type checkers read it, nothing runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cdc_reader import (
+    AsyncCdcConsumer,
+    AsyncChanges,
+    CdcConsumer,
+    CdcReader,
+    Change,
+    Checkpoint,
+    CollectionDelta,
+    ConnectionConfig,
+    ConsumerConfig,
+    CqlWriter,
+    DataLossMode,
+    Deleted,
+    DeliveryMode,
+    OnError,
+    ReadConfig,
+    Replicator,
+    Set,
+    SqliteCheckpoints,
+    TableName,
+    Window,
+)
+from cdc_reader.checkpoints import CheckpointName, CheckpointStore, ScyllaCheckpoints
+from cdc_reader.errors import CdcError, DataLossError, HandlerError
+from cdc_reader.metrics import LAG, MemoryMetrics, Metric, PrometheusMetrics
+from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock, Scylla
+
+CLUSTER = ConnectionConfig(
+    ["scylla-1.example.com:9042", "scylla-2.example.com"],
+    username="reader",
+    password="secret",
+    consistency="LOCAL_QUORUM",
+    request_timeout="30s",
+)
+
+
+class Printer:
+    """Prints changes, and keeps those that cannot be printed."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[Change, Exception]] = []
+
+    def handle(self, change: Change) -> None:
+        status = change.deltas.get("status")
+        match status:
+            case Set(value):
+                print("set", value, change.written_at.isoformat())
+            case CollectionDelta(added=added):
+                print("added", added)
+            case Deleted():
+                print("deleted", change.key["customer"])
+            case None:
+                print(change.operation.is_delete, change.to_dict())
+
+    def bury(self, change: Change, error: Exception) -> None:
+        self.letters.append((change, error))
+
+    def tell(self, table: TableName, window: Window) -> None:
+        print(table.keyspace, table.name, window.start, window.end)
+
+
+class OwnStore:
+    """A store of checkpoints as the reference describes it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[CheckpointName, Checkpoint] = {}
+
+    def load(self, name: CheckpointName) -> Checkpoint | None:
+        return self._kept.get(name)
+
+    def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
+        self._kept[name] = checkpoint
+
+    def close(self) -> None:
+        self._kept.clear()
+
+
+class OwnMetrics:
+    """A recorder that prints."""
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        print(metric.name, table, amount)
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        print(metric.name, table, value)
+
+
+def follow() -> None:
+    printer, metrics = Printer(), MemoryMetrics()
+    consumer = CdcConsumer(
+        CLUSTER,
+        ["shop.orders", TableName("shop", "customers")],
+        printer.handle,
+        application="printer",
+        dead_letter=printer.bury,
+        start=datetime.now(UTC) - timedelta(hours=1),
+        end="now",
+        checkpoints=SqliteCheckpoints("printer.db"),
+        config=ConsumerConfig(workers=8, pause="100ms", on_error=OnError.SKIP, on_held="fail"),
+        read=ReadConfig(
+            confidence_window=timedelta(seconds=5),
+            delivery=DeliveryMode.ORDERED,
+            data_loss="fail",
+            late_rows="deliver",
+        ),
+        shard="1/4",
+        on_window=printer.tell,
+        metrics=metrics,
+    )
+    try:
+        consumer.run()
+    except (DataLossError, HandlerError) as error:
+        print(error, metrics[LAG, TableName.parse("shop.orders")])
+    except CdcError:
+        consumer.stop()
+
+
+def follow_with_own_parts(handle: Printer) -> None:
+    stores: list[CheckpointStore] = [OwnStore(), ScyllaCheckpoints(CLUSTER, "shop")]
+    for store in stores:
+        CdcConsumer(
+            "scylla.example.com:9042",
+            "shop.orders",
+            handle.handle,
+            application="printer",
+            checkpoints=store,
+            metrics=OwnMetrics(),
+        ).run()
+    CdcConsumer(
+        CLUSTER, "shop.orders", handle.handle, application="other", metrics=PrometheusMetrics()
+    ).run()
+
+
+async def follow_in_asyncio() -> None:
+    async for change in AsyncChanges(CLUSTER, "shop.orders", application="printer"):
+        print(change.key, change.before, change.after)
+
+    async def handle(change: Change) -> None:
+        await asyncio.sleep(0)
+        print(change)
+
+    await AsyncCdcConsumer(CLUSTER, "shop.orders", handle, application="printer").run()
+
+
+def read() -> int:
+    config = ReadConfig(data_loss=DataLossMode.FAIL)
+    with CdcReader(CLUSTER, "shop.orders", config=config) as reader:
+        rows = 0
+        for batch in reader.batches(start="-1h"):
+            rows += batch.num_rows
+        values: list[Mapping[str, Any]] = [change.key for change in reader.changes(end="now")]
+        for delivery in reader.follow():
+            if delivery.complete:
+                print(delivery.position)
+            elif delivery.batch is not None:
+                rows += delivery.batch.num_rows
+        for change in reader.follow_changes():
+            print(change.late, values)
+    return rows
+
+
+def replicate() -> None:
+    table = TableName("shop", "orders")
+    writer = CqlWriter(CLUSTER)
+    replicator = Replicator(writer, {table: TableName("copy", "orders")})
+    with CdcReader(CLUSTER, table) as reader:
+        for change in reader.changes():
+            replicator.apply(change)
+    writer.close()
+
+
+def test_a_write_shows_in_the_log(scylla: Scylla, keyspace: str) -> None:
+    scylla.session.execute(f"INSERT INTO {keyspace}.orders (id) VALUES (1)")
+    clock = ManualClock(0)
+    with EmbeddedScylla(clock=clock) as server:
+        with server.faults.during(Fault("unavailable", "ks.t", times=2)):
+            clock.advance(1_000_000)
+        print(server.contact_point)
