@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cdc_reader._time import Moment
+    from cdc_reader._time import Micros, Moment
     from cdc_reader.changes.change import Change
     from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
     from cdc_reader.changes.operation import ChangeOperation
@@ -69,6 +69,7 @@ __all__ = [
     "LogSchema",
     "MemoryCheckpoints",
     "MemoryMetrics",
+    "Micros",
     "Moment",
     "OnError",
     "OnHeld",
@@ -116,6 +117,7 @@ _HOMES = {
     "LogSchema": "cdc_reader.cql.schema",
     "MemoryCheckpoints": "cdc_reader.checkpoints",
     "MemoryMetrics": "cdc_reader.metrics",
+    "Micros": "cdc_reader._time",
     "Moment": "cdc_reader._time",
     "OnError": "cdc_reader.consumer",
     "OnHeld": "cdc_reader.consumer",

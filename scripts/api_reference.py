@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum, StrEnum
 from importlib import import_module
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ MODULES = (
     "pyspark_scylla_cdc.local_session",
 )
 """The public modules: what their `__all__` names is public."""
-MADE = {"Change", "Delivery", "TableReader"}
+MADE = {"Change", "RowsRead", "TableReader", "WindowComplete"}
 """Classes whose objects the library makes: their constructors are private."""
 HEAD = """\
 # Public API
@@ -68,7 +68,9 @@ def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
 
 
 def _described(name: str, value: Any, module: str) -> Iterator[str]:
-    if inspect.isclass(value) and issubclass(value, Enum):
+    if getattr(value, "__name__", None) != name:
+        yield from _assigned(name, module)
+    elif inspect.isclass(value) and issubclass(value, Enum):
         yield _text(value)
         yield "\n".join(f"- `{member.name}`: `{member.value!r}`" for member in value)
     elif inspect.isclass(value):
@@ -76,17 +78,15 @@ def _described(name: str, value: Any, module: str) -> Iterator[str]:
             yield _code(name, value)
         yield _text(value)
         yield from _members(name, value)
-    elif inspect.isfunction(value):
+    else:
         yield _code(name, value)
         yield _text(value)
-    else:
-        yield from _assigned(name, module)
 
 
 def _members(name: str, kind: type) -> Iterator[str]:
     """The public methods and properties, in the order of the source."""
     for attribute, member in vars(kind).items():
-        if attribute.startswith("_") or not inspect.getdoc(member):
+        if attribute.startswith("_") or not member.__doc__:
             continue
         function = getattr(member, "__func__", member)
         if inspect.isfunction(function):
@@ -132,12 +132,18 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _assigned(name: str, module: str) -> Iterator[str]:
     """An alias or a constant: as it is assigned in the source, and the docstring below that."""
     home = getattr(import_module(module), "_HOMES", {}).get(name, module)
-    statements = ast.parse(inspect.getsource(import_module(home))).body
-    for statement, after in pairwise([*statements, ast.Pass()]):
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+    tree = ast.parse(inspect.getsource(import_module(home)))
+    blocks = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.With)]
+    for statement, after in pairwise([*chain.from_iterable(blocks), ast.Pass()]):
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and _target(statement) == name:
             yield f"```py\n{ast.unparse(statement)}\n```"
             if isinstance(after, ast.Expr):
                 yield _markdown(ast.literal_eval(after.value))
+
+
+def _target(statement: ast.Assign | ast.AnnAssign) -> str:
+    first = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+    return ast.unparse(first)
 
 
 def _text(described: Any) -> str:

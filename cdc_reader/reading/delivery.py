@@ -64,3 +64,4 @@ class WindowComplete:
 
 
 Delivery: TypeAlias = RowsRead | WindowComplete
+"""What following a log yields; `match` tells the two apart."""

@@ -24,10 +24,12 @@ from cdc_reader import (
     OnError,
     ReadConfig,
     Replicator,
+    RowsRead,
     Set,
     SqliteCheckpoints,
     TableName,
     Window,
+    WindowComplete,
 )
 from cdc_reader.checkpoints import CheckpointName, CheckpointStore, ScyllaCheckpoints
 from cdc_reader.errors import CdcError, DataLossError, HandlerError
@@ -158,11 +160,12 @@ def read() -> int:
         for batch in reader.batches(start="-1h"):
             rows += batch.num_rows
         values: list[Mapping[str, Any]] = [change.key for change in reader.changes(end="now")]
-        for delivery in reader.follow():
-            if delivery.complete:
-                print(delivery.position)
-            elif delivery.batch is not None:
-                rows += delivery.batch.num_rows
+        for delivery in reader.table.follow():
+            match delivery:
+                case RowsRead(batch=batch):
+                    rows += batch.num_rows
+                case WindowComplete(checkpoint=checkpoint):
+                    print(checkpoint.position)
         for change in reader.follow_changes():
             print(change.late, values)
     return rows
