@@ -49,9 +49,8 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java demo test test-slow test-all test-spark test-spark-quick \
-    test-scylla-driver \
-    test-scylla-driver-quick soak fuzz fuzz-kernel bench \
-    simulate lint format api constraints clean
+    test-scylla-driver test-scylla-driver-quick soak fuzz fuzz-kernel bench simulate \
+    lint format api constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26

@@ -132,11 +132,12 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _assigned(name: str, module: str) -> Iterator[str]:
     """An alias or a constant: as it is assigned in the source, and the docstring below that."""
     home = getattr(import_module(module), "_HOMES", {}).get(name, module)
-    tree = ast.parse(inspect.getsource(import_module(home)))
+    source = inspect.getsource(import_module(home))
+    tree = ast.parse(source)
     blocks = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.With)]
     for statement, after in pairwise([*chain.from_iterable(blocks), ast.Pass()]):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and _target(statement) == name:
-            yield f"```py\n{ast.unparse(statement)}\n```"
+            yield f"```py\n{ast.get_source_segment(source, statement)}\n```"
             if isinstance(after, ast.Expr):
                 yield _markdown(ast.literal_eval(after.value))
 
