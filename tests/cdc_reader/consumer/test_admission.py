@@ -8,49 +8,49 @@ from cdc_reader.consumer.admission import InFlightLimit, Reservation
 
 
 def entering(
-    budget: InFlightLimit, changes: int, size: int
+    limit: InFlightLimit, changes: int, size: int
 ) -> tuple[threading.Thread, list[Reservation | None]]:
     """A thread that enters, and what it gets."""
     found: list[Reservation | None] = []
-    thread = threading.Thread(target=lambda: found.append(budget.enter(changes, size)))
+    thread = threading.Thread(target=lambda: found.append(limit.enter(changes, size)))
     thread.start()
     return thread, found
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
     """A page that is larger than all there is comes in when nothing else is."""
-    budget = InFlightLimit(10, 100)
-    first = budget.enter(50, 10)
+    limit = InFlightLimit(10, 100)
+    first = limit.enter(50, 10)
     assert first is not None
-    thread, found = entering(budget, 1, 1)
+    thread, found = entering(limit, 1, 1)
     for left in range(49, 9, -1):
-        budget.leave(first, 1)
+        limit.leave(first, 1)
         assert first.left == left
         assert not found
-    budget.leave(first, 1)
+    limit.leave(first, 1)
     thread.join()
     assert found[0] is not None
 
 
 def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
     """It is in memory until then."""
-    budget = InFlightLimit(10, 100)
-    page = budget.enter(2, 100)
+    limit = InFlightLimit(10, 100)
+    page = limit.enter(2, 100)
     assert page is not None
-    thread, found = entering(budget, 1, 1)
-    budget.leave(page, 1)
+    thread, found = entering(limit, 1, 1)
+    limit.leave(page, 1)
     assert not found
-    budget.leave(page, 1)
+    limit.leave(page, 1)
     thread.join()
     assert found[0] is not None
 
 
 def test_once_closed_nobody_comes_in() -> None:
     """Those who wait are told."""
-    budget = InFlightLimit(1, 1)
-    assert budget.enter(1, 1) is not None
-    thread, found = entering(budget, 1, 1)
-    budget.close()
+    limit = InFlightLimit(1, 1)
+    assert limit.enter(1, 1) is not None
+    thread, found = entering(limit, 1, 1)
+    limit.close()
     thread.join()
     assert found == [None]
-    assert budget.enter(1, 1) is None
+    assert limit.enter(1, 1) is None

@@ -17,9 +17,15 @@ from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.cluster import wire
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
-from cdc_reader.reading import current_log, follower, late_rows, planner, strays
-from cdc_reader.reading import deduplication as unsettled
-from cdc_reader.reading import horizon as outlook
+from cdc_reader.reading import (
+    current_log,
+    deduplication,
+    follower,
+    horizon,
+    late_rows,
+    planner,
+    strays,
+)
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window, WindowSize
 from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
@@ -88,7 +94,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     ),
     "hand-over: newer generations first": (Timeline, "touched", _newer_first, 47),
     "hand-over: one announced late is passed over": (
-        (outlook.SettledHorizon, "missed", lambda _self, _position: [], 127)
+        (horizon.SettledHorizon, "missed", lambda _self, _position: [], 127)
     ),
     "catch-up: said to be done before it is": (
         (follower.Follower, "_catch_up", _caught_up_at_once, 127)
@@ -96,10 +102,10 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "resume: marks are not heeded": (follower, "leave_out", lambda batch, _marks: batch, 3),
     "resume: from the last mark on": (follower.Follower, "__init__", _ahead, 3),
     "dedup: what was seen is forgotten": (
-        (unsettled.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
+        (deduplication.Deduplicator, "_seen", lambda _self: pa.array([], pa.string()), 8)
     ),
     "dedup: nobody is told what comes behind": (
-        (unsettled.Deduplicator, "_is_behind", lambda _self, _stream, _key: False, 12)
+        (deduplication.Deduplicator, "_is_behind", lambda _self, _stream, _key: False, 12)
     ),
     "late rows: none is found": (
         (late_rows.Sweep, "_is_late", lambda _self, _name, _arrival: False, 6)
