@@ -397,6 +397,29 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
     assert late - {105} == {*(100 + minute for minute in written if minute > 5), 999}
 
 
+def test_each_checkpoint_goes_on_where_its_window_ended(followed: Followed) -> None:
+    """It still leaves out the rows that the start's marks name, and it can be pickled."""
+    for c in range(60):
+        followed.insert(c % 3, c)
+        followed.clock.advance(SECOND)
+    followed.clock.advance(MINUTE)
+    end, short = EPOCH + MINUTE, timedelta(seconds=5)
+    read = [each for each in followed.follow(EPOCH, end, window=short) if 10 <= first_c(each) < 40]
+    deliveries = followed.follow(Checkpoint(EPOCH, marks=marks_of(read)), end, window=short)
+    wanted = sorted({(c,) for c in range(60)} - set(cells(read, "c")))
+    assert 20 <= len(wanted) < 60
+    for count, each in enumerate(deliveries, start=1):
+        if isinstance(each, WindowComplete):
+            at = pickle.loads(pickle.dumps(each.checkpoint))
+            rest = followed.follow(at, end, window=short)
+            assert sorted(cells(deliveries[:count], "c") + cells(rest, "c")) == wanted
+
+
+def first_c(delivery: Delivery) -> int:
+    """The first row's `c`; -1 if there is none."""
+    return next((c for (c,) in cells([delivery], "c")), -1)
+
+
 def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
     """Every row delivered, acknowledged one by one."""
     found: dict[StreamId, set[RowKey]] = defaultdict(set)
