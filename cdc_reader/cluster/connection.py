@@ -142,14 +142,6 @@ class Opening:
         )
 
 
-def connect(config: ConnectionConfig, fetch_size: int) -> Session:
-    """Open a session that reads rows as bytes; the caller shuts down its `cluster`.
-
-    Raises what `Opening.session` raises.
-    """
-    return Opening(config, fetch_size).session()
-
-
 def _session(settings: dict[str, Any], local_dc: str | None, fetch_size: int) -> Session:
     cluster = open_cluster(settings)
     try:

@@ -151,9 +151,9 @@ def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -
     return StrategyChoice(wanted)
 
 
-@cache
+@lru_cache(maxsize=64)
 def source_of(
     connection: ConnectionConfig, read: ReadConfig, schema: LogSchema, limit: int | None = None
 ) -> LogSource:
-    """One source per log, whose statement is prepared once."""
+    """One source per log and columns, which makes its queries once."""
     return _table(connection, read, schema.base.name).source(schema, limit)

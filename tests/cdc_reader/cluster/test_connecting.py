@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cassandra.cluster import DefaultConnection
 
-from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.connection import Opening
 from cdc_reader.cluster.tls import tls_context
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import ConfigurationError, ConnectionFailedError
@@ -40,20 +40,20 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
     with pytest.raises(
         ConnectionFailedError, match=rf"cannot connect to 127.0.0.1:{port}: .*check"
     ):
-        connect(ConnectionConfig(f"127.0.0.1:{port}"), 100)
+        Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session()
 
 
 def test_a_silent_server_is_given_up_at_the_timeout(listener: socket.socket) -> None:
     """However many contact points there are."""
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
-        connect(ConnectionConfig(points, connect_timeout=PATIENCE), 100)
+        Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
 
 
 def test_an_unknown_host_is_named() -> None:
     """A name that no name server may know, by RFC 6761."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
-        connect(ConnectionConfig("nonesuch.invalid"), 100)
+        Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate"])
@@ -78,11 +78,13 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"
     with EmbeddedScylla(certificate=certificate, key=key) as server:
-        session = connect(ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100)
+        session = Opening(
+            ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
+        ).session()
         session.cluster.shutdown()
         # The driver's own timeout is as long: whichever is first speaks of the same.
         with pytest.raises(ConnectionFailedError, match=r"cannot connect to .*; check host"):
-            connect(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100)
+            Opening(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100).session()
 
 
 def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
@@ -90,7 +92,7 @@ def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
     requests do not wait for the answers to others.
     """
     with EmbeddedScylla(port=0) as server:
-        session = connect(ConnectionConfig("127.0.0.1", port=server.port), 100)
+        session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:
             [pool] = session.get_pools()
             connection, _ = pool.borrow_connection(timeout=30)

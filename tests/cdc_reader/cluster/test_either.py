@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.connection import Opening
 from cdc_reader.cluster.driver import DRIVERS, forget_columns, installed_drivers, keep_columns
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql.schema import Column
@@ -16,9 +16,9 @@ from cdc_reader.testing import EmbeddedScylla
 CONNECT = """
 import sys
 from cdc_reader.config import ConnectionConfig
-from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.connection import Opening
 for _ in range(2):
-    connect(ConnectionConfig(sys.argv[1]), 100).cluster.shutdown()
+    Opening(ConnectionConfig(sys.argv[1]), 100).session().cluster.shutdown()
 """
 IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader.cluster"
 
@@ -68,7 +68,7 @@ def test_columns_are_kept_once_they_are_known() -> None:
     """The next result may then do without its metadata."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:
-        session = connect(ConnectionConfig(server.contact_point), 100)
+        session = Opening(ConnectionConfig(server.contact_point), 100).session()
         try:
             statement = session.prepare("SELECT key FROM system.local")
             forget_columns(statement)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_reader.cluster.connection import connect
+from cdc_reader.cluster.connection import Opening
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.errors import CdcError, ConfigurationError, ConnectionFailedError
 from cdc_reader.testing import EmbeddedScylla
@@ -29,7 +29,7 @@ BOTH, BY_NAME, ELSEWHERE, EXPIRED, CLIENT, KEY = (
 def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> list[str]:
     """The nodes that a session opened with these settings can ask; it is closed again."""
     config = ConnectionConfig(f"{host}:{server.port}", **settings)  # type: ignore[arg-type]
-    session = connect(config, 100)
+    session = Opening(config, 100).session()
     try:
         return sorted(host.address for host in session.get_pool_state())
     finally:
@@ -112,7 +112,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
     try:
         with EmbeddedScylla(certificate=BOTH, key=KEY, nodes=2) as server:
             config = ConnectionConfig(server.contact_point, tls_ca=BOTH)
-            session = connect(config, 100)
+            session = Opening(config, 100).session()
             try:
                 said = warnings.first.result(timeout=30)
                 assert session.get_pool_state().keys() == {session.hosts[0]}
