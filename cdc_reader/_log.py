@@ -1,4 +1,4 @@
-"""Log events of this package: where they go depends on what the application has set up.
+"""Structured logging that follows the application's logging configuration.
 
 - structlog is configured: events go to it, like the application's own.
 - Python's `logging` has handlers: events go to loggers named after our modules, with their facts
@@ -45,7 +45,7 @@ class _Logger:
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Writes to stderr, as it is at the time, what no other handler would get to see."""
+    """Write to the current stderr the events that no other handler would receive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _LastResort(logging.StreamHandler[Any]):
             super().emit(record)
 
     def _has_others(self, logger: logging.Logger | None) -> bool:
-        """Whether a record of the logger has other handlers to go to."""
+        """Return True if a record of the logger has other handlers to go to."""
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
                 return True
@@ -69,7 +69,7 @@ class _LastResort(logging.StreamHandler[Any]):
 
 
 def _keep_last_resort(package: str) -> None:
-    """Give the package's logger the handler of last resort, unless it has it."""
+    """Install the handler of last resort on the package's logger unless it is there already."""
     logger = logging.getLogger(package)
     if not any(isinstance(handler, _LastResort) for handler in logger.handlers):
         logger.addHandler(_LastResort())
@@ -78,6 +78,6 @@ def _keep_last_resort(package: str) -> None:
 def _rendered(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[str], dict[str, Any]]:
-    """The event as a message; what failed stays apart, for handlers to show its traceback."""
+    """Render the event as a message; the exception stays separate, for handlers to format."""
     failure = event.pop("exc_info", None)
     return (_RENDER(logger, method, event),), {"exc_info": failure}

@@ -21,7 +21,7 @@ Validator = Callable[[Any, "Attribute[Any]", Any], None]
 def duration(value: timedelta | str) -> timedelta:
     """Convert text such as ``30s``.
 
-    Other values are returned unchanged, for the validator to refuse: it knows the setting's name.
+    Other values are returned unchanged: the validator refuses them and names the setting.
     """
     try:
         return parse_duration(value) if isinstance(value, str) else value
@@ -73,12 +73,12 @@ TEXT = require(
 
 
 def is_whole(value: object) -> bool:
-    """Whether the value is an integer and not a bool."""
+    """Return True if the value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def shown(value: object) -> object:
-    """Return a plain value, or the type of any other: it may be long or contain a secret."""
+    """Return a plain value, or the type of any other, which may be long or contain a secret."""
     plain = value is None or isinstance(value, str | int | float | tuple)
     return value if plain else type(value)
 

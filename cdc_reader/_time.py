@@ -1,4 +1,4 @@
-"""Points in time, durations and clocks; how they are converted, parsed and shown.
+"""Points in time, durations and clocks: conversion, parsing and formatting.
 
 A duration is a `timedelta`, and `Micros` is a point in time.
 """
@@ -95,7 +95,7 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """A clock that nobody can set, for durations: µs since some moment before."""
+    """A monotonic clock for durations: µs since an arbitrary moment."""
 
     def now(self) -> Micros:
         """µs since that moment."""
@@ -106,14 +106,14 @@ class SteadyClock(SystemClock):
 
 @define
 class Waiting:
-    """Measures the time an iterator takes to produce items, without the time spent on them."""
+    """Measures the time an iterator takes to produce items, excluding the time spent on them."""
 
     _clock: Clock
     took: int = 0
     """µs waited so far."""
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield `things`, and add the time waited for each to `took`."""
+        """Yield `things`, and add the time spent waiting for each to `took`."""
         began = self._clock.now()
         for thing in things:
             self.took += self._clock.now() - began

@@ -106,7 +106,7 @@ class ConnectionConfig:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """True if connections are encrypted."""
         return self.tls_ca is not None if self.tls is None else self.tls
 
     def _check_tls(self) -> None:

@@ -30,9 +30,9 @@ from cdc_reader.streams.window import Window
 
 @define(eq=False)
 class _Record:
-    """One record as far as it was delivered: the number of its changes and the last row's key.
+    """The delivered part of one record: the number of its changes and the last row's key.
 
-    It holds no change: a change that is acknowledged may be freed, with its page.
+    It holds no change, so an acknowledged change and its page can be freed.
     """
 
     last: RowKey
@@ -58,7 +58,7 @@ class _Stream:
     """The records of which some changes are acknowledged."""
 
     def enter(self, last: RowKey, *, is_last: bool) -> _Record:
-        """The record that a change belongs to: the last one, or a new one."""
+        """Return the record that a change belongs to: the last one, or a new one."""
         if not self.records or self.records[-1].is_whole or self.records[-1].last.time != last.time:
             self._end_record()
             self.records.append(_Record(last))
@@ -82,7 +82,7 @@ class _Stream:
         return moved
 
     def mark(self, position: Micros) -> Mark:
-        """The acknowledged rows among those written at `position` or later."""
+        """Return the mark for the acknowledged rows written at `position` or later."""
         last = self.acked_through
         if last and last.micros < position:
             last = None
@@ -105,7 +105,7 @@ class _Completion:
     window: Window | None = None
 
     def joined(self, later: _Completion) -> _Completion:
-        """Both completions as one."""
+        """Merge both completions."""
         if self.window is None:
             return later
         end = later.window.end if later.window else self.window.end
@@ -114,7 +114,7 @@ class _Completion:
 
 @define(eq=False)
 class _Span:
-    """The changes between two completions: how many are outstanding, and the closing completion."""
+    """The changes between two completions: the number outstanding, and the closing completion."""
 
     outstanding: int = 0
     completion: _Completion | None = None
@@ -144,7 +144,7 @@ class InFlightRows:
         self._record = stream.enter(last, is_last=self.is_last) if settled else None
 
     def leave(self) -> int:
-        """Be acknowledged; return the number of changes that need not be remembered any more."""
+        """Leave the outstanding changes; return how many need not be remembered any more."""
         self._span.outstanding -= 1
         if self._record is not None:
             return self._of_stream.acknowledge(self._record, self.seqs)
@@ -153,7 +153,7 @@ class InFlightRows:
 
 
 class Acknowledgements:
-    """Begins at `start`; `settled` is True if rows are read only once they have settled."""
+    """Tracks deliveries from `start`; `settled`: rows are read only once they have settled."""
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
         self._settled = settled
@@ -167,16 +167,16 @@ class Acknowledgements:
 
     @property
     def position(self) -> Micros:
-        """Every row written before is acknowledged; in µs since 1970."""
+        """The position in µs since 1970: every row written before it is acknowledged."""
         return self._reached.checkpoint.position
 
     @property
     def held(self) -> int:
-        """The number of changes remembered one by one; bounding it bounds memory."""
+        """The number of changes remembered individually; bounding it bounds memory."""
         return self._held
 
     def deliver(self, change: InFlightRows) -> None:
-        """Register a change that is about to be handed out."""
+        """Register a change that is about to be delivered."""
         micros = timeuuid.micros(change.time)
         if (stream := self._streams.get(change.stream)) is None:
             stream = self._streams[change.stream] = _Stream(micros)
@@ -231,7 +231,7 @@ class Acknowledgements:
         return reached.window
 
     def _forget(self) -> None:
-        """Drop the streams whose rows all lie before the position; the first are the oldest."""
+        """Drop the streams whose rows all lie before the position; the oldest come first."""
         while self._streams:
             name, stream = next(iter(self._streams.items()))
             if stream.records or stream.newest >= self.position:

@@ -1,7 +1,7 @@
 """Leases: only one consumer of a name at a time may save checkpoints.
 
-Two rules make this safe, however long a process stops or lags. An owner relies on its lease only
-while its own clock, read before the request, says that it must still hold. And a store refuses a
+Two rules make this safe, even if a process is suspended for long. An owner relies on its lease only
+until it expires by the owner's own clock, read before the request was sent. And a store refuses a
 save once another owner has acquired the lease, however late the save arrives.
 """
 
@@ -44,7 +44,7 @@ class Lease:
     def acquire(self) -> Owner | None:
         """Acquire the lease unless another owner holds it; returns that owner, or None on success.
 
-        The lease of a process of this machine that has ended is taken over at once.
+        If the holder was a process on this machine and has ended, its lease is taken over at once.
         """
         asked = self._clock.now()
         holder = self._store.acquire(self.name, self._owner, self._duration)
@@ -57,7 +57,7 @@ class Lease:
         return None
 
     def renew(self) -> None:
-        """Extend the lease by `duration`, even if it ran out; LeaseLostError if another took it."""
+        """Extend the lease by `duration`, even if expired; LeaseLostError if another took it."""
         asked = self._clock.now()
         if not self._store.renew(self.name, self._owner, self._duration):
             raise self._lost()
@@ -68,12 +68,12 @@ class Lease:
         return self._store.load(self.name)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """See `CheckpointStore.save`; LeaseLostError, and nothing saved, if another took it."""
+        """See `CheckpointStore.save`; LeaseLostError, with nothing saved, if the lease is lost."""
         if not self._store.save_as(self._owner, self.name, checkpoint):
             raise self._lost()
 
     def release(self) -> None:
-        """Give the lease up at once; does nothing if it is not held."""
+        """Release the lease; does nothing if it is not held."""
         self._until = BEGINNING
         self._store.release(self.name, self._owner)
 

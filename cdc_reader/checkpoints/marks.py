@@ -1,4 +1,4 @@
-"""Marks: dropped once they no longer matter, and packed as stores keep them.
+"""Marks: pruned once they no longer matter, and packed for storage.
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
 and signed. The history of a TTL is a JSON array of pairs: its start (µs), and the TTL in seconds.
@@ -18,7 +18,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def newest(mark: Mark) -> Micros | None:
-    """The write time, in µs, of the last row that a mark names; None if it names none."""
+    """Return the write time, in µs, of the last row that a mark names; None if it names none."""
     times = [key.micros for key in mark.rows]
     if mark.acked_through is not None:
         times.append(mark.acked_through.micros)
@@ -26,7 +26,7 @@ def newest(mark: Mark) -> Micros | None:
 
 
 def prune_marks(marks: Mapping[StreamId, Mark], position: Micros) -> dict[StreamId, Mark]:
-    """The marks without rows before the position; marks that become empty are dropped."""
+    """Drop rows before the position from the marks, and marks that become empty."""
     return {
         stream: _from(mark, position) for stream, mark in marks.items() if mark.reaches(position)
     }
@@ -43,17 +43,17 @@ _KEY = struct.Struct(">16si")
 
 
 def pack(keys: Iterable[RowKey]) -> bytes:
-    """The keys, one after another."""
+    """Concatenate the keys."""
     return b"".join(_KEY.pack(key.time, key.seq) for key in keys)
 
 
 def pack_mark(mark: Mark) -> tuple[bytes, bytes]:
-    """`acked_through`, empty for none, and the single rows, in order."""
+    """Pack `acked_through` (empty for None), and the individual rows in order."""
     return pack([mark.acked_through] if mark.acked_through else []), pack(sorted(mark.rows))
 
 
 def unpack(packed: bytes) -> list[RowKey]:
-    """The keys in `packed`; raises CheckpointError if it is not a whole number of keys."""
+    """Return the keys in `packed`; raises CheckpointError if it is not a whole number of keys."""
     if len(packed) % _KEY.size:
         raise CheckpointError(
             f"a mark of {len(packed)} bytes: expected keys of {_KEY.size} bytes each; "
@@ -63,17 +63,17 @@ def unpack(packed: bytes) -> list[RowKey]:
 
 
 def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
-    """The mark stored in these two columns."""
+    """Return the mark stored in these two columns."""
     return Mark(next(iter(unpack(acked_through)), None), frozenset(unpack(rows)))
 
 
 def pack_ttls(ttls: TtlHistory) -> str | None:
-    """The history as text; None if nothing is known."""
+    """Return the history as text; None if nothing is known."""
     return json.dumps(ttls.changes) if ttls.changes else None
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
-    """The history in `text`; CheckpointError if it holds none."""
+    """Parse the history in `text`; CheckpointError if it is not one."""
     try:
         return TtlHistory(json.loads(text or "[]"))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Tells whether a process of this machine has ended, from Linux's `/proc`; unknown elsewhere."""
+"""Detect from Linux's `/proc` whether a process on this machine has ended; unknown elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATE, _START = 0, 19
 
 
 def machine() -> str:
-    """Identifies this boot of this machine and its pid namespace; empty if not known."""
+    """Identify this boot of this machine and its pid namespace; empty if unknown."""
     try:
         namespace = (_PROC / "self/ns/pid").readlink()
         return f"{_BOOT.read_text().strip()} {namespace}"
@@ -23,28 +23,28 @@ def machine() -> str:
 
 
 def started(pid: int) -> int:
-    """When a process started, in ticks since the boot; 0 if not known."""
+    """Return when a process started, in ticks since boot; 0 if unknown."""
     fields = _stat(pid)
     return int(fields[_START]) if fields else 0
 
 
 def has_ended(pid: int, start: int) -> bool:
-    """True if the process of this machine with this pid and start time has ended.
+    """Return True if the process with this pid and start time on this machine has ended.
 
-    False also if that is unknown: processes of other users may be hidden.
+    Returns False if that is unknown: other users' processes may be hidden.
     """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is there, and another user's
+    except OSError:  # the process exists and belongs to another user
         pass
     fields = _stat(pid)
     return bool(fields) and (fields[_STATE] in _ENDED or int(fields[_START]) != start)
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields after the name, which may hold spaces and brackets; empty if hidden or gone."""
+    """The fields after the name, which may hold spaces and brackets; empty if unavailable."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Checkpoints in a table of a ScyllaDB cluster: the cluster that is read, or another.
+"""Checkpoints in a ScyllaDB table, in the cluster that is read or in another.
 
 A save is one mutation of one partition, so it is applied whole or not at all. Under a lease it is a
 lightweight transaction: the servers choose its timestamp, which is later than those before. Without
@@ -35,7 +35,7 @@ _PART = 64 * 1024
 
 @define
 class _Kept:
-    """What the table holds of one checkpoint, as its one writer knows it; None if it does not."""
+    """The table's content for one checkpoint, as its only writer knows it; None if unknown."""
 
     lock: threading.Lock = field(factory=threading.Lock)
     stored: Stored | None = None
@@ -104,8 +104,8 @@ class ScyllaCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        Raises TransientError while the last save's timestamp is ahead of the servers' clock: it
-        would win over saves to come.
+        Raises TransientError while the last save's timestamp is ahead of the servers' clock:
+        later saves would lose to it.
         """
         kept, text, lifetime = self._entry(name, upgrade=True), owner.to_text(), _lifetime(duration)
         with kept.lock:
@@ -138,11 +138,11 @@ class ScyllaCheckpoints:
         return True
 
     def names(self) -> list[CheckpointName]:
-        """The names of its checkpoints, in order; does not create the table."""
+        """Return the names of its checkpoints, in order; does not create the table."""
         return self._table.names()
 
     def close(self) -> None:
-        """Close the connection; a later use opens another."""
+        """Close the connection; a later use reopens it."""
         with self._lock:
             self._ready = False
             self._kept.clear()
@@ -160,7 +160,7 @@ class ScyllaCheckpoints:
     def _writes(
         self, name: CheckpointName, stored: Stored, checkpoint: Checkpoint, at: int | None
     ) -> list[list[Write]]:
-        """The changes, in parts that are each correct alone; the last one sets the position."""
+        """Split the changes into parts, each correct alone; the last one sets the position."""
         position, old = checkpoint.position, _position(stored, checkpoint)
         said = checkpoint.marks if old == position else _marks(stored, checkpoint)
         first, *parts = _parts(self._table.mark(name, position, *item, at) for item in said.items())
@@ -179,30 +179,30 @@ class ScyllaCheckpoints:
 
 
 def _lifetime(duration: timedelta) -> int:
-    """A TTL of at least `duration`: a cell's TTL counts whole seconds, from the last full one."""
+    """Return a TTL of at least `duration`: a cell's TTL counts whole seconds, rounded down."""
     return math.ceil(duration.total_seconds()) + 1
 
 
 def _position(stored: Stored, checkpoint: Checkpoint) -> int:
-    """The stored position; the checkpoint's if there is none."""
+    """Return the stored position; the checkpoint's if there is none."""
     return stored.checkpoint.position if stored.checkpoint else checkpoint.position
 
 
 def _marks(stored: Stored, checkpoint: Checkpoint) -> dict[StreamId, Mark]:
-    """The marks that count once `checkpoint` is saved."""
+    """Return the marks that count once `checkpoint` is saved."""
     marks = {**(stored.checkpoint.marks if stored.checkpoint else {}), **checkpoint.marks}
     return {stream: mark for stream, mark in marks.items() if mark.reaches(checkpoint.position)}
 
 
 def _after(stored: Stored, checkpoint: Checkpoint) -> Stored:
-    """The table's content once `checkpoint` is saved."""
+    """Return the table's content once `checkpoint` is saved."""
     marks, stays = _marks(stored, checkpoint), _position(stored, checkpoint) == checkpoint.position
     has_rows = bool(marks if not stays else checkpoint.marks) or (stored.has_rows and stays)
     return Stored(evolve(checkpoint, marks=marks), None, has_rows)
 
 
 def _seconds(ttl: timedelta | str | None) -> int:
-    """The TTL in whole seconds; 0, which means none, if it is None."""
+    """Return the TTL in whole seconds; 0 (no TTL) for None."""
     if ttl is None:
         return 0
     seconds = int(as_duration(ttl, "ttl").total_seconds())

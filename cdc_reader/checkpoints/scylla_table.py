@@ -1,15 +1,15 @@
-"""The ScyllaDB table of checkpoints: its schema, what is read from it, what is written to it.
+"""The ScyllaDB table of checkpoints: its schema, and the statements that read and write it.
 
 A checkpoint is one partition: static columns hold the position, rows the marks. The row of a mark
-lies under the position it was saved with, its `base`, and only those under the present position
-count. So when the position moves on, one range deletion voids all earlier marks, and marks that
-still matter are written again under the new position.
+lies under the position it was saved with, its `base`. Only marks under the current position count.
+When the position advances, one range deletion voids all earlier marks, and marks that still
+matter are written again under the new position.
 
 Two static cells hold the lease. `lease` names its holder, and expires by the servers' clock.
-`owner` names who acquired it last, and stays: nobody else may save. Both are written by
-lightweight transactions alone, and so is a save under a lease: the condition on `owner` and what
-is saved are one transaction. A transaction is later than all those before it in its partition,
-whatever clocks say.
+`owner` names the last owner to acquire it and does not expire: no other owner may save. Both are
+written by lightweight transactions alone, and so is a save under a lease: the condition on `owner`
+and what is saved are one transaction. A transaction is later than all those before it in its
+partition, regardless of clocks.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class CheckpointTable:
     def make(self) -> None:
         """Create the table if it does not exist; raises CheckpointError if it is not usable.
 
-        A table of an earlier version stays as it is: reading needs no change.
+        A table of an earlier version is left unchanged: reading it needs no upgrade.
         """
         if not (found := self._columns()):
             try:
@@ -159,12 +159,12 @@ class CheckpointTable:
                     f"{name}; grant the role ALTER on it, or execute {statement}"
                 ) from error
             except QueryRefusedError:
-                if name not in self._columns():  # another process may have been quicker
+                if name not in self._columns():  # another process may have added it meanwhile
                     raise
         self._missing = {}
 
     def names(self) -> list[CheckpointName]:
-        """The names of the checkpoints, in order; none if the table does not exist."""
+        """Return the names of the checkpoints, in order; none if the table does not exist."""
         if not self._columns():
             return []
         key = tuple(Column(name, Native("text")) for name in _KEY.split(", "))
@@ -175,7 +175,7 @@ class CheckpointTable:
         ]
 
     def load(self, name: CheckpointName) -> Stored:
-        """The stored checkpoint, with only the marks that count."""
+        """Return the stored checkpoint, with only the marks that count."""
         rows = self._rows(name)
         if not rows or rows[0]["position"] is None:
             return Stored(has_rows=any(row["base"] is not None for row in rows))
@@ -214,7 +214,7 @@ class CheckpointTable:
         return self._insert(_MARK, (*key_of(name), *said, self._ttl), at)
 
     def void(self, name: CheckpointName, old: Micros, new: Micros, at: int | None) -> Write:
-        """Delete the marks under all positions on the side of `new` where `old` is."""
+        """Delete the marks under all positions on the same side of `new` as `old`."""
         side, where = "<" if old < new else ">", (*key_of(name), new)
         if at is None:
             return Write(self._cql(_VOID, using="", side=side), where)
@@ -226,7 +226,7 @@ class CheckpointTable:
         return Write(f"{self._cql(template)} AND TIMESTAMP ?", (*values, at))
 
     def _rows(self, name: CheckpointName) -> list[dict[str, Any]]:
-        """The partition's rows; columns that the table lacks are null."""
+        """Return the partition's rows; columns that the table lacks are null."""
         there = {column: kind for column, kind in _ADDED.items() if column not in self._missing}
         owned = {} if "owner" in self._missing else _OWNED
         types = {**_SELECTED, **there, **_WRITTEN, **owned}
@@ -248,7 +248,7 @@ class CheckpointTable:
 
 
 def key_of(name: CheckpointName) -> tuple[str, str, str, str]:
-    """The values of a checkpoint's partition key."""
+    """Return the values of a checkpoint's partition key."""
     return name.application, name.table.keyspace, name.table.name, name.shard
 
 
@@ -268,7 +268,7 @@ class LeaseCells:
         self._ttl = ttl
 
     def acquire(self, name: CheckpointName, owner: str, lifetime: int) -> str | None:
-        """Acquire the lease if nobody holds it; returns the current holder, None if there was none.
+        """Acquire the lease if nobody holds it; return the current holder, None if there was none.
 
         Raises LeaseUnsupportedError if the servers have no lightweight transactions.
         """
@@ -290,11 +290,11 @@ class LeaseCells:
         return self._applies([guard, self._hold(name, owner, lifetime)])
 
     def release(self, name: CheckpointName, owner: str) -> None:
-        """Give the lease up, unless another acquired it after `owner`."""
+        """Release the lease, unless another owner acquired it after `owner`."""
         self.write_as(owner, name, [Write(_LEAVE.format(table=self._table), key_of(name))])
 
     def write_as(self, owner: str, name: CheckpointName, writes: Sequence[Write]) -> bool:
-        """Apply the writes, unless another acquired the lease after `owner`."""
+        """Apply the writes, unless another owner acquired the lease after `owner`."""
         return self._applies([self._own(name, owner, 0, " IF owner = ?"), *writes])
 
     def _applies(self, writes: Sequence[Write]) -> bool:

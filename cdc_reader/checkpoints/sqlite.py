@@ -151,8 +151,8 @@ class SqliteCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        A holder whose lease ran out keeps it while it locks the file: it may be in the middle of a
-        save.
+        A holder whose lease expired keeps it while it locks the file, because it may be in the
+        middle of a save.
         """
         with self._transaction("BEGIN") as database:
             holder = self._other(database, name, owner)
@@ -193,13 +193,13 @@ class SqliteCheckpoints:
         return True
 
     def names(self) -> list[CheckpointName]:
-        """The names of its checkpoints, in order."""
+        """Return the names of its checkpoints, in order."""
         with self._transaction("BEGIN") as database:
             rows = database.execute(_NAMES).fetchall()
         return [CheckpointName(app, TableName(*table), shard) for app, *table, shard in rows]
 
     def close(self) -> None:
-        """Close the file; a later use opens it again."""
+        """Close the file; a later use reopens it."""
         with self._lock:
             opened, self._opened = self._opened, None
             if opened is not None:
@@ -208,7 +208,7 @@ class SqliteCheckpoints:
     def _other(
         self, database: sqlite3.Connection, name: CheckpointName, owner: Owner
     ) -> Owner | None:
-        """The other owner that holds the lease, if any."""
+        """Return the other owner that holds the lease, if any."""
         holder, until = _holder(database, name)
         return holder if holder != owner and self._clock.now() < until else None
 
@@ -220,7 +220,7 @@ class SqliteCheckpoints:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """The file, in a transaction that commits or rolls back when the context ends."""
+        """Open the file in a transaction that commits or rolls back when the context ends."""
         with self._lock, self._telling():
             if self._opened is None:
                 self._opened = self._open()
@@ -305,7 +305,7 @@ def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkp
 
 
 def _holder(database: sqlite3.Connection, name: CheckpointName) -> tuple[Owner | None, int]:
-    """The last owner to acquire the lease, and when its lease ends, in µs."""
+    """Return the last owner to acquire the lease, and when its lease ends, in µs."""
     found = database.execute(_HOLDER, _key(name)).fetchone()
     return (None, 0) if found is None else (Owner.from_text(found[0]), found[1])
 
@@ -320,7 +320,7 @@ def _key(name: CheckpointName) -> tuple[str, str, str, str]:
 
 
 def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
-    """All but the marks, as `_SAVE` wants it behind the key."""
+    """Return all values except the marks, in the order that `_SAVE` expects after the key."""
     return (
         checkpoint.position,
         checkpoint.generation,

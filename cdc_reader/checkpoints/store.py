@@ -1,4 +1,4 @@
-"""The protocols of checkpoint stores, with leases or without, and the owner of a lease."""
+"""The protocols of checkpoint stores, with and without leases, and the owner of a lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cdc_reader.reading.progress import Checkpoint, CheckpointName
 
 @frozen
 class Owner:
-    """A consumer as seen by others of its name; `since` is in µs, by its own clock."""
+    """A consumer that may hold a lease; `since` is in µs, by its own clock."""
 
     token: str = field(repr=False)
     """Unique to this owner, even among those of one process."""
@@ -33,14 +33,14 @@ class Owner:
 
     @classmethod
     def of_this_process(cls, now: Micros) -> Self:
-        """A new owner."""
+        """Create an owner that represents this process."""
         pid = os.getpid()
         start = process.started(pid)
         return cls(uuid.uuid4().hex, socket.gethostname(), pid, now, process.machine(), start)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The owner that `to_text` wrote; raises CheckpointError for any other text."""
+        """Parse the owner that `to_text` wrote; raises CheckpointError for any other text."""
         try:
             said = json.loads(text)
             return cls(**{name: said[name] for name in fields_dict(cls) if name in said})
@@ -51,12 +51,12 @@ class Owner:
             ) from None
 
     def to_text(self) -> str:
-        """The owner as stores keep it; always the same for one owner."""
+        """Return the owner as stores keep it; always the same text for one owner."""
         return json.dumps(asdict(self))
 
     @property
     def has_ended(self) -> bool:
-        """True if its process has certainly ended, which only its own machine can tell."""
+        """Return True if its process has certainly ended; only its own machine can tell."""
         is_here = bool(self.machine) and self.machine == process.machine()
         return is_here and process.has_ended(self.pid, self.start)
 
@@ -68,11 +68,11 @@ class CheckpointStore(Protocol):
     """Keeps checkpoints; each name has one writer."""
 
     def load(self, name: CheckpointName) -> Checkpoint | None:
-        """The last one saved, without marks of rows before its position; None if there is none."""
+        """Return the last checkpoint saved, without marks of rows before its position, or None."""
         ...
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
-        """Save the checkpoint, whole or not at all; it is durable on return.
+        """Save the checkpoint atomically; it is durable on return.
 
         Its marks replace the stored marks of the same streams and leave other streams' marks as
         they are. A mark whose rows all lie before the position no longer counts. So an idle window
@@ -81,7 +81,7 @@ class CheckpointStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the store's resources; a later use opens it again."""
+        """Release the store's resources; a later use reopens it."""
         ...
 
 
@@ -95,7 +95,7 @@ class LeasingStore(CheckpointStore, Protocol):
     """
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
-        """Acquire the lease if no other owner holds it; returns the holder afterwards."""
+        """Acquire the lease if no other owner holds it; return the holder afterwards."""
         ...
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
@@ -103,9 +103,9 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def release(self, name: CheckpointName, owner: Owner) -> None:
-        """Give the lease up; does nothing if another acquired it."""
+        """Release the lease; does nothing if another owner acquired it."""
         ...
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
-        """Save as `save` does; False, and nothing saved, if another acquired it after `owner`."""
+        """Save like `save`; False, with nothing saved, if another acquired it after `owner`."""
         ...

@@ -24,7 +24,7 @@ _WIDTH = len("insert")
 
 
 def change_text(change: Change, *, names_table: bool) -> Text:
-    """The change on one or more lines; with its table if `names_table`."""
+    """Format the change on one or more lines; with its table if `names_table`."""
     text = Text.assemble(
         (_time(change), "dim"), "  ", (_operation(change).ljust(_WIDTH), _style(change)), "  "
     )
@@ -53,7 +53,7 @@ def _style(change: Change) -> str:
 
 
 def _notes(change: Change) -> Iterator[str]:
-    """What was written, and anything special about it."""
+    """Describe what was written, and anything special about it."""
     if (bounds := change.range) is not None:
         yield f"from {_bound(change, bounds.start)} to {_bound(change, bounds.end)}"
     deltas = (_delta(change, name, delta) for name, delta in change.deltas.items())
@@ -108,7 +108,7 @@ def _columns(change: Change, cells: Mapping[str, Any]) -> str:
 
 
 def _lists(change: Change) -> Iterable[str]:
-    """The columns whose elements the log identifies by ids, which mean nothing to people."""
+    """Return the columns whose elements the log identifies by ids, which mean nothing to people."""
     columns = change.schema.base.columns
     return [c.name for c in columns if isinstance(c.type, ListType) and not c.type.frozen]
 

@@ -1,4 +1,4 @@
-"""The options for where positions are kept, and the positions kept there."""
+"""Options that say where positions are kept, and access to the positions kept there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CheckpointPlace:
     at: Path | TableName
 
     def open(self, connection: ConnectionConfig) -> SqliteCheckpoints | ScyllaCheckpoints:
-        """Open the store there; `connection` is that of the followed table."""
+        """Open the store; `connection` is the followed table's."""
         if isinstance(self.at, Path):
             return SqliteCheckpoints(self.at)
         return ScyllaCheckpoints(connection, self.at.keyspace, self.at.name)
@@ -44,7 +44,7 @@ class Kept:
     application: str
 
     def position(self, table: TableName, shard: Shard) -> Micros | None:
-        """The position to resume from, in µs; None if there is none."""
+        """Return the position to resume from, in µs; None if there is none."""
         found = self.store.load(CheckpointName(self.application, table, str(shard)))
         return None if found is None else found.position
 

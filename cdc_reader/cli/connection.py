@@ -50,15 +50,15 @@ class _Side:
     name: str = ""
 
     def option(self, name: str) -> str:
-        """The side's option for the setting `name`."""
+        """Return the side's option for the setting `name`."""
         return "--" + "-".join(filter(None, [self.name, *name.split("_")]))
 
     def variable(self, name: str) -> str:
-        """The side's environment variable for the setting `name`."""
+        """Return the side's environment variable for the setting `name`."""
         return "_".join(filter(None, ["SCYLLA_CDC", self.name.upper(), name.upper()]))
 
     def parameter(self, name: str) -> str:
-        """The command's parameter for the setting `name`."""
+        """Return the command's parameter for the setting `name`."""
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
@@ -114,7 +114,7 @@ class _Side:
         )
 
     def taken(self, hosts: str, timeout: float, values: dict[str, Any]) -> ConnectionConfig:
-        """The connection that `values` describe; its values are removed from `values`."""
+        """Return the connection that `values` describe; its values are removed from `values`."""
         given = {name: values.pop(self.parameter(name)) for name in _NAMES}
         try:
             return self._config(hosts, connect_timeout=timeout, **given)

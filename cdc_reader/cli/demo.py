@@ -58,7 +58,7 @@ _WIDEST = 24
 
 
 class DemoError(CdcError):
-    """The demo cannot go on; the message is one line."""
+    """The demo cannot continue; the message is one line."""
 
 
 @click.command("demo")
@@ -84,7 +84,7 @@ def command(contact_points: str | None, seed: int | None) -> None:
 
 @frozen
 class Counts:
-    """The rows of the log: counted by a plain scan, and as read by Spark."""
+    """The numbers of log rows: counted by a plain scan, and as read by Spark."""
 
     statements: int
     log: int
@@ -96,7 +96,7 @@ class Counts:
         return self.log == self.batch == self.stream > 0
 
     def table(self) -> Table:
-        """The summary."""
+        """Return the summary."""
         table = Table("summary", box=SIMPLE_HEAD)
         table.add_column("count", justify="right")
         table.add_row("statements sent by the shop", f"{self.statements:,}")
@@ -108,7 +108,7 @@ class Counts:
 
 @frozen
 class Shop:
-    """The table, open for business, and what Spark needs to read its log."""
+    """The demo's table while it is written to, and the options Spark needs to read its log."""
 
     connection: Connection
     log: TableName
@@ -116,11 +116,11 @@ class Shop:
     options: Mapping[str, str]
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
-        """The log as a DataFrame: the purpose of the whole project."""
+        """Load the log as a DataFrame."""
         return reader.format("scylla_cdc").options(**self.options).load()
 
     def log_rows(self) -> int:
-        """The rows of the log, counted without the reader."""
+        """Count the rows of the log without the reader."""
         scan = f'SELECT "cdc$stream_id" FROM {self.log.cql}'  # noqa: S608 - our own name
         return sum(
             batch.num_rows for batch in self.connection.batches(Query(scan, consistency="ONE"))
@@ -150,7 +150,7 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
 
 
 def _rows(frame: DataFrame) -> Table:
-    """The first rows of the log, formatted for people."""
+    """Format the first rows of the log for people."""
     table = Table(box=SIMPLE_HEAD)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=True)
@@ -161,7 +161,7 @@ def _rows(frame: DataFrame) -> Table:
 
 
 def _shown(value: Any) -> str:
-    """A cell, short enough for a narrow terminal; null is empty."""
+    """Format a cell, short enough for a narrow terminal; null is empty."""
     if isinstance(value, dict):
         value = ", ".join(f"{count} {item}" for item, count in value.items())
     text = "" if value is None else str(value)
@@ -169,7 +169,7 @@ def _shown(value: Any) -> str:
 
 
 def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> None:
-    """Follow the log for some micro-batches, close the shop, and read the rest."""
+    """Follow the log for some micro-batches, stop the writes, and read the rest."""
     query = (
         shop.load(spark.readStream)
         .writeStream.format("parquet")
@@ -200,7 +200,7 @@ def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
 
 
 def _progress(query: StreamingQuery) -> Table:
-    """The micro-batches with rows in them so far."""
+    """Return the micro-batches that had rows so far."""
     table = Table("micro-batch", "up to", box=SIMPLE_HEAD)
     table.add_column("rows", justify="right")
     table.add_column("rows/s", justify="right")
@@ -217,7 +217,7 @@ def _filled(query: StreamingQuery) -> list[Mapping[str, Any]]:
 
 
 def _position(query: StreamingQuery) -> int:
-    """The write time, in µs, that the stream has been read up to."""
+    """Return the write time, in µs, up to which the stream has read."""
     last = query.lastProgress
     return json.loads(last["sources"][0]["endOffset"])["position"] if last else 0
 
@@ -248,7 +248,7 @@ def _embedded() -> Iterator[str]:
 
 @contextmanager
 def _shop(hosts: str, seed: int) -> Iterator[Shop]:
-    """A shop in its own keyspace, which is dropped at the end."""
+    """Create a shop in its own keyspace, which is dropped at the end."""
     connection = Connection(ConnectionConfig(hosts, consistency="ONE"), ReadConfig())
     keyspace = f"scylla_cdc_demo_{uuid.uuid4().hex[:8]}"
     session = connection.session()
@@ -274,7 +274,7 @@ def _shop(hosts: str, seed: int) -> Iterator[Shop]:
 
 
 def _properties(connection: Connection) -> str:
-    """One replica, and vnodes even where the server would choose tablets by default."""
+    """Return one replica, and vnodes even where the server would choose tablets by default."""
     replication = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     known = connection.rows(
         "SELECT table_name FROM system_schema.tables "

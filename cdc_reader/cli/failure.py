@@ -1,4 +1,4 @@
-"""How a command fails: one line on stderr, and a status that tells the kind of failure."""
+"""How a command fails: one line on stderr, and a status for the kind of failure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _NAMES = "start end eager late_rows strategy confidence_window shard".split()
 
 @frozen
 class FollowOptions:
-    """From `start` in µs, BEGINNING for the whole log, to `end`, None for no end."""
+    """Options of following: `start` in µs or BEGINNING, and `end` in µs or None."""
 
     start: Micros
     end: Micros | None
@@ -46,10 +46,9 @@ class FollowOptions:
 def follow_options(
     start: str, late_rows: LateRowsMode, delivery: DeliveryMode, eager: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of following; it gets them as `follow`.
+    """Add the options of following to a command, which gets them as `follow`.
 
-    `start`, `late_rows` and `delivery` are what it does by default, `eager` is the help of
-    --eager.
+    `start`, `late_rows` and `delivery` are the defaults; `eager` is the help text of --eager.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def is_announced(self) -> bool:
-        """True if readers know of it; before, only its streams are stored."""
+        """True if readers know of it. Before that, only its streams are stored."""
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Row:
 def command(connection: ConnectionConfig, table: str | None, count: bool, as_json: bool) -> None:
     """List the generations of CDC streams, oldest first.
 
-    Tables on vnodes share those of the cluster; a table on tablets has its own, so name it.
+    Tables on vnodes share the cluster's generations. A table on tablets has its own: name it.
     """
     with cli_errors():
         queries = Connection(connection, ReadConfig())
@@ -85,14 +85,14 @@ def _source(queries: Connection, table: str | None) -> KnownSource:
     if table is None:
         return cluster_generations(queries)
     name = TableName.parse(table)
-    SchemaSource(queries).log_schema(name)  # says so if the table cannot be followed
+    SchemaSource(queries).log_schema(name)  # raises an error if the table cannot be followed
     return TableGenerations(queries, name).source
 
 
 def rows_of(
     source: KnownSource, count: bool, now: Micros, since: Micros = BEGINNING
 ) -> Iterator[Row]:
-    """The generations that operate after `since`, in µs, oldest first."""
+    """Return the generations that operate after `since`, in µs, oldest first."""
     known, kind = source.timestamps(), source.kind
     announced = list(Timeline(tuple(known)).operating())
     for span in (span for span in announced if span.end > since):

@@ -1,4 +1,4 @@
-"""The demo's table and its traffic: a shop that takes, changes and cancels orders."""
+"""The demo's table and its traffic: orders that are placed, changed and cancelled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CHANGES = (
 
 
 def schema(keyspace: str) -> Iterator[str]:
-    """The statements that create the type and the table, with both images in its log."""
+    """Return the statements that create the type and the table, with both images in its log."""
     yield _CREATE_TYPE.substitute(keyspace=keyspace)
     yield _CREATE_TABLE.substitute(keyspace=keyspace)
 

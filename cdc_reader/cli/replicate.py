@@ -57,7 +57,7 @@ class Side:
 
 @define(eq=False)
 class Report:
-    """Reports the copy's progress on stderr, from time to time, if there is any; thread-safe."""
+    """Reports the copy's progress periodically on stderr; thread-safe."""
 
     clock: Clock
     caught_up: int
@@ -95,7 +95,7 @@ class Report:
         self._said = self.clock.now(), self.applied
 
     def __str__(self) -> str:
-        """The progress so far."""
+        """Format the progress so far."""
         reached = "" if self.position is None else f", all before {format_timestamp(self.position)}"
         return f"{self.applied:,} changes applied{reached}"
 
@@ -159,7 +159,7 @@ def command(
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
         writer = CqlWriter(target, follow.read)
         try:
-            config = ConsumerConfig(workers=workers, attempts=1)  # the writer tries again itself
+            config = ConsumerConfig(workers=workers, attempts=1)  # the writer does its own retries
             replicator = Replicator(writer, {name: sides[1].table}, expiry=Expiry(expiry))
             greeting = _greeting(*sides, follow, kept, where)
             _replicate(*sides, follow, kept, config, replicator, greeting)

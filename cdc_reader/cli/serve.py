@@ -19,7 +19,7 @@ from cdc_reader.testing.embedded.profile import NEWEST
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS
 from cdc_reader.testing.embedded.topology.ring import Node
 
-_YEARS = 1e9  # seconds; thirty years, which no timer or clock is too small for
+_YEARS = 1e9  # seconds; thirty years, which every timer and clock can represent
 
 
 class _Seconds(click.FloatRange):
@@ -190,7 +190,7 @@ def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
     try:
         click.echo(f"listening on {scylla.contact_point}")
         for event in events:
-            event.daemon = True  # one under way does not keep the process
+            event.daemon = True  # a running one does not keep the process alive
             event.start()
         stop.wait()
     finally:

@@ -1,7 +1,7 @@
 """Positions in the checkpointLocation of a Spark query that reads with the source `scylla_cdc`.
 
-Spark writes `offsets/N` before micro-batch N runs: a version, metadata, then a line for each source
-with the offset that the micro-batch ends at. It writes `commits/N` once the micro-batch is done.
+Spark writes `offsets/N` before micro-batch N runs: a version, metadata, then one line for each
+source with the end offset of the micro-batch. It writes `commits/N` once the micro-batch is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSIONS = (1, 2, 3)
 
 @frozen
 class SparkCheckpoint:
-    """Reads what the query has done of `table`; `at` is a directory this machine can read.
+    """Reads the progress of a query over `table`; `at` is a directory this machine can read.
 
     An offset that names no table counts as one of `table`. Raises CheckpointError where there is
     no checkpoint of Spark, or one that cannot be read.
@@ -34,13 +34,13 @@ class SparkCheckpoint:
     table: TableName
 
     def names(self) -> list[CheckpointName]:
-        """The query, named by its id, if it reads the table and has begun."""
+        """Return the query's id as the only name, if it reads the table and has begun."""
         if self._reached() is None:
             return []
         return [CheckpointName(self._query(), self.table)]
 
     def load(self, _name: CheckpointName) -> Checkpoint | None:
-        """The position up to which all micro-batches are done."""
+        """Return the position up to which all micro-batches are done."""
         if (offset := self._reached()) is None:
             return None
         return Checkpoint(offset["position"], ttls=unpack_ttls(json.dumps(offset.get("ttl", []))))
@@ -55,14 +55,14 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _reached(self) -> dict[str, Any] | None:
-        """The offset that is done; the earliest if the query reads the table more than once."""
+        """The offset of the newest finished micro-batch; the earliest if there are several."""
         return min(self._offsets(), key=lambda offset: int(offset["position"]), default=None)
 
     def _offsets(self) -> Iterator[dict[str, Any]]:
-        """The source's offsets that are reached: those of the newest micro-batch that is done.
+        """Return the source's offsets in the newest micro-batch that is done.
 
-        Before one is, the first file says where the query begins: the source's first
-        micro-batch is empty.
+        Before the first one is done, the first file says where the query begins: the source's
+        first micro-batch is empty.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:
@@ -95,7 +95,7 @@ class SparkCheckpoint:
 
 
 def _offset(line: str) -> dict[str, Any] | None:
-    """An offset of the source `scylla_cdc`; None for an offset of another source."""
+    """Parse an offset of the source `scylla_cdc`; None for an offset of another source."""
     try:
         found = json.loads(line)
     except ValueError:

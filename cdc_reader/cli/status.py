@@ -43,7 +43,7 @@ _WIDEST = 120
 
 @frozen
 class Reader:
-    """How far an application, or one of its shards, has read; all times, and `now`, in µs."""
+    """The progress of an application or of one of its shards; all times, and `now`, in µs."""
 
     name: CheckpointName
     checkpoint: Checkpoint
@@ -55,18 +55,18 @@ class Reader:
 
     @property
     def position(self) -> Micros | None:
-        """Every row written before is acknowledged; None if it begins with the oldest row."""
+        """Every row written before is acknowledged; None if reading begins with the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
 
     @property
     def lag(self) -> int | None:
-        """The time from the oldest possibly unread row to now; None if there can be none."""
+        """The time from the oldest possibly unread row to now; None if none can be unread."""
         return None if self._unread is None else max(0, self.now - self._unread)
 
     @property
     def left(self) -> int | None:
-        """The time until the first unread rows expire; below zero if some may have expired."""
+        """The time until the first unread rows expire; negative if some may have expired."""
         expires = self._expires
         return None if expires is None or expires == FOREVER else expires - self.now
 
@@ -79,7 +79,7 @@ class Reader:
         return self.oldest if self.position is None else self.position
 
     def to_dict(self) -> dict[str, Any]:
-        """The reader for programs; durations in seconds."""
+        """Return the reader for programs; durations in seconds."""
         position = self.position
         return {
             "application": self.name.application,
@@ -94,7 +94,7 @@ class Reader:
         }
 
     def cells(self) -> Iterator[str]:
-        """The reader's table cells, for people."""
+        """Return the reader's table cells, for people."""
         yield self.name.application
         yield self.name.shard
         yield since(self.checkpoint.position)
@@ -115,9 +115,9 @@ class Reader:
 
 @frozen
 class Status:
-    """What a table's log holds, and who reads it.
+    """The content of a table's log, and its readers.
 
-    Generations that ended longer ago than rows live are left out.
+    Generations whose rows have all expired are left out.
     """
 
     table: TableName
@@ -126,7 +126,7 @@ class Status:
     readers: Sequence[Reader]
 
     def to_dict(self) -> dict[str, Any]:
-        """The status for programs."""
+        """Return the status for programs."""
         return {
             "table": str(self.table),
             "log": {
@@ -211,7 +211,7 @@ def _kept(
     table: TableName,
     application: str | None,
 ) -> dict[CheckpointName, Checkpoint]:
-    """The checkpoints of a table, or of one application; creates no store."""
+    """Return the checkpoints of a table, or of one application; creates no store."""
     if place is None:
         return {}
     if isinstance(place.at, Path) and not place.at.exists():
@@ -280,7 +280,7 @@ def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> N
     console.print()
     if readers:
         console.print(table)
-    else:  # a path stays in one piece
+    else:  # do not break paths
         console.print(f"nobody has a position of this table in {place}", soft_wrap=True)
 
 

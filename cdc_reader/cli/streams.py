@@ -42,7 +42,7 @@ class StreamEntry:
     range_end: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The stream for programs. Ids from before ScyllaDB 4.3 are mostly random bits."""
+        """Return the stream for programs. Ids from before ScyllaDB 4.3 are mostly random bits."""
         return {
             "stream": self.stream.hex(),
             "token": self.stream.token,
@@ -53,7 +53,7 @@ class StreamEntry:
         }
 
     def line(self) -> str:
-        """The stream for people."""
+        """Format the stream for people."""
         end = "-" if self.range_end is None else self.range_end
         stream = self.stream
         return _LINE.format(
@@ -128,7 +128,7 @@ def _run(
 
 
 def _at(spans: Sequence[Window], moment: str | None) -> Window:
-    """The generation in force at a moment."""
+    """Return the generation in force at a moment."""
     now = SystemClock().now()
     at = now if moment is None else parse_moment(moment, "generation", now)
     for span in spans:
@@ -143,7 +143,7 @@ def _at(spans: Sequence[Window], moment: str | None) -> Window:
 
 
 def _places(source: KnownSource, groups: Sequence[StreamGroup]) -> Iterator[StreamEntry]:
-    """All streams in ring order."""
+    """Return all streams in ring order."""
     has_ranges = source.kind != "4.3"
     for group in Generation(Window(0, FOREVER), tuple(groups)).groups:
         for stream in group.streams:

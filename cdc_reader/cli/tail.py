@@ -51,7 +51,7 @@ class Printer:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # not every locale has every letter
+            sys.stdout.reconfigure(errors="backslashreplace")  # for a narrow locale
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def show(self, change: Change) -> bool:
@@ -170,7 +170,7 @@ def _tail(
 
 
 def _greeting(name: TableName, follow: FollowOptions, saved: Micros | None) -> str:
-    """What to expect, so that nobody wonders why nothing is shown."""
+    """Describe the start position and the delay, so that silence does not puzzle the user."""
     part = "" if follow.shard.is_whole else f", part {follow.shard}"
     where = since(follow.start if saved is None else saved)
     resumed = "" if saved is None else ", where the last run stopped"
@@ -202,7 +202,7 @@ def _writing() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Discard the buffered output, which Python could not write at its end either."""
+    """Discard the buffered output, so that Python does not try to write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -211,6 +211,6 @@ def _reader_is_gone() -> bool:
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # it has no file behind it
+    except (OSError, ValueError):  # stdout is not a file
         return False
     return any(event & select.POLLERR for _, event in poll.poll(0))

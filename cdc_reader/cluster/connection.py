@@ -68,7 +68,7 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
     in_buffer_size = 1 << 20
 
     def process_io_buffer(self) -> None:
-        """Called by the driver after each read from the socket, in its event loop."""
+        """Handle data after each read from the socket; the driver calls this in its event loop."""
         super().process_io_buffer()
         while self._iobuf.tell() and (more := self._more()):
             self._iobuf.write(more)
@@ -81,7 +81,7 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
         try:
             more: bytes = self._socket.recv(self.in_buffer_size)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return b""  # it is not there yet
+            return b""  # no data yet
         except OSError as error:
             self.defunct(error)
             return b""
@@ -91,7 +91,7 @@ class PageConnection(DefaultConnection):  # type: ignore[misc]
 
 
 class Opening:
-    """A session that starts to open when this object is made; thread-safe.
+    """A session that starts to open when this object is created; thread-safe.
 
     A separate thread opens it, because the driver bounds the time of each step, not their number.
     """
@@ -204,7 +204,7 @@ def _credentials(config: ConnectionConfig) -> PlainTextAuthProvider | None:
 
 
 def _profile(config: ConnectionConfig) -> ExecutionProfile:
-    """The execution profile, with the driver's retries off: `retry` repeats within one deadline."""
+    """Return the execution profile without driver retries: `retry` repeats within one deadline."""
     return ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(OwnerFirst(config.local_dc or "")),
         retry_policy=FallthroughRetryPolicy(),
@@ -244,7 +244,7 @@ class Connection(Queries):
         return opening.session()
 
     def close(self) -> None:
-        """Close the session; a later use opens another."""
+        """Close the session; a later use reopens it."""
         with self._lock:
             opening, self._opening = self._opening, None
             self._prepared.clear()
@@ -268,7 +268,7 @@ class Connection(Queries):
     def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
         """Prepare a statement, or return the one prepared before for the same text and columns.
 
-        Its results carry metadata until a page was found to have these `columns`.
+        Its results carry metadata until a page has been checked against these `columns`.
         """
         key = cql, columns
         with self._lock:
@@ -283,7 +283,7 @@ class Connection(Queries):
         return prepared
 
     def execute(self, statement: Callable[[], Statement | str], doing: str) -> ResultSet:
-        """Execute a statement and wait for its result, again while it fails transiently."""
+        """Execute a statement and wait for its result, retrying transient failures."""
 
         def attempt() -> ResultSet:
             try:
@@ -294,7 +294,7 @@ class Connection(Queries):
         return self.retry(attempt)
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """Prepare a statement, without the metadata that the driver read: its types differ."""
+        """Prepare a statement without the driver's metadata, whose types differ."""
         try:
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")
@@ -304,7 +304,7 @@ class Connection(Queries):
         return statement
 
     def _statement(self, query: Query) -> tuple[Statement, tuple[object, ...] | None]:
-        """The statement for the driver to execute, and its values."""
+        """Return the statement for the driver to execute, and its values."""
         level = query.consistency and ConsistencyLevel.name_to_value[query.consistency]
         if query.columns is None:
             text = query.cql.replace("?", "%s")

@@ -1,4 +1,4 @@
-"""The differences between cassandra-driver and scylla-driver, whichever is installed.
+"""The differences between cassandra-driver and scylla-driver, either of which may be installed.
 
 Both provide the package `cassandra`; scylla-driver is a fork that knows the shards of a node.
 """
@@ -24,7 +24,7 @@ _UNKNOWN_TO_SOME = frozenset({"monitor_reporting_enabled"})
 
 
 def open_cluster(settings: Mapping[str, Any]) -> Cluster:
-    """A Cluster with these settings, except those that the installed driver does not know."""
+    """Open a Cluster with these settings, except those that the installed driver does not know."""
     warn_of_two_drivers()
     known = inspect.signature(Cluster.__init__).parameters
     left_out = _UNKNOWN_TO_SOME - known.keys()
@@ -32,7 +32,7 @@ def open_cluster(settings: Mapping[str, Any]) -> Cluster:
 
 
 def application(name: str) -> dict[str, Any]:
-    """The settings that tell the server who connects."""
+    """Return the settings that tell the server which application connects."""
     try:
         from cassandra.application_info import ApplicationInfo
     except ImportError:
@@ -49,10 +49,10 @@ def forget_columns(statement: PreparedStatement) -> None:
 
 
 def keep_columns(statement: PreparedStatement, columns: Sequence[Column]) -> None:
-    """Let later results omit their metadata, which has been found to match `columns`.
+    """Let later results omit their metadata once it has been checked against `columns`.
 
     Where the server gives the metadata an id, scylla-driver sends that along, and replaces both
-    when the server reports a change. Metadata it has replaced already is kept.
+    when the server reports a change. Metadata that it has already replaced is kept.
     """
     if not hasattr(statement, "update_result_metadata"):
         statement.result_metadata = columns
@@ -76,7 +76,7 @@ def warn_of_two_drivers() -> None:
 
 
 def installed_drivers() -> dict[str, str]:
-    """The versions of the drivers that are installed, by name."""
+    """Return the versions of the drivers that are installed, by name."""
     found = {}
     for name in DRIVERS:
         try:

@@ -37,7 +37,7 @@ _MISSING = re.compile(
 )
 
 # ScyllaDB sends every error without a code of its own as a "server error". Some are transient, such
-# as a failed allocation or a node that shuts down. These are not, by their message.
+# as a failed allocation or a node that shuts down. The messages below are those of lasting errors.
 _TOO_MANY_KEYS = re.compile(r"cartesian product size \d+ is greater than maximum (\d+)")
 _LASTING = (
     _TOO_MANY_KEYS,
@@ -77,7 +77,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
 
 
 def with_grant(refusal: str) -> str:
-    """The server's message about a missing permission, with the statement that would grant it.
+    """Extend the server's message about a missing permission by the statement that would grant it.
 
     The message names the resource that was checked: for a log table, its base table.
     """
@@ -91,18 +91,18 @@ def with_grant(refusal: str) -> str:
 
 
 def is_lasting(text: str) -> bool:
-    """True if the server would give the same error however often the statement is repeated."""
+    """Return True if repeating the statement cannot succeed."""
     return any(pattern.search(text) for pattern in _LASTING)
 
 
 def most_keys(text: str) -> int | None:
-    """The limit of keys in an IN list, if a query was refused for exceeding it; else None."""
+    """Return the limit of keys in an IN list if a query was refused for exceeding it; else None."""
     found = _TOO_MANY_KEYS.search(text)
     return int(found[1]) if found else None
 
 
 def request_error(error: Exception, doing: str) -> CdcError:
-    """The error of a request on a connection that once worked; `doing` says what it was for."""
+    """Return the error of a request on a connection that once worked; `doing` names its purpose."""
     if isinstance(error, CdcError):
         return error
     if isinstance(error, Unauthorized):
@@ -112,7 +112,7 @@ def request_error(error: Exception, doing: str) -> CdcError:
 
 
 def _meaning(error: Exception) -> _Meaning:
-    """The error's meaning; NoHostAvailable is permanent only if every host refused the query."""
+    """Classify the error; NoHostAvailable is permanent only if every host refused the query."""
     causes = _causes(error)
     if causes != [error]:
         return _REFUSED if all(_meaning(cause) == _REFUSED for cause in causes) else _PASSING
@@ -122,7 +122,7 @@ def _meaning(error: Exception) -> _Meaning:
 
 
 def connect_error(error: Exception, where: str) -> CdcError:
-    """The error of opening a connection to the contact points `where`."""
+    """Return the error of opening a connection to the contact points `where`."""
     if isinstance(error, CdcError):
         return error
     causes = _causes(error)
@@ -138,24 +138,24 @@ def connect_error(error: Exception, where: str) -> CdcError:
 
 
 def refused_error(where: str, reasons: Iterable[str]) -> ConnectionFailedError:
-    """The error when nodes answered, but TLS rejected them for `reasons`."""
+    """Return the error for nodes that answered but were rejected by TLS for `reasons`."""
     return ConnectionFailedError(f"cannot connect to {where}: {'; '.join(dict.fromkeys(reasons))}")
 
 
 def _causes(error: Exception) -> list[Exception]:
-    """The errors of the individual hosts if the driver gives them, else the error itself."""
+    """Return the errors of the individual hosts if the driver gives them, else the error itself."""
     by_host = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
     return list(by_host.values()) if isinstance(by_host, dict) and by_host else [error]
 
 
 def _one_line(error: Exception) -> str:
-    """The server's message if there is one, else the driver's."""
+    """Return the server's message if there is one, else the driver's."""
     if (causes := _causes(error)) != [error]:
         return "; ".join(dict.fromkeys(map(_one_line, causes)))
     if isinstance(error, UnresolvableContactPoints):
         return "no address was found for it"
     if isinstance(error, NoHostAvailable):
-        return "no node can be reached"  # nor was one tried: the driver's words are a tuple
+        return "no node can be reached"  # no host was tried: the driver's message is a tuple
     text = error.message if isinstance(error, protocol.ErrorMessage) else str(error)
     text = " ".join(text.split())
     quoted = _SERVERS_WORDS.fullmatch(text)

@@ -1,6 +1,6 @@
 """Reads generations from the cluster: on vnodes, on tablets, and from ScyllaDB 4.3's table.
 
-Each kind is a `GenerationSource`. `TableGenerations` finds out which kind a table has.
+Each kind is a `GenerationSource`. `TableGenerations` determines a table's kind.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def stream_ids(blobs: pa.Array) -> list[StreamId]:
-    """The streams with these ids; raises DecodeError for an invalid id."""
+    """Return the streams with these ids; raises DecodeError for an invalid id."""
     try:
         return list(map(StreamId, blobs.to_pylist()))
     except ValueError as error:
@@ -79,7 +79,7 @@ def stream_ids(blobs: pa.Array) -> list[StreamId]:
 
 
 def stream_lists(sets: pa.Array) -> list[tuple[StreamId, ...]]:
-    """The streams of each set, in wire order, which is the order of the shards.
+    """Return the streams of each set in wire order, which is the order of the shards.
 
     A large cluster has millions of streams, so all ids are taken from Arrow at once.
     """
@@ -88,7 +88,7 @@ def stream_lists(sets: pa.Array) -> list[tuple[StreamId, ...]]:
 
 
 def own_groups(streams: Sequence[StreamId]) -> list[StreamGroup]:
-    """One group per stream; the stream's token is the end of its range."""
+    """Make one group per stream; the stream's token is the end of its range."""
     return [StreamGroup(stream.token, (stream,)) for stream in streams]
 
 
@@ -105,7 +105,7 @@ class VnodeGenerations:
         self._tables = DistributedTables(queries)
 
     def timestamps(self) -> Sequence[Micros]:
-        """The starts, in µs, of all generations visible now."""
+        """Return the starts, in µs, of all generations visible now."""
         try:
             return starts(self._tables.batches(_VNODE_TIMESTAMPS))
         except QueryRefusedError as error:
@@ -114,7 +114,7 @@ class VnodeGenerations:
             ) from error
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """The stream groups of the generation that starts at `start` µs."""
+        """Return the stream groups of the generation that starts at `start` µs."""
         return tuple(
             StreamGroup(range_end, streams)
             for batch in self._tables.batches(_VNODE_STREAMS, start // 1_000)
@@ -126,10 +126,10 @@ class VnodeGenerations:
         )
 
     def unpublished(self) -> Sequence[Micros]:
-        """The starts, in µs, of generations stored, at least in part, but not yet announced.
+        """Return the starts, in µs, of generations stored, at least in part, but not yet announced.
 
-        Costs a scan of the partition keys of a small table: one row for each generation that the
-        cluster ever had, as the server removes none. No stream is read. The stored generations are
+        Scans the partition keys of a small table: one row for each generation that the cluster
+        ever had, because the server removes none. No stream is read. The stored generations are
         read before the timestamps, so one announced in between does not count as unpublished.
         """
         described = starts(self._tables.batches(_VNODE_DESCRIBED))
@@ -151,13 +151,13 @@ class TabletGenerations:
         self._key = name.keyspace, name.name
 
     def timestamps(self) -> Sequence[Micros]:
-        """The starts, in µs, of all sets that the queried node knows."""
+        """Return the starts, in µs, of all sets that the queried node knows."""
         return starts(
             self._queries.batches(Query(_TABLET_TIMESTAMPS, self._key, consistency="ONE"))
         )
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """The streams in force from `start` µs on; none if the server has removed that set.
+        """Return the streams in force from `start` µs on; none if the server has removed that set.
 
         If the node does not know the set yet, the query is retried, as other nodes may answer.
         Raises TableNotFoundError if the table was dropped.
@@ -165,7 +165,7 @@ class TabletGenerations:
         return self._queries.retry(lambda: self._groups(start))
 
     def unpublished(self) -> Sequence[Micros]:
-        """None: a set and its streams become visible together."""
+        """Return nothing: a set and its streams become visible together."""
         return ()
 
     def _groups(self, start: Micros) -> Sequence[StreamGroup]:
@@ -204,11 +204,11 @@ class LegacyGenerations:
         self._tables = DistributedTables(queries)
 
     def timestamps(self) -> Sequence[Micros]:
-        """The starts, in µs, of all generations visible now."""
+        """Return the starts, in µs, of all generations visible now."""
         return starts(self._tables.batches(_LEGACY_TIMESTAMPS))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """The streams of the generation that starts at `start` µs."""
+        """Return the streams of the generation that starts at `start` µs."""
         return [
             group
             for batch in self._tables.batches(_LEGACY_STREAMS, start // 1_000)
@@ -217,7 +217,7 @@ class LegacyGenerations:
         ]
 
     def unpublished(self) -> Sequence[Micros]:
-        """None: one row holds both the timestamp and the streams."""
+        """Return nothing: one row holds both the timestamp and the streams."""
         return ()
 
 
@@ -245,7 +245,7 @@ class UpgradedGenerations:
         return self._newer.kind if self._in_newer.issuperset(starts) else self._legacy.kind
 
     def timestamps(self) -> Sequence[Micros]:
-        """The starts, in µs, of all generations visible now."""
+        """Return the starts, in µs, of all generations visible now."""
         self._follow_upgrade()
         if self._is_rewritten:
             return self._newer.timestamps()
@@ -254,7 +254,7 @@ class UpgradedGenerations:
         return sorted(self._in_newer.union(self._legacy.timestamps()))
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """The streams of the generation that starts at `start` µs."""
+        """Return the streams of the generation that starts at `start` µs."""
         is_newer = self._is_rewritten or start in self._in_newer
         return (self._newer if is_newer else self._legacy).groups(start)
 
@@ -272,7 +272,7 @@ class UpgradedGenerations:
         try:
             return bool(self._queries.rows(_REWRITTEN))
         except QueryRefusedError:
-            return True  # a server so new that it no longer keeps this table
+            return True  # newer servers no longer have this table
 
 
 class KnownSource(GenerationSource, Protocol):
@@ -302,14 +302,14 @@ class TableGenerations:
 
     @cached_property
     def source(self) -> KnownSource:
-        """The source that fits the table's keyspace and the server."""
+        """Return the source that fits the table's keyspace and the server."""
         if uses_tablets(self._queries, self._name.keyspace):
             return TabletGenerations(self._queries, self._name)
         return cluster_generations(self._queries)
 
 
 def cluster_generations(queries: Queries) -> KnownSource:
-    """The generations that all tables on vnodes share."""
+    """Return the source of the generations that all tables on vnodes share."""
     if queries.rows(_TABLE, *_LEGACY):
         return UpgradedGenerations(queries)
     return VnodeGenerations(queries)

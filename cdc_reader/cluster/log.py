@@ -73,7 +73,7 @@ class CqlLogSource:
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The task's rows, one batch per page; empty pages are skipped.
+        """Return the task's rows, one batch per page; empty pages are skipped.
 
         If the task has more streams than the server allows in an IN list, several queries are sent.
         """
@@ -97,7 +97,7 @@ class CqlLogSource:
         *,
         remaining_ttl: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a task already queried, then those of `others`, each queried in its turn."""
+        """Yield the rows of a task already requested, then those of `others`, one after another."""
         is_begun = False
         try:
             for batch in batches:
@@ -111,7 +111,7 @@ class CqlLogSource:
             yield from self.read(other, remaining_ttl=remaining_ttl)
 
     def _learn(self, task: Task | RangeTask, error: QueryRefusedError) -> bool:
-        """Note the server's limit of streams per query; True if the task exceeds it."""
+        """Record the server's limit of streams per query; True if the task exceeds it."""
         most = most_keys(str(error))
         if not most or not isinstance(task, Task) or len(task.streams) <= most:
             return False
@@ -131,7 +131,7 @@ class CqlLogSource:
 
 
 def _route(task: Task | RangeTask) -> Route | None:
-    """The route to the owner of the last stream's range.
+    """Return the route to the owner of the last stream's range.
 
     The replicas of a range are its owner and the owners of the ranges after it. So neighbouring
     ranges share most replicas, and the last owner has most of the task's streams.
@@ -153,7 +153,7 @@ def _decoded(page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
 def log_query(
     schema: LogSchema, kind: type, *, remaining_ttl: bool, limit: int | None = None
 ) -> Query:
-    """The query for tasks of this kind, without values.
+    """Return the query for tasks of this kind, without values.
 
     It names its columns, so a column added to the table does not change the result.
     """
@@ -182,23 +182,23 @@ class CdcTable:
 
     @cached_property
     def generations(self) -> GenerationSource:
-        """The generations of the kind that the table has."""
+        """Return the generations of the table's kind."""
         return TableGenerations(self._queries, self._name)
 
     def schema_version(self) -> object:
-        """The queried node's schema version; it may alternate while nodes disagree."""
+        """Return the queried node's schema version; it may alternate while nodes disagree."""
         return [row["schema_version"] for row in self._queries.rows(_VERSION)]
 
     def schema(self) -> LogSchema:
-        """The current schema; raises what `SchemaSource.log_schema` raises."""
+        """Return the current schema; raises what `SchemaSource.log_schema` raises."""
         return self._look(SchemaSource(self._queries).log_schema)
 
     def state(self) -> TableState:
-        """The table's current id and options; costs one small query."""
+        """Return the table's current id and options; costs one small query."""
         return self._look(SchemaSource(self._queries).state)
 
     def created(self) -> int | None:
-        """When the log was created, in µs; None if its table's id does not tell."""
+        """Return when the log was created, in µs; None if its table's id does not tell."""
         return SchemaSource(self._queries).created(self._name.log)
 
     def _look(self, read: Callable[[TableName], T]) -> T:
@@ -212,5 +212,5 @@ class CdcTable:
         return found
 
     def source(self, schema: LogSchema, limit: int | None = None) -> CqlLogSource:
-        """A source of rows with the columns of `schema`, at most `limit` rows per task."""
+        """Return a source of rows with the columns of `schema`, at most `limit` rows per task."""
         return CqlLogSource(self._queries, schema, limit)

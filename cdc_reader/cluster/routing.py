@@ -29,7 +29,7 @@ _FARTHEST = 1_000
 
 
 def key_of_token(token: int) -> bytes:
-    """A key of 16 bytes whose token under the default partitioner is `token`.
+    """Return a 16-byte key whose token under the default partitioner is `token`.
 
     The driver computes a statement's token from its key with the default partitioner, while a log's
     partitioner takes the token from the stream's id. With this key the driver arrives at the
@@ -47,8 +47,8 @@ def key_of_token(token: int) -> bytes:
 
 
 def _unmix(word: int) -> int:
-    """Invert Murmur3's finalizer: the word that it maps to `word`."""
-    word ^= word >> 33  # its own inverse
+    """Invert Murmur3's finalizer: return the word that it maps to `word`."""
+    word ^= word >> 33  # this step is its own inverse
     word = _divide(word, _MIX_SECOND)
     word ^= word >> 33
     word = _divide(word, _MIX_FIRST)
@@ -56,7 +56,7 @@ def _unmix(word: int) -> int:
 
 
 def _divide(product: int, odd: int) -> int:
-    """The word whose product with `odd`, modulo the size of a word, is `product`."""
+    """Return the word whose product with `odd`, modulo the size of a word, is `product`."""
     return product * _inverse(odd) % _WORD
 
 
@@ -86,7 +86,7 @@ class RoutedStatement(BoundStatement):  # type: ignore[misc]
         self.routing_key = key_of_token(route.token) if route.is_exact else None
 
     def to_any_node(self) -> None:
-        """Send it to the nodes in turn from now on, because the chosen node failed."""
+        """Send the statement to the nodes in turn from now on, because the chosen node failed."""
         self.token = self.routing_key = None
 
 
@@ -101,7 +101,7 @@ class Ring:
 
     @classmethod
     def of(cls, source: Any) -> Ring:
-        """The ring of a driver's token map; empty if there is none."""
+        """Make the ring of a driver's token map; empty if there is none."""
         places = () if source is None else source.ring
         owners = tuple(source.token_to_host_owner[place] for place in places)
         return cls(source, tuple(place.value for place in places), owners)
@@ -130,7 +130,7 @@ class OwnerFirst(DCAwareRoundRobinPolicy):  # type: ignore[misc]
         return chain([owner], (host for host in plan if host is not owner))
 
     def _owner(self, token: int) -> Any:
-        """The first local owner from the token on; None if there is none or it is down.
+        """Return the first local owner from the token on; None if there is none or it is down.
 
         With vnodes, that node is a replica in each keyspace that has replicas in this datacenter.
         """

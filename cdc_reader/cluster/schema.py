@@ -59,7 +59,7 @@ _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
 
 def parse_cdc_options(blob: bytes | None) -> CdcOptions:
-    """The options in `blob`: a little-endian count, then keys and values with their lengths.
+    """Parse the options in `blob`: a little-endian count, then keys and values with their lengths.
 
     None, as for a table that never had CDC, means that CDC is off. Raises DecodeError.
     """
@@ -92,12 +92,12 @@ def _texts(blob: bytes) -> list[str]:
 
 
 def uses_tablets(queries: Queries, keyspace: str) -> bool:
-    """True if the keyspace's tables are on tablets."""
+    """Return True if the keyspace's tables are on tablets."""
     return _options(queries, keyspace).get("initial_tablets") is not None
 
 
 def strong_consistency(queries: Queries, keyspace: str) -> str | None:
-    """The keyspace's option `consistency` if it is ``local`` or ``global``, not ``eventual``."""
+    """Return the keyspace's option `consistency` if it is ``local`` or ``global``, else None."""
     consistency = _options(queries, keyspace).get("consistency")
     return consistency if consistency in ("local", "global") else None
 
@@ -116,7 +116,7 @@ class SchemaSource:
         self._queries = queries
 
     def log_schema(self, name: TableName) -> LogSchema:
-        """The log of the base table `name`.
+        """Read the schema of the log of the base table `name`.
 
         Raises TableNotFoundError, CdcNotEnabledError or UnsupportedTableError; the last also if two
         columns of the log share a name, or the keyspace logs no writes. Warns if CDC is off and
@@ -141,7 +141,7 @@ class SchemaSource:
         return LogSchema(base, log_columns)
 
     def table_schema(self, name: TableName) -> TableSchema:
-        """The table `name`, whether it has a log or not.
+        """Read the schema of the table `name`, whether it has a log or not.
 
         Raises TableNotFoundError, UnsupportedTableError.
         """
@@ -150,13 +150,13 @@ class SchemaSource:
         return self._table_schema(name, types, state)
 
     def user_types(self, keyspace: str, names: Iterable[str]) -> dict[str, UserType]:
-        """The keyspace's user-defined types among `names`, by name."""
+        """Return the keyspace's user-defined types among `names`, by name."""
         types = _UserTypes(keyspace, self._rows("*", "types", keyspace))
         found = ((name, types.find(name)) for name in names)
         return {name: user_type for name, user_type in found if user_type is not None}
 
     def state(self, name: TableName) -> TableState:
-        """The id and the CDC options of the table `name`; costs one or two small queries.
+        """Read the id and the CDC options of the table `name`; costs one or two small queries.
 
         A vector or full-text index keeps CDC on, whatever the table's options say. Raises
         TableNotFoundError, UnsupportedTableError.
@@ -177,12 +177,12 @@ class SchemaSource:
         return TableState(UUID(row["id"]), options, row[_ALTERED])
 
     def created(self, name: TableName) -> int | None:
-        """When the table `name` was created, in µs; None if its id does not tell."""
+        """Return when the table `name` was created, in µs; None if its id does not tell."""
         ids = [UUID(row["id"]) for row in self._table("id", name)]
         return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
 
     def _has_logged_index(self, name: TableName) -> bool:
-        """True if the table has an index that an external service builds from the log."""
+        """Return True if the table has an index that an external service builds from the log."""
         indexes = self._rows_of_table("options", "indexes", name)
         classes = (dict(index["options"] or ()).get("class_name", "") for index in indexes)
         return any(name.lower() in _LOGGED_INDEXES for name in classes)
@@ -212,9 +212,9 @@ class SchemaSource:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))
 
     def _table(self, columns: str, name: TableName) -> list[dict[str, Any]]:
-        """The table's row of the schema; empty if there is no such table.
+        """Read the table's row of the schema; empty if there is no such table.
 
-        No other row is read: a keyspace may have very many tables.
+        Reads no other row, because a keyspace may have very many tables.
         """
         return self._rows_of_table(columns, "tables", name)
 
@@ -260,7 +260,7 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
         types.parse(row["type"]),
         ColumnKind(row["kind"]),
         row["position"],
-        row["clustering_order"].upper() == "DESC",  # Cassandra writes it small
+        row["clustering_order"].upper() == "DESC",  # Cassandra writes it in lower case
     )
 
 
@@ -281,7 +281,7 @@ def _refuse_shared_names(base: TableSchema) -> None:
 
 
 def _log_names(column: Column) -> Iterator[str]:
-    """The names of the log columns that a column of the base table has."""
+    """Return the names of the log columns that a column of the base table has."""
     yield column.name
     if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
         return
@@ -291,7 +291,7 @@ def _log_names(column: Column) -> Iterator[str]:
 
 
 def dropped(name: TableName) -> TableNotFoundError:
-    """The error for a table that existed before."""
+    """Return the error for a table that existed before."""
     return TableNotFoundError(f"table {name} was not found: it was dropped meanwhile")
 
 

@@ -13,7 +13,7 @@ from cdc_reader.errors import ConfigurationError
 
 log = get_logger(__name__)
 
-# OpenSSL's codes of a certificate that is trusted, and names another host or address.
+# OpenSSL's codes for a trusted certificate that names another host or address.
 _HOST_MISMATCH, _ADDRESS_MISMATCH = 62, 64
 _TOO_EARLY, _TOO_LATE = 9, 10
 """Codes of a certificate that is trusted, at another time."""
@@ -38,7 +38,7 @@ class NodeContext(ssl.SSLContext):
     def wrap_socket(  # type: ignore[override]  # the driver passes on what it was given
         self, sock: socket.socket, server_hostname: str | None = None, **options: Any
     ) -> ssl.SSLSocket:
-        """Wrap the socket; the peer's certificate must be for its contact point's name, if any."""
+        """Wrap the socket; the peer's certificate must match its contact point's name, if any."""
         if server_hostname is not None:
             server_hostname = self._name_of(server_hostname)
         return super().wrap_socket(sock, server_hostname=server_hostname, **options)
@@ -71,7 +71,7 @@ class _NodeSocket(ssl.SSLSocket):
 
 
 def tls_context(config: ConnectionConfig) -> NodeContext | None:
-    """The TLS settings, or None if TLS is off; ConfigurationError names an unusable file."""
+    """Return the TLS settings, or None if TLS is off; ConfigurationError names an unusable file."""
     if not config.uses_tls:
         return None
     context = NodeContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -110,7 +110,7 @@ def _unfit(option: str, path: str, error: Exception) -> ConfigurationError:
 
 
 def _reason(node: str, error: ssl.SSLError) -> str:
-    """What was found, and what to do."""
+    """Describe what was found, and what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         if error.reason in _NO_TLS:
             return "it does not speak TLS on this port; check the port, or turn tls off"

@@ -13,7 +13,7 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 
 def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
-    """The token of a base table's partition; `key` has its values by column.
+    """Return the token of a base table's partition; `key` has its values by column.
 
     Raises ConfigurationError if `key` has other columns, or a value has the wrong type.
     """
@@ -26,13 +26,13 @@ def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
 
 
 def murmur3(key: bytes) -> int:
-    """The token of a serialised key; never the smallest token, which starts the ring."""
+    """Return the token of a serialised key; never the smallest token, which starts the ring."""
     token: int = Murmur3Token.hash_fn(key)
     return MAX_TOKEN if token == MIN_TOKEN else token
 
 
 def serialised_key(cells: list[bytes]) -> bytes:
-    """A single cell as is; several cells each as a two-byte length, the cell and a zero byte."""
+    """Serialise one cell as is; several each as a two-byte length, the cell and a zero byte."""
     if len(cells) == 1:
         return cells[0]
     return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in cells)

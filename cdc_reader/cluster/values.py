@@ -1,4 +1,4 @@
-"""Converts values of this package for the driver to bind, and to CQL's bytes."""
+"""Converts values of this package to values the driver binds, and to CQL's bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SERIALISERS = {
 
 @cache
 def to_driver(cql_type: CqlType) -> Convert:
-    """A function from values that `cdc_reader.cql.values` made from Arrow to the driver's.
+    """Return a function from the values of `cdc_reader.cql.values` to the driver's.
 
     Collections become tuples, which are hashable. A missing field of a user-defined type is null.
     """
@@ -100,17 +100,17 @@ _TO_DRIVER: Transform[Convert] = Transform(
 
 
 def serialise(cql_type: CqlType, value: object) -> bytes:
-    """The value in CQL's bytes; raises ValueError, which names the type, if it does not fit."""
+    """Serialise the value to CQL's bytes; ValueError, naming the type, if it does not fit."""
     try:
         raw: bytes = driver_type(cql_type).to_binary(value, PROTOCOL_VERSION)
-    except Exception as error:  # the driver's types raise whatever comes their way
+    except Exception as error:  # the driver's types raise errors of any class
         raise ValueError(f"{value!r} is no {cql_type} ({_one_line(error)})") from error
     return raw
 
 
 @cache
 def driver_type(cql_type: CqlType) -> Any:
-    """The driver's class for a type."""
+    """Return the driver's class for a type."""
     return _DRIVER_TYPE(cql_type)
 
 

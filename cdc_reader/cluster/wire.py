@@ -122,7 +122,7 @@ class Queries(ABC):
         """Call `action`, again while it raises TransientError, and return its result."""
 
     def pages(self, query: Query) -> Iterator[Page]:
-        """All pages; the first is requested now, each next one before the current is returned.
+        """Yield all pages; the first is requested now, each next one while the current is used.
 
         A page that fails with a transient error is requested again from its own paging state.
         """
@@ -136,17 +136,17 @@ class Queries(ABC):
         yield page
 
     def batches(self, query: Query) -> Iterator[pa.RecordBatch]:
-        """The pages, decoded; the first is requested now."""
+        """Yield the pages, decoded; the first is requested now."""
         return map(decode, self.pages(query))
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
-        """All rows of a small query at ONE, each a dict by column."""
+        """Return all rows of a small query at ONE, each a dict by column."""
         batches = self.batches(Query(cql, values, consistency="ONE"))
         return [row for batch in batches for row in batch.to_pylist()]
 
 
 def _attempts(request: Request, paging_state: bytes | None) -> Callable[[], Page]:
-    """Request a page now; the result waits for it, and if called again, requests it again."""
+    """Request a page now; the result waits for it, and requests it again if called again."""
     answers = chain([request(paging_state)], map(request, repeat(paging_state)))
 
     def attempt() -> Page:

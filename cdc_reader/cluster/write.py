@@ -1,4 +1,4 @@
-"""Executes prepared statements; several of one partition as a single mutation."""
+"""Executes prepared statements; several for one partition become a single mutation."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ class Statements:
         """
         found = self._connection.execute(lambda: self._batch(writes, self._serial), self._doing)
         [page] = found.current_rows
-        first, *_ = decode(page).to_pylist()  # a row a statement, all alike
+        first, *_ = decode(page).to_pylist()  # one equal row per statement
         return cast("dict[str, Any]", first)
 
     def rows(
         self, cql: str, values: tuple[object, ...], columns: tuple[Column, ...]
     ) -> list[dict[str, Any]]:
-        """All rows of a query whose result has these columns, each a dict by column."""
+        """Return all rows of a query whose result has these columns, each a dict by column."""
         query = Query(cql, values, columns, self._consistency, self._doing)
         return [row for batch in self._connection.batches(query) for row in batch.to_pylist()]
 
     def close(self) -> None:
-        """Close the connection; a later use opens another."""
+        """Close the connection; a later use reopens it."""
         self._connection.close()
 
     def _bound(self, write: Write) -> DriverStatement:
@@ -97,7 +97,7 @@ class Statements:
         return bound
 
     def _batch(self, writes: Sequence[Write], serial: int | None = None) -> DriverStatement:
-        """An unlogged batch: within one partition it is atomic anyway, and costs one write."""
+        """Make an unlogged batch: within one partition it is atomic anyway, and costs one write."""
         batch = BatchStatement(
             BatchType.UNLOGGED, consistency_level=self._level, serial_consistency_level=serial
         )
@@ -161,7 +161,7 @@ def _batches(bound: Sequence[BoundStatement]) -> Iterator[Any]:
 
 
 def _joined(statements: Sequence[BoundStatement]) -> Any:
-    """The statements as an unlogged batch: within one partition, that is one mutation."""
+    """Join the statements in an unlogged batch: within one partition, that is one mutation."""
     if len(statements) == 1:
         return statements[0]
     batch = BatchStatement(BatchType.UNLOGGED)

@@ -1,4 +1,4 @@
-"""When a reading thread may hand out changes: while there is room, and in its table's turn."""
+"""Admission control: a reading thread delivers changes while there is room, in its table's turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_reader.cql.names import TableName
 
 @define(eq=False)
 class Reservation:
-    """Room for the changes of a page, which keeps its bytes until the last of them is gone."""
+    """Room for the changes of a page; the page's bytes count until its last change is released."""
 
     size: int
     left: int
@@ -24,8 +24,8 @@ class Reservation:
 class InFlightLimit:
     """Admits readers while fewer than `changes` changes and `size` bytes are in flight.
 
-    A reader that is admitted may exceed the limits by one page, so that a page larger than a limit
-    still passes.
+    An admitted reader may exceed the limits by one page, so a page larger than a limit still
+    passes.
     """
 
     def __init__(self, changes: int, size: int) -> None:
@@ -37,7 +37,7 @@ class InFlightLimit:
         """Whether somebody waits for room."""
 
     def enter(self, changes: int, size: int) -> Reservation | None:
-        """Wait for room and take it; returns None, and takes none, once closed."""
+        """Wait for room and take it; return None, and take no room, once closed."""
         with self._room:
             while not (self._is_closed or self._has_room()):
                 self.is_awaited = True
@@ -60,7 +60,7 @@ class InFlightLimit:
                 self._room.notify_all()
 
     def close(self) -> None:
-        """Admit no more readers, and wake those that wait."""
+        """Admit no more readers, and wake the waiting ones."""
         with self._room:
             self._is_closed = True
             self._room.notify_all()
@@ -71,7 +71,7 @@ class InFlightLimit:
 
 
 class Turns:
-    """Lets each table hand out changes only while no other may still have earlier ones.
+    """Lets each table deliver changes only while no other table may still have earlier ones.
 
     A table's changes must come in order of write time. Changes of one microsecond go table by
     table, in the order of `tables`. A table that waits keeps its batch, so memory is bounded by one
@@ -107,7 +107,7 @@ class Turns:
             self._moved.notify_all()
 
     def _await(self, table: TableName, micros: Micros) -> Micros | None:
-        """Wait for a change's turn; returns the table's limit in µs, or None once closed."""
+        """Wait for a change's turn; return the table's limit in µs, or None once closed."""
         self.reach(table, micros)
         with self._moved:
             while not self._is_closed and self._limit(table) < micros:
@@ -115,7 +115,7 @@ class Turns:
             return None if self._is_closed else self._limit(table)
 
     def _limit(self, table: TableName) -> Micros:
-        """The last µs before any other table's changes; if tables tie, the first table's."""
+        """The last µs before any other table's changes; if tables tie, the first goes first."""
         own = self._ranks[table]
         others = (
             micros - (self._ranks[other] < own)

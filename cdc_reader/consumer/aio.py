@@ -40,15 +40,15 @@ class AsyncChanges:
         async for change in AsyncChanges(connection, "shop.orders", application="printer"):
             print(change)
 
-    A change is acknowledged when the next one is asked for; one at which the loop is left
-    comes again. Order is kept by partition key. Leaving the loop, also by cancellation, saves
-    what is acknowledged and ends the threads; a loop that is left early does so at once within
-    ``async with contextlib.aclosing(aiter(changes))``. Each loop goes on where the last one
-    ended, if `checkpoints` are given.
+    A change is acknowledged when the next one is requested; if the loop ends at a change, that
+    change is delivered again. Order is kept by partition key. Leaving the loop, also by
+    cancellation, saves what is acknowledged and ends the threads. To have that happen at once
+    when the loop is left early, use ``async with contextlib.aclosing(aiter(changes))``. If
+    `checkpoints` are given, each loop resumes where the last one ended.
 
-    Options and errors are those of `CdcConsumer`; there are no workers, and no attempts. A loop
-    waits at its beginning while another consumer of the same name runs; it ends with
-    LeaseLostError if one took over while this one stood still.
+    Options and errors are those of `CdcConsumer`, without workers and attempts. A loop waits at
+    its beginning while another consumer of the same name runs. It ends with LeaseLostError if
+    another consumer took over while this process was suspended.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class AsyncChanges:
         await self._close(runtime)
 
     async def _close(self, runtime: ConsumerRuntime) -> None:
-        """Runs to completion even if the task is cancelled, without waiting for a failing store.
+        """Close to completion even if the task is cancelled, without waiting for a failing store.
 
         A thread does it: a task could be cancelled before its first step, when the loop ends.
         """
@@ -131,14 +131,14 @@ class AsyncChanges:
     async def _acknowledge(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> None:
         if self._subscription.config.checkpoint_interval:
             runtime.acknowledge(in_flight)
-        else:  # it is saved at once, which takes its time
+        else:  # saving at once may block
             await asyncio.to_thread(runtime.acknowledge, in_flight)
 
 
 class AsyncCdcConsumer:
     """A `CdcConsumer` whose handler is a coroutine function, run in the event loop.
 
-    As many handlers are under way at a time as there are workers. For a signal to stop it:
+    At most `workers` handlers run at a time. To stop it on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
     """
 
@@ -162,7 +162,7 @@ class AsyncCdcConsumer:
     ) -> None:
         expect_able("handler", handler, "__call__", "give a coroutine function")
         self._handler = handler
-        self._loop: asyncio.AbstractEventLoop  # that of `run`
+        self._loop: asyncio.AbstractEventLoop  # the loop of `run`
         self._under_way: set[asyncio.Task[object]] = set()
         self._is_cancelled = False
         self._consumer = CdcConsumer(
@@ -188,8 +188,8 @@ class AsyncCdcConsumer:
     async def run(self) -> None:
         """See `CdcConsumer.run`.
 
-        Cancelling it cancels the running handlers, whose changes come again, and saves what is
-        acknowledged.
+        Cancelling it cancels the running handlers and saves what is acknowledged. The changes of
+        cancelled handlers are delivered again by the next run.
         """
         self._loop, self._is_cancelled = asyncio.get_running_loop(), False
         running = asyncio.ensure_future(asyncio.to_thread(self._consumer.run))
@@ -206,7 +206,7 @@ class AsyncCdcConsumer:
         self._consumer.stop()
 
     def _cancel(self) -> None:
-        """Cancel the running handlers, and those that workers have yet to start.
+        """Cancel the running handlers, and those that workers have not started yet.
 
         Only the loop tracks and cancels handlers: a worker learns of a handler's state too late.
         """
@@ -215,7 +215,7 @@ class AsyncCdcConsumer:
             task.cancel()
 
     def _call(self, change: Change) -> None:
-        """Have the loop run the handler, and wait for it; called in a worker's thread."""
+        """Run the handler in the loop, and wait for it; called in a worker's thread."""
         asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
 
     async def _coroutine(self, change: Change) -> object:
@@ -239,7 +239,7 @@ class _Inbox:
         self._is_closed = False
 
     def put(self, items: list[InFlightChange]) -> None:
-        """Add items, from any thread; wakes the loop only if it may wait: waking costs more."""
+        """Add items, from any thread; wakes the loop only if it may be waiting."""
         self._items.extend(items)
         if not self._more.is_set():
             self._loop.call_soon_threadsafe(self._more.set)
@@ -250,7 +250,7 @@ class _Inbox:
         self._more.set()
 
     async def get(self) -> InFlightChange | None:
-        """The next item."""
+        """Return the next item."""
         while not self._is_closed:
             if self._items:
                 return self._items.popleft()

@@ -18,7 +18,7 @@ class OnError(StrEnum):
 
 
 class OnHeld(StrEnum):
-    """What a consumer does while another one holds its lease."""
+    """What a consumer does while another consumer holds its lease."""
 
     WAIT = "wait"
     FAIL = "fail"
@@ -36,22 +36,22 @@ def _on_held(value: str) -> OnHeld:
 class ConsumerConfig:
     """How changes are handed out.
 
-    `workers` is how many handlers run at a time; changes of one partition key of a table
-    always go to the same one, in order. Reading waits while `max_changes` changes or
-    `max_bytes` bytes of pages are in hand, a page for each table more at most: so memory is
-    bounded, however slow the handler.
+    `workers` is the number of handlers that run at a time. Changes of one partition key of a
+    table always go to the same worker, in order. Reading waits while `max_changes` changes or
+    `max_bytes` bytes of pages are in flight. Each table may exceed that by one page, so memory
+    is bounded however slow the handler is.
 
-    A handler that raises is called up to `attempts` times in all, after a random pause of up
-    to `pause`, then twice that and so on, a minute at most; then `on_error` says whether the
-    consumer stops or goes on without the change.
+    A failing handler is called up to `attempts` times in all. The pauses are random: at most
+    `pause` before the second call, then at most twice that, and so on up to a minute. After the
+    last attempt, `on_error` decides whether the consumer stops or skips the change.
 
-    Checkpoints are saved every `checkpoint_interval` while something is acknowledged, and
-    when windows end; if it is zero, after each change.
+    Checkpoints are saved every `checkpoint_interval` if something was acknowledged, and when
+    windows end; with an interval of zero, after each change.
 
-    Where the store has leases, the consumer holds one for each of its tables: it lasts `lease`,
-    and is renewed every third of that. While another consumer holds one, `on_held` says whether
-    this one waits or raises LeaseHeldError. The same goes for one whose lease was lost to another
-    while it stood still: it waits again, or raises LeaseLostError.
+    If the store has leases, the consumer holds one for each of its tables. A lease lasts `lease`,
+    and is renewed after a third of that. While another consumer holds one, `on_held` decides
+    whether this consumer waits or raises LeaseHeldError. If this consumer was suspended and lost
+    its lease to another, it waits again or raises LeaseLostError.
 
     Durations are timedeltas, or texts such as ``500ms``; `on_error` and `on_held` are members of
     `OnError` and `OnHeld`, or their values.

@@ -39,33 +39,33 @@ class CdcConsumer:
         )
         consumer.run()
 
-    A change whose handler returned is acknowledged. What is acknowledged is saved under the
-    name `application`, and the next consumer of that name goes on from there. After a crash the
-    changes that were handled and not yet saved are handled again; none is left out.
+    A change is acknowledged when its handler returns. Progress is saved under the name
+    `application`, and the next consumer of that name resumes from there. Delivery is
+    at-least-once: after a crash, changes that were handled but not yet saved are handled again.
 
-    Changes of one partition key are handled in order; others at the same time, in the threads
-    of several workers. Reading waits when too much is in hand: see `ConsumerConfig`.
+    Changes of one partition key are handled in order; other changes are handled concurrently by
+    the workers' threads. Reading waits while too much is in flight: see `ConsumerConfig`.
 
     Args:
         connection: the cluster: contact points such as ``host:9042``, or a `ConnectionConfig`.
         tables: one or several; they share workers and limits.
         handler: called in a worker's thread; see `ConsumerConfig` for what happens if it raises.
-        dead_letter: takes changes that the handler failed on, and its last error; `on_error` of
-            the configuration is then not asked.
-        application: names the checkpoints. Of consumers of the same name, table and shard one
-            runs at a time; the others wait until it ends.
+        dead_letter: receives each change that the handler failed on, and the last error; replaces
+            `on_error` of the configuration.
+        application: names the checkpoints. Of consumers with the same name, table and shard,
+            one runs at a time; the others wait until it ends.
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a text such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
-        end: the write time to stop at, given like `start`; without it the consumer goes on for
-            good.
+        end: the write time to stop at, given like `start`; without it the consumer runs until
+            stopped.
         checkpoints: the store, which is not closed; in memory by default.
         config: how changes are handed out.
         read: how the log is read.
         shard: the part of the tables to follow, such as ``2/4``, where several processes share.
-        on_window: called when all changes of a window are acknowledged, an empty window's too.
+        on_window: called when all changes of a window are acknowledged, also for empty windows.
         clock: another than the system's, for tests.
-        metrics: who is told the figures; see `cdc_reader.metrics`.
+        metrics: the recorder of metrics; see `cdc_reader.metrics`.
 
     Raises ConfigurationError for values that cannot be used.
     """
@@ -111,12 +111,12 @@ class CdcConsumer:
     def run(self) -> None:
         """Follow until `stop`, to the end position, or until something fails; once.
 
-        In the main thread SIGTERM and SIGINT stop it too. However it ends, handlers under way
-        are waited for, and what is acknowledged is saved. Raises HandlerError, and the errors
-        of reading and of the store of checkpoints.
+        In the main thread SIGTERM and SIGINT stop it too. On any exit it waits for running
+        handlers and saves what is acknowledged. Raises HandlerError, and the errors of reading
+        and of the checkpoint store.
 
-        Waits while another consumer of the same name, table and shard runs, and when one took
-        over while this one stood still; see `ConsumerConfig.on_held`.
+        Waits while another consumer of the same name, table and shard runs, and if one took over
+        while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
             raise RuntimeError("this consumer has run: make another one")
@@ -126,10 +126,10 @@ class CdcConsumer:
                 pass
 
     def stop(self) -> None:
-        """Have `run` return once the handlers under way have; from any thread, handlers too.
+        """Make `run` return once the running handlers have; from any thread, or from a handler.
 
-        Changes that wait for a handler are left to the next run. Reading ends at once, in the
-        middle of a retry or of a request too; a store or a handler that is being retried has one
+        Changes that wait for a handler are left to the next run. Reading ends at once, even in the
+        middle of a retry or a request. A store call or a handler that is being retried gets one
         more attempt. `run` raises CheckpointError if the store cannot save what was handled.
         """
         with self._stopping:
@@ -168,7 +168,7 @@ class _Run:
         self._workers = Workers(config.workers, self._work, stopping)
 
     def run(self) -> None:
-        """Follow to the end; raises the first failure once the changes in hand are dealt with."""
+        """Follow to the end; raises the first failure once the changes in flight are dealt with."""
         try:
             self._runtime.start()
             self._workers.start()
@@ -194,12 +194,12 @@ class _Run:
 
 
 def _key(in_flight: InFlightChange) -> tuple[TableName, str]:
-    """The key as text: a key that holds NaN is not equal to itself."""
+    """Return the key as text: a key that holds NaN is not equal to itself."""
     return in_flight.progress.table, repr(in_flight.change.partition_key)
 
 
 def _check(handler: object, dead_letter: object) -> None:
-    """Reject coroutine functions: a coroutine nobody awaits would count as a handled change."""
+    """Reject coroutine functions: a coroutine never awaited would count as a handled change."""
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":
             continue

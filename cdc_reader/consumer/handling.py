@@ -96,7 +96,7 @@ class Handling:
         self._recorder = recorder
 
     def handle(self, change: Change) -> bool:
-        """True if the change is handled; False if it failed while the consumer was stopping.
+        """Return True if the change is handled, False if it failed while the consumer was stopping.
 
         Raises HandlerError if the change must stop the consumer.
         """
@@ -156,7 +156,7 @@ class Handling:
 
 
 def _facts(change: Change) -> dict[str, str]:
-    """Identifies the change in logs: no values but its key."""
+    """Identify the change in logs: no values except its key."""
     return {
         "table": str(change.table),
         "key": str(dict(change.key)),
@@ -165,7 +165,7 @@ def _facts(change: Change) -> dict[str, str]:
 
 
 def _failure(change: Change, error: BaseException | None) -> dict[str, Any]:
-    """The failed action and the change, with the traceback."""
+    """Describe the failed action and the change, with the traceback."""
     return {**_facts(change), "error": repr(error), "exc_info": error}
 
 

@@ -1,4 +1,4 @@
-"""How a consumer uses its store: it retries calls, and saves while it holds its leases."""
+"""The consumer's access to its checkpoint store: retried calls, and saves under a lease."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RetryingCheckpoints:
 class Leases:
     """The leases on checkpoints, by table; `stopping` ends the wait for them.
 
-    They last by a clock that cannot be set back, even if the log is read by another.
+    Leases are timed by a monotonic clock, even if the log is read by another clock.
     """
 
     def __init__(
@@ -150,13 +150,13 @@ class Leases:
             try:
                 for lease in self._leases.values():
                     lease.renew()
-            except StoppedError:  # what is left of the lease is enough to end
+            except StoppedError:  # the rest of the lease is enough to shut down
                 return
 
     def wait_for(self, lease: Lease) -> bool:
         """Wait until the lease is certainly held; False on stop.
 
-        So a process that stood still, or cannot reach the store, hands out nothing.
+        So a process that was suspended, or cannot reach the store, delivers nothing.
         """
         while not lease.is_sure:
             self._due.set()
@@ -170,14 +170,14 @@ class Leases:
         self._due.set()
 
     def release(self) -> None:
-        """Give the leases up; one that cannot be released runs out."""
+        """Release the leases; one that cannot be released expires."""
         for lease in self._leases.values():
             try:
                 lease.release()
             except CdcError as error:
                 log.warning("lease_not_released", table=str(lease.name.table), error=str(error))
                 if isinstance(error, StoppedError):
-                    return  # the store does not answer, and would be waited for table by table
+                    return  # the store does not answer: do not wait for it once per table
 
     def _acquire(self, lease: Lease) -> bool:
         told: Owner | None = None

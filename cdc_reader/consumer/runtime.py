@@ -37,7 +37,7 @@ _TICK = 1.0
 class ConsumerRuntime:
     """Passes the changes of a subscription to `hand_out`, from `start` until `close`.
 
-    `stopping` is set once it is to end, for whatever reason. `acknowledge`, `fail`, `end` and
+    `stopping` is set as soon as the run has to end. `acknowledge`, `fail`, `end` and
     `stop` may be called from any thread.
     """
 
@@ -78,14 +78,14 @@ class ConsumerRuntime:
         self._errors: list[BaseException] = []
 
     def start(self) -> None:
-        """Start at the checkpoints, or, for tables without one, where the subscription says."""
+        """Start at the checkpoints; tables without one start where the subscription says."""
         with self._starting:
             if not self._is_closed:
                 with suppress(StoppedError):
                     self._start()
 
     def wait(self) -> None:
-        """Return when all is read and acknowledged, on `stop`, and after a failure."""
+        """Return when everything is read and acknowledged, on `stop`, or after a failure."""
         while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
             self._changed.wait()
             self._changed.clear()
@@ -93,7 +93,7 @@ class ConsumerRuntime:
     def permits(self, in_flight: InFlightChange) -> bool:
         """True if the change may be handled; waits while another consumer may hold the lease.
 
-        False once the runtime is to end.
+        Returns False once the runtime has to end.
         """
         return self._leases.wait_for(in_flight.progress.lease)
 
@@ -106,17 +106,17 @@ class ConsumerRuntime:
             self._save_one(in_flight.progress)
 
     def fail(self, error: BaseException) -> None:
-        """End, and make `close` raise this error, or the first of several."""
+        """End, and make `close` raise this error; the first of several errors wins."""
         self._errors.append(error)
         self.end()
 
     def stop(self) -> None:
-        """Hand out nothing more, and do not wait for a store that fails."""
+        """Deliver nothing more, and do not wait for a store that fails."""
         self._hurry.set()
         self.end()
 
     def end(self) -> None:
-        """Hand out nothing more."""
+        """Deliver nothing more."""
         self._stopping.set()
         self._limit.close()
         if self._turns is not None:
@@ -125,10 +125,10 @@ class ConsumerRuntime:
         self._wake()
 
     def close(self) -> None:
-        """End, save what is acknowledged, end the threads; raises the first failure.
+        """End, save what is acknowledged, and join the threads; raises the first failure.
 
-        Handlers should have ended before: what they acknowledge later is not saved. Waits for a
-        `start` under way in another thread.
+        Handlers should have ended before: later acknowledgements are not saved. Waits for a `start`
+        that is running in another thread.
         """
         self.end()
         with self._starting:
@@ -163,7 +163,7 @@ class ConsumerRuntime:
         log.info("following", **self._facts())
 
     def _begin(self, table: TableReader) -> tuple[TableProgress, Follower]:
-        """Begin a table, and save its start at once, so that an early restart begins there too."""
+        """Start a table, and save its start at once, so that an early restart begins there too."""
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
@@ -220,7 +220,7 @@ class ConsumerRuntime:
             self._turns.reach(table, micros)
 
     def _deliver(self, progress: TableProgress, changes: list[Change], delivery: Delivery) -> None:
-        """Hand out the changes in their turn; late ones at once."""
+        """Deliver the changes in their turn; late ones at once."""
         size = delivery.batch.nbytes if isinstance(delivery, RowsRead) else 0
         if self._turns is None or delivery.late:
             self._let_in(progress, changes, size)
@@ -229,7 +229,7 @@ class ConsumerRuntime:
             self._let_in(progress, run, size * len(run) // len(changes))
 
     def _let_in(self, progress: TableProgress, changes: Sequence[Change], size: int) -> None:
-        """Hand out the changes once there is room for them."""
+        """Deliver the changes once there is room for them."""
         if not changes or (page := self._limit.enter(len(changes), size)) is None:
             return
         self._hand_out(progress.deliver(changes, page))
@@ -240,7 +240,7 @@ class ConsumerRuntime:
             self._recorder.add(LATE_ROWS, read.table, read.batch.num_rows)
 
     def _save_often(self) -> None:
-        """Save after windows and at every interval, at most once for each."""
+        """Save after windows and after every interval, at most once for each."""
         interval = self._subscription.config.checkpoint_interval.total_seconds()
         due = time.monotonic() + interval
         while not self._stopping.is_set():
@@ -256,7 +256,7 @@ class ConsumerRuntime:
     def _save(self) -> None:
         for progress in self._progress:
             if self._store.is_broken:
-                return  # asking again would only take time
+                return  # the answer cannot change
             try:
                 self._save_one(progress)
             except Exception as error:  # noqa: BLE001 - `close` raises it

@@ -1,4 +1,4 @@
-"""What a consumer follows, how, and where it keeps its progress; validated before it runs."""
+"""What a consumer follows and where it saves its progress; validated before it runs."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ class Subscription:
         self.last_position()
 
     def __str__(self) -> str:
-        """The application and what it follows; no secrets."""
+        """Return the application and what it follows; no secrets."""
         tables = ", ".join(map(str, self.tables))
         shard = "" if self.shard.is_whole else f", shard {self.shard}"
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"
 
     def first_position(self) -> Micros:
-        """Where to begin without a checkpoint, in µs since 1970."""
+        """Return where to begin without a checkpoint, in µs since 1970."""
         return start_micros(self.start, self.clock.now())
 
     def last_position(self) -> Micros:
-        """Where to stop, in µs since 1970; FOREVER if there is no end."""
+        """Return where to stop, in µs since 1970; FOREVER if there is no end."""
         return end_micros(self.end, self.clock.now())

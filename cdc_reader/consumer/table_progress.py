@@ -58,7 +58,7 @@ class Reading(Protocol):
 class InFlightChange(InFlightRows):
     """A change that is handed out, until it is acknowledged.
 
-    `progress` is that of its table, and `page` keeps the room it takes.
+    `progress` is its table's progress, and `page` holds its reservation.
     """
 
     change: Change
@@ -67,7 +67,7 @@ class InFlightChange(InFlightRows):
 
     @classmethod
     def of(cls, change: Change, progress: TableProgress, page: Reservation) -> Self:
-        """Put a change in flight."""
+        """Register a change as in flight."""
         of_record = change.stream, change.time.bytes, change.seqs, change.is_last
         return cls(*of_record, change, progress, page)
 
@@ -115,7 +115,7 @@ class TableProgress:
         return self._is_read and not self._outstanding
 
     def deliver(self, changes: Sequence[Change], page: Reservation) -> list[InFlightChange]:
-        """Register changes of a page, in order, and return them to be handed out."""
+        """Register the changes of a page, in order, and return them for delivery."""
         delivered = [InFlightChange.of(change, self, page) for change in changes]
         with self._lock:
             self._outstanding += len(delivered)
@@ -136,7 +136,7 @@ class TableProgress:
         self._tell()
 
     def acknowledge(self, in_flight: InFlightChange) -> int:
-        """Record that a change is handled; returns how many need not be remembered any more."""
+        """Record that a change is handled; return how many no longer need to be remembered."""
         with self._lock:
             held = self._work.held
             self._note(self._work.acknowledge(in_flight))

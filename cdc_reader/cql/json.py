@@ -1,4 +1,4 @@
-"""Parses a partition key that is written in JSON, as in an option."""
+"""Parses a partition key written in JSON, such as the value of an option."""
 
 from __future__ import annotations
 

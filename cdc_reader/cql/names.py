@@ -62,7 +62,7 @@ class TableName:
 
     @property
     def is_log_name(self) -> bool:
-        """Whether the name has the log suffix. Only the server knows whether it is a log."""
+        """True if the name has the log suffix. Only the server knows whether it is a log."""
         return self.name.endswith(LOG_SUFFIX)
 
     @property

@@ -106,7 +106,7 @@ class TableSchema:
 class LogSchema:
     """A log table: its columns in server order, and its base table.
 
-    Only the base schema tells what a log column is for: ``cdc$deleted_elements_v`` may belong to
+    A log column's meaning depends on the base schema: ``cdc$deleted_elements_v`` may belong to
     a base column ``v`` or to one called ``elements_v``.
     """
 
@@ -140,7 +140,7 @@ class Operation(IntEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether this version knows what the operation means."""
+        """True if this version knows what the operation means."""
         return not self.name.startswith("UNKNOWN_")
 
     @classmethod

@@ -23,8 +23,8 @@ UNSET = Unset.UNSET
 class Statement:
     """CQL with a ``?`` for each value, the values, and their types.
 
-    Values are Python objects as in `cdc_reader.cql.values`. A table needs only a few different
-    texts, so preparing them pays.
+    Values are Python objects as in `cdc_reader.cql.values`. A table needs only a few distinct
+    texts, so preparing them pays off.
     """
 
     cql: str

@@ -112,7 +112,7 @@ Collection = ListType | SetType | MapType
 
 
 def is_multi_cell(cql_type: CqlType) -> bool:
-    """Whether a column of this type has one cell per element (a non-frozen collection or UDT)."""
+    """True if a column of this type has one cell per element (a non-frozen collection or UDT)."""
     return isinstance(cql_type, ListType | SetType | MapType | UserType) and not cql_type.frozen
 
 
@@ -129,7 +129,7 @@ def freeze(cql_type: CqlType) -> CqlType:
 
 @frozen
 class Transform(Generic[R]):
-    """A walk over a type from the inside out: what to make of it from what its parts became.
+    """A bottom-up walk over a type that computes a result for each part from its parts' results.
 
     Each function is given the type, and the results for its element, for its key and value, or
     for its fields.
@@ -141,7 +141,7 @@ class Transform(Generic[R]):
     struct: Callable[[TupleType | UserType, Sequence[R]], R]
 
     def __call__(self, cql_type: CqlType) -> R:
-        """Return what becomes of the type."""
+        """Return the result for the type."""
         match cql_type:
             case Native():
                 return self.native(cql_type)

@@ -8,7 +8,7 @@ blob                   binary
 boolean                bool
 tinyint … bigint       int8 … int64; counter is int64
 float, double          float32, float64
-decimal, varint        string: the exact digits, for CQL bounds neither of them
+decimal, varint        string: the exact digits, because CQL bounds neither type
 timestamp              timestamp[us, UTC] (CQL counts ms)
 date                   date32
 time                   int64, ns since midnight

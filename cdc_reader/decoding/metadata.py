@@ -62,7 +62,7 @@ class ResultMetadata:
     metadata_id: bytes | None = None
 
     def agreed_columns(self) -> tuple[Column, ...]:
-        """The columns; DecodeError if there are none, or not as many as the server counts."""
+        """Return the columns; DecodeError if missing, or if their number is not the server's."""
         if self.columns is None:
             raise DecodeError("the result has no metadata: expected the columns from elsewhere")
         if self.column_count != len(self.columns):

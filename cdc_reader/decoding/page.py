@@ -33,12 +33,12 @@ class Page:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the rows; DecodeError if unknown, or if the server sent more or fewer."""
+        """The columns of the rows; DecodeError if they are unknown, or their number differs."""
         return self.metadata.agreed_columns()
 
     @property
     def paging_state(self) -> bytes | None:
-        """Where the next page begins; None on the last page."""
+        """The paging state of the next page; None on the last page."""
         return self.metadata.paging_state
 
     @property

@@ -32,7 +32,7 @@ _DELETES = frozenset(
 
 
 class Writer(Protocol):
-    """Executes statements; `cdc_reader.cluster.CqlWriter` does so on a cluster."""
+    """Executes statements; `cdc_reader.cluster.CqlWriter` executes them on a cluster."""
 
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute all statements, which belong to one partition; on return they are applied.
@@ -89,7 +89,7 @@ class Replicator:
             self._writer.write(found)
 
     def statements(self, change: Change) -> list[Statement]:
-        """The statements to execute, in any order; none if there are only images.
+        """Return the statements to execute, in any order; none if there are only images.
 
         Raises UnsupportedTableError if the log does not say what was written, or in a form that
         this version does not know.
@@ -122,7 +122,7 @@ class Replicator:
         return known
 
     def _ttl(self, change: Change, ttl: int | None) -> int | None:
-        """The remaining seconds; at least one, because a TTL of 0 means none."""
+        """Return the remaining seconds; at least one, because a TTL of 0 means none."""
         if ttl is None or self._expiry is Expiry.APPLIED:
             return ttl
         left = change.timestamp + ttl * _SECOND - self._clock.now()

@@ -1,4 +1,4 @@
-"""What a table needs in order to become the copy of another."""
+"""The requirements on a table that is to become a copy of another."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
 
 
 def needed_types(schema: TableSchema) -> list[UserType]:
-    """The user-defined types of the columns, each after the types it contains."""
+    """Return the user-defined types of the columns, each after the types it contains."""
     return list(dict.fromkeys(found for c in schema.columns for found in _user_types(c.type)))
 
 
 def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
-    """CQL, on one line, for a table `name` with the same columns, and for missing types.
+    """Return one line of CQL for a table `name` with the same columns, and for missing types.
 
     Raises UnsupportedTableError if a type in `types`, those of its keyspace, differs from the one
     needed.
@@ -83,7 +83,7 @@ def _role(column: Column) -> str:
 
 
 def _shape(cql_type: CqlType) -> CqlType:
-    """The type without the keyspaces and names of its user-defined types."""
+    """Return the type without the keyspaces and names of its user-defined types."""
     return rebuilt(cql_type, _unnamed)
 
 
@@ -92,7 +92,7 @@ def _unnamed(cql_type: CqlType) -> CqlType:
 
 
 def _user_types(cql_type: CqlType) -> Iterator[UserType]:
-    """The user-defined types that a type contains, each after the types it contains itself."""
+    """Return the user-defined types in a type, each after the types it contains itself."""
     for part in children(cql_type):
         yield from _user_types(part)
     if isinstance(cql_type, UserType):
@@ -125,7 +125,7 @@ def _key(schema: TableSchema) -> str:
 
 
 def _order(schema: TableSchema) -> str:
-    """The clustering order, where it is not the default."""
+    """Return the clustering order where it is not the default."""
     clustering = [column for column in schema.columns if column.kind is ColumnKind.CLUSTERING]
     if not any(column.descending for column in clustering):
         return ""

@@ -50,14 +50,14 @@ class Slice:
 
 
 def slices(bounds: RowRange) -> Iterator[Slice]:
-    """The slices that make up the range; ValueError unless both its ends are known."""
+    """Return the slices that make up the range; ValueError unless both its ends are known."""
     if bounds.start is None or bounds.end is None:
         raise ValueError(f"range {bounds}: expected both ends")
     start, end = _bound_values(bounds.start), _bound_values(bounds.end)
     fixed = start[: _shared(start, end)]
     after, before = start[len(fixed) :], end[len(fixed) :]
     if not (after or bounds.start.inclusive) or not (before or bounds.end.inclusive):
-        return  # an end that excludes all that the other one includes
+        return  # this end excludes all that the other one includes
     yield from _after(fixed, after, inclusive=bounds.start.inclusive)
     yield Slice(fixed, _edge(after, bounds.start), _edge(before, bounds.end))
     yield from _before(fixed, before, inclusive=bounds.end.inclusive)
@@ -68,13 +68,13 @@ def _bound_values(bound: Bound) -> Values:
 
 
 def _shared(start: Values, end: Values) -> int:
-    """The length of the common prefix."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(start, end, strict=False))
     return next((at for at, (a, b) in pairs if not _is_same(a, b)), min(len(start), len(end)))
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Equality as in the server: 0.0 and -0.0 differ, and NaN equals itself."""
+    """Compare as the server does: 0.0 and -0.0 differ, and NaN equals itself."""
     return repr(a) == repr(b) if isinstance(a, float) else bool(a == b)
 
 
@@ -84,14 +84,14 @@ def _edge(tail: Values, bound: Bound) -> Edge | None:
 
 
 def _after(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """The rows that begin with the tail's first value, from the tail on."""
+    """Return the rows that begin with the tail's first value, from the tail on."""
     for length in range(len(tail) - 1, 0, -1):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], start=Edge(tail[length], inclusive and is_last))
 
 
 def _before(fixed: Values, tail: Values, *, inclusive: bool) -> Iterator[Slice]:
-    """The rows that begin with the tail's first value, up to the tail."""
+    """Return the rows that begin with the tail's first value, up to the tail."""
     for length in range(1, len(tail)):
         is_last = length == len(tail) - 1
         yield Slice(fixed + tail[:length], end=Edge(tail[length], inclusive and is_last))
@@ -125,7 +125,7 @@ class _Row:
 
     @property
     def using(self) -> tuple[int, int]:
-        """The timestamp and TTL; a TTL of 0 means none, whatever the table's default."""
+        """The timestamp and TTL; a TTL of 0 means none, regardless of the table's default."""
         return self.timestamp, self.ttl or 0
 
 
@@ -155,7 +155,7 @@ class TableWrites:
                 yield from self._elements(row, self._columns[name], delta)
 
     def row_delete(self, change: Change) -> Statement:
-        """The deletion of a row, or of a partition, by its key."""
+        """Return the deletion of a row, or of a partition, by its key."""
         row = self._row(change, None)
         cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.where}"  # noqa: S608 - quoted
         return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
@@ -213,10 +213,10 @@ class TableWrites:
                     yield name, None if is_list else added or None
 
     def _elements(self, row: _Row, column: Column, delta: CollectionDelta) -> Iterator[Statement]:
-        """The elements added to a collection, and those removed."""
+        """Return the elements added to a collection, and those removed."""
         name, added = quoted(column.name), delta.added
         if delta.overwritten and not isinstance(column.type, ListType):
-            added = {}  # the assignment has them
+            added = {}  # the assignment already contains them
         match column.type:
             case ListType(element):
                 assigned = f"{name}[SCYLLA_TIMEUUID_LIST_INDEX(?)] = ?"
@@ -247,7 +247,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *types), (change.timestamp, *values))
 
     def _edges(self, rows: Slice) -> Iterator[tuple[str, CqlType, Any]]:
-        """The conditions on the column after the fixed ones, by its clustering order."""
+        """Return the conditions on the column after the fixed ones, by its clustering order."""
         for edge, is_start in ((rows.start, True), (rows.end, False)):
             if edge is not None:
                 column = self._clustering[len(rows.fixed)]
@@ -265,13 +265,13 @@ def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, .
 
 
 def _cells(added: Any, removed: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Elements by key; removed elements are null."""
+    """Return elements by key; removed elements are null."""
     yield from added.items()
     yield from ((key, None) for key in removed)
 
 
 def _keys(cql_type: CqlType) -> CqlType:
-    """The type of the elements removed from a set or map."""
+    """Return the type of the elements removed from a set or map."""
     return SetType(cql_type.key) if isinstance(cql_type, MapType) else cql_type
 
 

@@ -1,4 +1,4 @@
-"""Generations: which streams are in force when, and which stream a write goes to.
+"""Generations: the streams in force at a time, and the stream that takes a write.
 
 On vnodes a generation has a group of streams for each token range, with one stream for each shard
 of the node that owns the range. On tablets a group has one stream. The server's rule that maps a

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is moved."""
+"""A manual clock: it stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 
 
 class ManualClock:
-    """A `cdc_reader._time.Clock` for tests: time passes when a test, or a sleep, moves it.
+    """A `cdc_reader._time.Clock` for tests: only `advance` and `sleep` move its time.
 
-    Sleeping moves the clock on at once, so nothing under test ever waits. Thread-safe.
+    Sleeping advances the clock at once, so nothing under test ever waits. Thread-safe.
     """
 
     def __init__(self, now: int) -> None:
@@ -20,7 +20,7 @@ class ManualClock:
         return self._now
 
     def advance(self, micros: int) -> int:
-        """Move on by `micros`; returns the new time. ValueError for going back."""
+        """Advance by `micros` and return the new time; ValueError if negative."""
         if micros < 0:
             raise ValueError(f"advance by {micros} µs: expected 0 or more, time never runs back")
         with self._lock:
@@ -28,6 +28,6 @@ class ManualClock:
             return self._now
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Move on by `micros`, unless `wake` is set already."""
+        """Advance by `micros`, unless `wake` is set already."""
         if not wake.is_set():
             self.advance(micros)

@@ -17,14 +17,14 @@ from cdc_reader.testing.cql_session import open_session
 IMAGE = "scylladb/scylla:latest"
 CQL_PORT = 9042
 
-# The least a server needs: one core, which it may share, and no tuning of disks.
+# The minimum for a server: one shared core, and no tuning of disks.
 SMALL = "--smp 1 --memory 1G --overprovisioned 1 --developer-mode 1"
 WITH_LOGIN = "--authenticator PasswordAuthenticator --authorizer CassandraAuthorizer"
 FIRST_SUPERUSER = ("cassandra", "cassandra")
 
 
 class ContainerError(Exception):
-    """No server came of the container; the message is one line."""
+    """The container did not start a server; the message is one line."""
 
 
 class ScyllaContainer:
@@ -64,7 +64,7 @@ class ScyllaContainer:
         return self
 
     def stop(self) -> None:
-        """Remove the container with all it holds."""
+        """Remove the container and its data."""
         self._container.stop()
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class ScyllaContainer:
             raise self._no_answer(str(error)) from error
 
     def _await_answer(self) -> None:
-        """Log in until it works: an open port alone says nothing, Docker itself holds it open."""
+        """Retry logging in until it works: Docker accepts connections before the server does."""
         attempts = Retrying(
             stop=stop_after_delay(self._timeout),
             wait=wait_fixed(0.5),

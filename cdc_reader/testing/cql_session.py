@@ -1,4 +1,4 @@
-"""A driver session for tests, on one server only: the one that was named."""
+"""A driver session for tests that talks to one server only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-PATIENCE = 30.0  # seconds; a test server shares a small machine with all that is tested
+PATIENCE = 30.0  # seconds; a test server shares a small machine with everything under test
 
 
 def open_session(
@@ -16,8 +16,8 @@ def open_session(
 ) -> Session:
     """Log in to the server at `host`:`port`; the caller shuts down the session's `cluster`.
 
-    All requests go to that host: the addresses by which a server in a container or behind a
-    tunnel knows itself cannot be reached. `settings` are arguments of the driver's Cluster.
+    All requests go to that host, because the addresses that a server in a container or behind a
+    tunnel reports cannot be reached. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE

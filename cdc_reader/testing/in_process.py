@@ -1,8 +1,7 @@
-"""The cluster without a driver and without sockets: what a simulation reads from.
+"""A connection to an in-process cluster, without driver and sockets, for simulations.
 
-`InProcessConnection` asks an `EmbeddedScylla` of the same process, page by page, in the thread
-that calls: nothing happens at a time of its own. So a run repeats, and what fails is decided
-by the test.
+`InProcessConnection` queries an `EmbeddedScylla` in the same process, page by page, in the calling
+thread. Nothing runs in the background, so a run is repeatable, and the test decides what fails.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
 
 @frozen
 class RecordedQuery:
-    """A page that is about to be asked for: of a query, its first one or what follows a state."""
+    """A page about to be requested: the first one of a query, or the one after a paging state."""
 
     query: Query
     paging_state: bytes | None = None
@@ -54,14 +53,14 @@ def _nothing(_asked: RecordedQuery) -> None:
 
 
 class InProcessConnection(Queries):
-    """What `cdc_reader.cluster.Connection` is over sockets, over a server in this process.
+    """`cdc_reader.cluster.Connection` over a server in this process, instead of sockets.
 
     Args:
         server: the server; it need not be started.
         read: page size and retry deadline are taken from here.
-        before: called before each page is asked for; what it raises is what becomes of the
-            asking, and is asked again if it is a TransientError.
-        sleep: how pauses between attempts pass, in seconds.
+        before: called before each page is requested. If it raises, the request fails with that
+            error; a TransientError is retried.
+        sleep: called for each pause between attempts, in seconds.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class InProcessConnection(Queries):
 
     @property
     def hosts(self) -> str:
-        """There are none."""
+        """Return no hosts."""
         return "the server in this process"
 
     def request(self, query: Query) -> Request:
@@ -87,11 +86,11 @@ class InProcessConnection(Queries):
         return lambda paging_state: self._ask(RecordedQuery(query, paging_state))
 
     def retry(self, action: Callable[[], T]) -> T:
-        """See `Queries.retry`; pauses pass as `sleep` has it."""
+        """See `Queries.retry`; pauses are passed to `sleep`."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
     def _ask(self, asked: RecordedQuery) -> Callable[[], Page]:
-        """The page is made now, as a server would; what came of it shows when it is waited for."""
+        """Make the page now, as a server would; the result is known when it is waited for."""
         try:
             page = self._page(asked)
         except Exception as error:  # noqa: BLE001 - raised where a driver would raise it

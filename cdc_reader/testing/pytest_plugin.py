@@ -1,10 +1,10 @@
-"""A pytest plugin: one suite, run on the server of your choice.
+"""A pytest plugin that runs one suite on a server of your choice.
 
 ``--scylla=embedded`` (the default), ``--scylla=docker[:IMAGE]`` or
-``--scylla=[USER:PASSWORD@]HOST:PORT`` choose it; the fixture `scylla` is that server, running, and
+``--scylla=[USER:PASSWORD@]HOST:PORT`` choose it. The fixture `scylla` is that server, running, and
 `keyspace` is a fresh keyspace in it. A test marked ``needs("faults")`` is skipped, with the reason,
-on a server that cannot do that. A server that was asked for and cannot be had ends the run with an
-error before the first test. The run ends with a table of what ran where.
+on a server without that capability. If the chosen server is not available, the run ends with an
+error before the first test. The run ends with a table of the tests by server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.testing.target import CAPABILITIES, Scylla, Target, TargetError,
 
 
 class Run:
-    """The server of one run of pytest, opened when first wanted, and once."""
+    """The server of one run of pytest, opened once, on first use."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -28,7 +28,7 @@ class Run:
         self._resources = ExitStack()
 
     def scylla(self) -> Scylla:
-        """The server; the run ends here, with an error, if it cannot be had."""
+        """Return the server; if it is not available, the run ends here with an error."""
         if self._scylla is None:
             try:
                 self._scylla = self._resources.enter_context(self.target.open())
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Understand ``--scylla``, before anything is collected."""
+    """Parse ``--scylla`` before anything is collected."""
     capabilities = ", ".join(f"{name} ({means})" for name, means in CAPABILITIES.items())
     config.addinivalue_line(
         "markers", f"needs(*capabilities): skip where the server cannot do it: {capabilities}"
@@ -73,7 +73,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Note in its reports which server a test runs on; refuse needs that no server has."""
+    """Record which server a test runs on; reject capabilities that no server has."""
     if "scylla" in getattr(item, "fixturenames", ()):
         item.user_properties.append((PROPERTY, item.config.stash[_RUN].target.label))
     if unknown := _needs(item) - CAPABILITIES.keys():
@@ -82,14 +82,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Open a server that was asked for by name now: without it, no test may pass or be skipped."""
+    """Open a server that was chosen explicitly: without it, no test may pass or be skipped."""
     config = session.config
     if config.getoption("--scylla") and not config.getoption("collectonly"):
         config.stash[_RUN].scylla()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs what the server lacks."""
+    """Skip a test whose needs the server cannot meet."""
     target = item.config.stash[_RUN].target
     for capability in sorted(_needs(item) - target.capabilities):
         pytest.skip(f"needs {capability} ({CAPABILITIES[capability]}), which {target.label} lacks")
@@ -115,7 +115,7 @@ def _needs(item: pytest.Item) -> set[str]:
 
 
 def _properties(scylla: Scylla) -> str:
-    """One replica; on vnodes, also where the server would choose tablets by itself."""
+    """Return one replica, on vnodes even where the server would choose tablets by default."""
     one_replica = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in scylla.session.cluster.metadata.keyspaces["system"].tables:
         return f"{one_replica} AND tablets = {{'enabled': false}}"

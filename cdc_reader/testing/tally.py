@@ -1,4 +1,4 @@
-"""Which tests ran on which server, and how they ended: the table that closes a run."""
+"""The table that closes a run: tests by server, and their outcomes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NO_SERVER = "no server"
 
 
 class Tally:
-    """A pytest plugin that follows the reports; silent in runs where no test wants a server.
+    """A pytest plugin that collects the reports; silent in runs where no test uses a server.
 
-    A test's report names its server in a user property, so the tally is right for tests that
-    ran in other processes too.
+    A test's report names its server in a user property, so tests that ran in other processes
+    are counted too.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Tally:
             terminalreporter.write_line(line)
 
     def lines(self, targets: list[str]) -> list[str]:
-        """The table: a line for each target, then one for each reason to skip."""
+        """Return the table: a line for each target, then one for each reason to skip."""
         counts = Counter(self._outcomes.values())
         width = max(map(len, ["target", *targets]))
         lines = [f"{'target':{width}}  passed  failed  skipped"]
@@ -55,7 +55,7 @@ class Tally:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Why a test was skipped, or was expected to fail."""
+    """Return why a test was skipped, or was expected to fail."""
     if hasattr(report, "wasxfail"):
         return f"expected to fail: {report.wasxfail}"
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

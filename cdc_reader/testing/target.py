@@ -1,6 +1,6 @@
-"""The server that a test run asks for: embedded, a container of the real one, or one that runs.
+"""The server of a test run: embedded, a container of the real one, or one already running.
 
-Light to import, as every run of pytest does so: what a target needs is imported when it opens.
+Every run of pytest imports this module, so a target's dependencies are imported when it opens.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
 
 
 class TargetError(Exception):
-    """The server asked for cannot be had; the message is one line."""
+    """The requested server is not available; the message is one line."""
 
 
 @define(slots=False)
 class Scylla:
     """A running ScyllaDB, for as long as the `with` block lasts.
 
-    `server` is what runs it, if it runs for these tests alone: the embedded server with its
-    clock and faults, or the container.
+    `server` is the embedded server (with its clock and faults) or the container; None for a server
+    that was already running.
     """
 
     target: str
@@ -63,7 +63,7 @@ class Scylla:
         return self.connect()
 
     def connect(self, **settings: Any) -> Session:
-        """A driver session of one's own; `settings` are arguments of the driver's Cluster."""
+        """Open a separate driver session; `settings` are arguments of the driver's Cluster."""
         from cdc_reader.testing.cql_session import open_session
 
         session = open_session(self.host, self.port, self.credentials, **settings)
@@ -83,7 +83,7 @@ class Scylla:
 
 
 class Target(Protocol):
-    """A server to be had: `label` names it in reports, `capabilities` say what it can."""
+    """A kind of server: `label` names it in reports, `capabilities` say what it can do."""
 
     @property
     def label(self) -> str: ...
@@ -92,7 +92,7 @@ class Target(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def open(self) -> Scylla:
-        """The server, running and answering; raises TargetError."""
+        """Open the server and wait until it answers; raises TargetError."""
         ...
 
 
@@ -153,7 +153,7 @@ class DockerTarget:
 
 @frozen
 class RunningTarget:
-    """A server that runs already."""
+    """A server that is already running."""
 
     host: str
     port: int
@@ -181,7 +181,7 @@ class RunningTarget:
 
 
 def parse_target(text: str) -> Target:
-    """The target that the value of ``--scylla`` means; raises TargetError."""
+    """Parse the value of ``--scylla``; raises TargetError."""
     kind, _, image = text.partition(":")
     if text == "embedded":
         return EmbeddedTarget()
