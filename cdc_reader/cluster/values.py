@@ -23,7 +23,15 @@ from cdc_reader.cql.values import FrozenDict
 
 Convert = Callable[[Any], Any]
 
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
 _NATIVE: dict[str, Convert] = {
+    **dict.fromkeys(("ascii", "blob", "boolean", "text"), _unchanged),
+    **dict.fromkeys(("bigint", "counter", "int", "smallint", "tinyint", "varint"), _unchanged),
+    **dict.fromkeys(("decimal", "double", "float", "timeuuid", "uuid"), _unchanged),
     "date": Date,
     "duration": lambda value: DriverDuration(value.months, value.days, value.nanoseconds),
     "inet": str,
@@ -70,10 +78,6 @@ def _nullable(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 def _sequence(_: CqlType, element: Convert) -> Convert:
     return _nullable(lambda value: tuple(map(element, value)))
 
@@ -92,7 +96,7 @@ def _struct(cql_type: TupleType | UserType, parts: Sequence[Convert]) -> Convert
 
 
 _TO_DRIVER: Transform[Convert] = Transform(
-    native=lambda cql_type: _nullable(_NATIVE.get(cql_type.name, _unchanged)),
+    native=lambda cql_type: _nullable(_NATIVE[cql_type.name]),
     sequence=_sequence,
     mapping=_map,
     struct=_struct,

@@ -136,11 +136,12 @@ _NATIVE: Mapping[str, Convert] = {
     **dict.fromkeys(("float", "double"), float),
     "blob": _blob,
     "boolean": _flag,
+    **dict.fromkeys(("counter", "duration"), _unchanged),  # they cannot be part of a key
     "decimal": Decimal,
     "timestamp": _millis,
 }
 _FROM_JSON: Transform[Convert] = Transform(
-    native=lambda cql_type: _NATIVE.get(cql_type.name, _unchanged),
+    native=lambda cql_type: _NATIVE[cql_type.name],
     sequence=_sequence,
     mapping=_map,
     struct=_struct,

@@ -5,9 +5,10 @@ The schema, the decoding kernel, the Spark source and the embedded server share 
 
 A new native type needs a name in `NATIVE_TYPES`, and an entry under that name in these tables:
 `decoding.metadata` and `decoding.marshal` (how results name it), `decoding.arrow_type`,
-`decoding.scalars` and ``decoding/native/shape.pxi`` (how its bytes become Arrow), `cql.values`,
-`cql.json` and `cluster.values` (Python, JSON and the driver). Types made of others are walked by
-`Transform` alone.
+`decoding.scalars`, ``decoding/native/shape.pxi`` and, if its values have a fixed width,
+`decoding.cells` (how its bytes become Arrow), `cql.values`, `cql.json`, `changes.json` and
+`cluster.values` (Python, JSON and the driver). If the Spark source does not know its Arrow type
+yet, `schema` and `tables.ranges` there take it too. `Transform` walks the types made of others.
 """
 
 from __future__ import annotations

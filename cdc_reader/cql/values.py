@@ -164,6 +164,9 @@ def _masked(array: pa.Array, values: Iterable[Any]) -> list[Any]:
 
 
 _NATIVE: dict[str, Convert] = {
+    **dict.fromkeys(("ascii", "blob", "boolean", "text", "time"), _plain),
+    **dict.fromkeys(("bigint", "counter", "int", "smallint", "tinyint"), _plain),
+    **dict.fromkeys(("double", "float"), _plain),
     "date": _calendar(pa.int32()),
     "decimal": _each(Decimal),
     "duration": _structs([_plain] * 3, lambda parts: Duration(*parts)),
@@ -174,7 +177,7 @@ _NATIVE: dict[str, Convert] = {
     "varint": _each(_integer),
 }
 _CONVERTER: Transform[Convert] = Transform(
-    native=lambda cql_type: _NATIVE.get(cql_type.name, _plain),
+    native=lambda cql_type: _NATIVE[cql_type.name],
     sequence=_sequences,
     mapping=_maps,
     struct=_tuples_or_udts,
