@@ -61,7 +61,7 @@ class TableChanges:
         self._groupings: dict[bool, Grouping] = {}
 
     def feed(self, delivery: Delivery) -> list[Change]:
-        """Return the changes completed by this delivery; if it ends a window, all the rest."""
+        """The changes completed by this delivery; at the end of a window, all remaining ones."""
         if isinstance(delivery, WindowComplete):
             return self._finish()
         return self._of_schema_before(delivery) + self._grouping(delivery).feed(delivery.batch)
@@ -74,7 +74,7 @@ class TableChanges:
         return chain(left, self._grouping(delivery).each(delivery.batch))
 
     def _of_schema_before(self, delivery: RowsRead) -> list[Change]:
-        """Return the changes still held of an earlier schema: no record spans two schemas."""
+        """Return the changes still held of the previous schema: no record spans two schemas."""
         if delivery.schema is self._schema:
             return []
         self._schema = delivery.schema

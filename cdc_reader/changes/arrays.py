@@ -54,7 +54,7 @@ def any_of_each(groups: Indices, wanted: Mask, count: int) -> Mask:
 
 
 def comparable(column: pa.Array) -> pa.Array:
-    """Return cells that are equal to Arrow where the column's, of a key, are equal to the server.
+    """Convert key cells so that Arrow's equality matches the server's.
 
     To the server, 0.0 and -0.0 differ, and NaN equals NaN. Arrow cannot compare nested cells.
     """

@@ -1,4 +1,4 @@
-"""Makes a `Change` of the log rows that belong together; a record's rows may span pages."""
+"""Makes a `Change` from the log rows that belong together; a record's rows may span pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Grouping:
 
     def feed(self, batch: pa.RecordBatch) -> list[Change]:
         """Return the changes of all records that this batch completes, in order."""
-        return list(self.each(batch, records=max(1, batch.num_rows)))  # all are kept anyway
+        return list(self.each(batch, records=max(1, batch.num_rows)))  # all rows are kept anyway
 
     def each(self, batch: pa.RecordBatch, *, records: int = _RECORDS) -> Iterator[Change]:
         """Like `feed`, but convert lazily, `records` records at a time, to keep memory use low.

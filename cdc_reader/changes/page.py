@@ -1,4 +1,4 @@
-"""The changes of a page of log rows, by number: what `Change` looks up."""
+"""The changes of a page of log rows, by number; `Change` looks up its attributes here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ChangePage:
-    """The changes `start` to `end` of some rows; here they are numbered from 0.
+    """Changes `start` to `end` of some rows, numbered from 0 here.
 
     Each property has an entry per change, and is computed for all of them on first use. `log` has
     only the rows of these changes; the first of them is row `offset` of the rows in `changes`.

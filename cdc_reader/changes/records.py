@@ -1,11 +1,11 @@
-"""Records of the log, and which of their rows are one change: for `Change` objects and for frames.
+"""Records of the log, and the rows that make up each change, for `Change` objects and frames.
 
 A record is all rows of one stream with the same ``cdc$time``, logged by one write. It may cover
 several base rows, each with a preimage, deltas and a postimage. These interleave: all preimages
 come first, then the deltas, then all postimages. Different TTLs split one change into several
 deltas. So a record's rows are grouped by clustering key, a column at a time, and a change is a set
 of row numbers. The delete of a range is a change of two rows, its start and its end. Every other
-row is a change of its own, such as the delete of a partition.
+row, such as the delete of a partition, is a separate change.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class ChangeRows:
 
     @property
     def are_single(self) -> bool:
-        """Whether each row is a change of its own; the row then has the number of its change."""
+        """True if every row is a change by itself; its number is then the number of its change."""
         return self.count == len(self.changes)
 
     def having(self, operations: Iterable[Operation]) -> Mask:
@@ -239,7 +239,7 @@ class ChangeRows:
 
     @cached_property
     def main(self) -> Indices:
-        """The row of each change that tells its operation.
+        """The row of each change that determines its operation.
 
         That is a delete if there is one, else an insert, else an update, and an image only if the
         change has nothing else.
@@ -276,12 +276,12 @@ class ChangeRows:
 
     @cached_property
     def order(self) -> Indices:
-        """The rows, change after change."""
+        """The rows, grouped by change."""
         return np.argsort(self.changes, kind="stable")
 
     @cached_property
     def bounds(self) -> Indices:
-        """Where each change's rows begin in `order`, and where the last one's end."""
+        """The index in `order` at which each change's rows begin, and the last one's end."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.changes, minlength=self.count))])
 
 
@@ -303,7 +303,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
 
 
 def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
-    """Return which rows differ in what they change from the row before them in their record."""
+    """Return which rows change something different from the row before them in their record."""
     goes_on = of_row[1:] & of_row[:-1]
     for cells in key:
         goes_on &= repeats(cells)

@@ -1,4 +1,4 @@
-"""Keys of log rows, and leaving out rows that were delivered before."""
+"""Keys of log rows, and removal of rows that were delivered before."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(batch: pa.RecordBatch, is_wanted: Callable[[bytes], bool]) -> pa.Rec
 
 
 def leave_out(batch: pa.RecordBatch, marks: Mapping[StreamId, Mark]) -> pa.RecordBatch:
-    """Return the batch without the rows that `marks` name; the batch itself if none is named."""
+    """Return the batch without the rows that `marks` name; the batch itself if they name none."""
     if not marks:
         return batch
     kept: list[int] = []

@@ -1,4 +1,4 @@
-"""What following a log yields: rows, and that a window is complete."""
+"""What following a log yields: batches of rows, and completed windows."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class RowsRead:
 class WindowComplete:
     """Every row of `window` has been delivered.
 
-    `checkpoint` may be saved once everything delivered so far is acknowledged: following from it
-    goes on where this delivery is. After a search for late rows (`late`), the position is the one
-    from before. `queries` counts those of the window, without follow-up pages.
+    `checkpoint` may be saved once everything delivered so far is acknowledged. Following from it
+    resumes after this delivery. A search for late rows (`late`) leaves the position unchanged.
+    `queries` counts those of the window, without follow-up pages.
     """
 
     schema: LogSchema = field(repr=_table)

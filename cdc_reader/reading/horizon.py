@@ -1,4 +1,4 @@
-"""The settled horizon: up to which write time, and of which generations, a log can be read."""
+"""The settled horizon: the write time and the generations up to which a log can be read."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 No confidence window is long enough for them. But a log row lives for the log's TTL from its
 arrival, so its remaining TTL tells when it arrived: ``now - (ttl - remaining)`` by the reader's
-clock. The error is at most `_BLUR` either way, plus the response time, by which the result is
-too late. `_BLUR` is added, so that no arrival is computed too early. A row that arrived after its
-window was read is late, and a sweep finds it.
+clock. The error is at most `_BLUR` either way. The response time adds to it in one direction: the
+result is too late. `_BLUR` is added, so that no arrival is computed too early. A row that arrived
+after its window was read is late, and a sweep finds it.
 
 A row's TTL is the one in force when it arrived. After a change of the TTL, either is possible:
 the right one puts the arrival within the time that TTL was in force. If both do, the later

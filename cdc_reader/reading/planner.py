@@ -1,9 +1,9 @@
-"""From a window to its tasks: which streams of which generation, cut into which chunks.
+"""Turns a window into tasks: streams of each generation, cut into chunks.
 
-A query costs much the same whether it names one stream or sixty-four, so chunks are as large as
-they may be. A chunk that spans more than one page is split, since it would be read page after
-page while other queries of the window are done. Adjacent idle chunks are merged again. The order
-of the streams never changes, only where it is cut.
+A query for one stream costs nearly as much as one for sixty-four, so chunks are as large as
+allowed. A chunk that spans more than one page is split: its pages are read one after another, so it
+would still be read when the window's other queries are done. Adjacent idle chunks are merged again.
+The order of the streams never changes, only where it is cut.
 """
 
 from __future__ import annotations

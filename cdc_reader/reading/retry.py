@@ -1,7 +1,7 @@
-"""Retries and stops: the retry policy that everything shares, and how it is interrupted.
+"""The shared retry policy, and how a stop interrupts retries and waits.
 
-A stop belongs to a context: a thread or an asyncio task. Code that may wait long looks it up
-there, so a stop reaches a driver, a store or a handler without being passed as an argument.
+A stop belongs to a context: a thread or an asyncio task. Code that may wait long finds the stop in
+its context, so drivers, stores and handlers need not pass it as an argument.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def retry(
 
 
 def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
-    """Return `action` with its first call replaced: it raises `error`, which it raised already."""
+    """Return `action`, but let its first call raise `error`, which it has raised already."""
     known = [error]
 
     def attempt() -> T:

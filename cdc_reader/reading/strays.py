@@ -126,5 +126,5 @@ class Strays:
 
 
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
-    """Whether to deliver the stray of `stream`. `first` is None if the row has expired since."""
+    """True if the stray of `stream` is delivered. `first` is None if the row has expired since."""
     return first is None or (first[0] > 0 and first[1] == stream)

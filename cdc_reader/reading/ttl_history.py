@@ -1,4 +1,4 @@
-"""The TTL of a log over time, as far as a reader has seen it; tells which rows may be expired."""
+"""The TTL of a log over time, as a reader has seen it; determines which rows may have expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one window, by streams or by ranges; each window's rows adapt the next one's chunks."""
+"""Reads one window, by streams or by ranges, and adapts the next window's chunks to its rows."""
 
 from __future__ import annotations
 

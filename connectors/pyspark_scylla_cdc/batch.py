@@ -52,7 +52,7 @@ class BatchReader(DataSourceReader):
         return read_partition(self._options, self._schema, self._names, partition)
 
     def _alive(self, asked: Window, now: Micros) -> Window:
-        """The part of the window that holds nearly all rows, for sharing out the work.
+        """Return the part of the window that holds nearly all rows, for dividing the work.
 
         Except for rows with timestamps chosen by their writers, no row outlives the log's TTL and
         none lies in the future.

@@ -1,4 +1,4 @@
-"""A quiet Spark on one machine, for the demo, examples and tests, and the Java it needs."""
+"""A local Spark session with little output, for the demo, examples and tests, and its Java."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["JavaError", "local_session"]
 
 MINIMUM = 17
 
-_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; cut-down runtimes lack it
+_MODULE = "jdk.incubator.vector"  # required by Spark's launcher, missing from reduced runtimes
 
 _REMEDY = (
     f"install Java {MINIMUM} or newer (Debian, Ubuntu: apt-get install "
@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 class JavaError(Exception):
-    """There is no Java that Spark can run on; the message is one line and says what to install."""
+    """No Java that Spark can run on was found; the one-line message says what to install."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"Spark needs Java {MINIMUM} or newer, and {found}: {_REMEDY}")
@@ -64,7 +64,7 @@ def _output(java: Path, *arguments: str) -> str:
 
 
 _SETTINGS = {
-    # It lives for a minute or so: optimised code would not earn the time it takes to make.
+    # The session lives for about a minute, so optimising code costs more time than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",

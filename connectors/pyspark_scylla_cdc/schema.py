@@ -1,4 +1,4 @@
-"""Maps Arrow types to Spark types, because Spark's own conversion needs a JVM, absent in workers.
+"""Maps Arrow types to Spark types: Spark's own conversion needs a JVM, which workers lack.
 
 Spark accepts a batch only if its Arrow schema equals the one that Spark itself would derive from
 the DataFrame's schema. So the pairs below convert back to the same type. ``python -m
@@ -52,11 +52,11 @@ _SCALARS: dict[pa.DataType, DataType] = {
 
 
 def spark_schema(schema: pa.Schema, base: TableSchema) -> StructType:
-    """The Spark schema of batches with this Arrow schema.
+    """Return the Spark schema of batches with this Arrow schema.
 
     The metadata of a base table's column has `cql.type`, `cql.kind`, and for clustering columns
-    `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` stands
-    for: an INSERT ``statement``, or a new ``row``, which an UPDATE can also make.
+    `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` means:
+    an INSERT ``statement``, or a new ``row``, which an UPDATE can also create.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)
@@ -77,7 +77,7 @@ def _metadata(column: Column) -> dict[str, str]:
 
 
 def spark_type(arrow_type: pa.DataType) -> DataType:
-    """The Spark type whose Arrow form is `arrow_type`; TypeError if Spark has none."""
+    """Return the Spark type whose Arrow form is `arrow_type`; TypeError if Spark has none."""
     if (scalar := _SCALARS.get(arrow_type)) is not None:
         return scalar
     if arrow.is_decimal128(arrow_type):
@@ -129,7 +129,7 @@ _NUMBER = pa.decimal128(38, 10)
 
 
 def markdown() -> str:
-    """The table of types in Markdown: CQL type, Spark type and notes."""
+    """Return the table of types in Markdown: CQL type, Spark type and notes."""
     lines = ["| CQL | Spark | |", "|---|---|---|"]
     lines += [f"| {cql} | {spark} | {note} |" for cql, spark, note in _rows()]
     return "\n".join(lines) + "\n"
@@ -144,7 +144,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
 
 
 def _spark(cql_type: CqlType) -> str:
-    """The Spark type, and its alternative if there is one."""
+    """Return the Spark type, and its alternative if there is one."""
     own, number = (
         spark_type(types.of(cql_type)).simpleString()
         for types in (ValueTypes(), ValueTypes(_NUMBER))

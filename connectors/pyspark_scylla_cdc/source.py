@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cdc_reader.cql.schema import LogSchema
     from pyspark_scylla_cdc.options.source_options import SourceOptions
 
-# Spark imports this module in search of data sources, whether one is used or not: what takes
-# time to import is imported when it is used.
+# Spark imports this module to look for data sources, even if none is used, so slow imports are
+# deferred to their first use.
 
 
 class ScyllaCdcDataSource(DataSource):
@@ -53,7 +53,7 @@ class ScyllaCdcDataSource(DataSource):
             return RefusedStream(error)
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
-        """What to read for a DataFrame whose schema is part of the table's current one."""
+        """The schema to read for a DataFrame whose schema is part of the table's current one."""
         from pyspark_scylla_cdc.reading.log_plan import refuse_new_columns
 
         options, log_schema, current = self._load()

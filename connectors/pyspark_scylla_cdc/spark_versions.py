@@ -1,10 +1,10 @@
-"""What older versions of Spark lack, and what stands in for it.
+"""Adapts the source to older versions of Spark.
 
 Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
-ask it to prepare for trigger ``availableNow``. `StreamReader` is written for them.
+ask it to prepare for trigger ``availableNow``. `StreamReader` is written for these versions.
 
-Spark 4.0 and 4.1 ask for the end of the next micro-batch and tell nothing; `WithoutStart` makes a
-stream reader fit for them. Trigger ``availableNow`` is there a single micro-batch, like ``once``.
+Spark 4.0 and 4.1 only ask for the end of the next micro-batch; `WithoutStart` adapts a stream
+reader to them. Their trigger ``availableNow`` runs a single micro-batch, like ``once``.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 def for_this_spark(reader: StreamReader) -> DataSourceStreamReader:
-    """The stream reader as the running Spark can use it."""
+    """Adapt the stream reader to the running Spark."""
     return reader if TELLS_START else WithoutStart(reader)
 
 
 class WithoutStart(DataSourceStreamReader):
-    """A stream reader for a Spark that does not tell where a micro-batch starts.
+    """A stream reader for Spark versions that do not say where a micro-batch starts.
 
     * On a restart Spark first calls `partitions` with the last offset of the checkpoint as both
       start and end. From then on, a micro-batch starts at the end of the last one planned.
-    * Spark may ask for the latest offset only to report it. So an offset stands until it is
+    * Spark may ask for the latest offset only to report it. So an offset is kept until it is
       planned.
-    * Nothing tells which trigger runs. So the limits of the options always apply.
+    * Spark does not say which trigger runs. So the limits of the options always apply.
     """
 
     def __init__(self, reader: StreamReader) -> None:
@@ -115,8 +115,8 @@ class WithoutStart(DataSourceStreamReader):
     def _refuse_restart(self, start: dict[str, Any]) -> None:
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.
 
-        Spark then wraps the source for trigger ``availableNow``. The wrapper asks for the latest
-        offset before Spark tells the checkpoint's, and that one may lie behind it.
+        Spark has then wrapped the source for trigger ``availableNow``. The wrapper asks for the
+        latest offset before Spark passes the checkpoint's, which may be later.
         """
         if start != self.initialOffset():
             remedy = (

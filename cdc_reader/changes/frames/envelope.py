@@ -169,7 +169,7 @@ class EnvelopeFormat:
         return pa.StructArray.from_arrays(cells, fields=fields, mask=pa.array(~shown))
 
     def _shown_before(self, column: Column, net: NetChanges) -> Mask:
-        """Return where the preimage shows the column.
+        """Return which changes have a preimage that shows the column.
 
         A preimage of touched columns shows only these, but all columns of a deleted row.
         """

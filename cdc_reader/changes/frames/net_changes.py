@@ -136,10 +136,10 @@ def net_changes(records: Records, rows: ChangeRows, base: TableSchema) -> NetCha
 
 
 def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSchema) -> Mask:
-    """Return which changes are of new rows.
+    """Return which changes insert new rows.
 
-    An INSERT may hit an existing row, and an UPDATE a missing one; only preimages tell. A static
-    row exists as soon as its partition does.
+    An INSERT may hit an existing row, and an UPDATE a missing one; only preimages show which. A
+    static row exists as soon as its partition does.
     """
     told = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
     inserted: Mask = told & (rows.preimage == NONE) & ~is_static

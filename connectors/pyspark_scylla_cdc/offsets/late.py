@@ -1,35 +1,35 @@
-"""Late rows: written with a timestamp of long ago, they arrive behind the position.
+"""Late rows: rows with an old write timestamp that arrive behind the position.
 
 With `lateRows` ``deliver``, a micro-batch from offset a to offset b has exactly
 
 * the rows of its window of write time that had arrived when b was planned, and
 * the late rows that b names.
 
-So it has the same rows however often it is done, and each row is in one micro-batch. Four steps
-make that so:
+So a repeated micro-batch has the same rows, and each row is in one micro-batch. This takes four
+steps:
 
-1. The driver reads the keys of the window before it offers b, and notes those that may have
-   arrived after that moment, `Reads.reads[-1]`: by what a row has to live, its arrival is known
-   to within `DOUBT`, and never taken for earlier than it is.
-2. An executor leaves out rows that may have arrived after that moment, but for those noted
-   (`cdc_reader.reading.late_rows.arrived`). A row left out was not there for the driver to
-   note, so it did arrive later; a row that arrived earlier either shows that or was noted.
-3. Once a minute the driver reads the keys behind the position. A row that may have arrived after
-   its window was planned, and is not among those noted, is late: b names it.
-4. b carries what this rests on: when each window was planned since the last look back, and the
-   keys noted. A restart therefore judges as the process before it.
+1. Before it offers b, the driver reads the keys of the window. It records the rows that may have
+   arrived after that moment, `Reads.reads[-1]`. A row's remaining TTL gives its arrival to within
+   `DOUBT`, and never too early.
+2. An executor leaves out rows that may have arrived after that moment, except the recorded ones
+   (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver
+   to record, so it did arrive later. A row that arrived earlier is either clearly earlier, or
+   recorded.
+3. Once a minute the driver reads the keys behind the position. A row is late if it may have
+   arrived after its window was planned and was not recorded: b names it.
+4. b carries this state: when each window was planned since the last look back, and the recorded
+   keys. A restarted query therefore decides as the process before it did.
 
-Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver looks for
-them in steps 1 and 3, and b names those of the window and those that are late. A stray with a twin
-in the stream in force is left out.
+Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
+them in steps 1 and 3. b names the strays of the window and the late ones. A stray with a twin in
+the stream in force is left out.
 
-What arrived before the look back that found it is known as delivered from then on; only keys of
-rows that arrived within `DOUBT` of a look, or of a window's plan, are kept. They are few, unless
-the confidence window is shorter than `DOUBT`.
+After a look back, every row that had arrived before it counts as delivered. Only keys of rows that
+arrived within `DOUBT` of a look back, or of a window's plan, are kept. They are few, unless the
+confidence window is shorter than `DOUBT`.
 
-This is the bookkeeping of `cdc_reader.reading.late_rows`, with the driver as a reader of keys
-alone.
-With ``report`` the driver only looks back, at a sample where there are many streams, and logs the
+`cdc_reader.reading.late_rows` does the same bookkeeping; here the driver reads keys only.
+With ``report`` the driver only looks back, in a sample if there are many streams, and logs the
 number of late rows.
 """
 
@@ -66,7 +66,7 @@ _NAME = struct.Struct(">16s16si")
 
 @frozen
 class Late:
-    """The part of an offset about late rows: the micro-batch that ends with it delivers `rows`.
+    """The late rows of an offset: the micro-batch that ends at the offset delivers `rows`.
 
     `reads` records what has been delivered so far.
     """
@@ -75,7 +75,7 @@ class Late:
     rows: frozenset[RowName] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """The value as JSON, in the key order that is part of the offset's format."""
+        """Return the value as JSON, in the key order that is part of the offset's format."""
         return {
             "since": self.reads.start,
             "ends": list(self.reads.ends),
@@ -100,7 +100,7 @@ class Late:
         return self.reads.ends[-1]
 
     def planned(self, window: Window, ttls: TtlHistory) -> Planned:
-        """The filter for rows of `window`, the last one read, of a log with these TTLs."""
+        """Return the filter for rows of `window`, the last one read, of a log with these TTLs."""
         known = frozenset(name for name in self.reads.known if name[1].micros in window)
         return Planned(self.reads.reads[-1], ttls, known)
 
@@ -114,7 +114,7 @@ class Planned:
     known: frozenset[RowName]
 
     def rows(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
-        """These rows, of batches read with `remaining_ttl`; none of the batches is empty."""
+        """Return these rows from batches read with `remaining_ttl`; no batch is empty."""
         for batch in batches:
             rows = arrived(batch, self.ttls, clock.now() + _CLOCKS, self.moment, self.known)
             if rows.num_rows:
@@ -122,7 +122,7 @@ class Planned:
 
 
 def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
-    """The first `most` names in order, and the rest of the last one's record."""
+    """Return the first `most` names in order, and the rest of the last one's record."""
     ordered = sorted(names, key=_order)
     last = ordered[:most][-1]
     record = last[0], last[1].time
@@ -131,7 +131,7 @@ def whole_records(names: Collection[RowName], most: int) -> frozenset[RowName]:
 
 
 def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
-    """Tasks that read these rows, in order of write time: one for each microsecond."""
+    """Return tasks that read these rows, in order of write time: one for each microsecond."""
     streams: dict[int, set[StreamId]] = {}
     for stream, key in names:
         streams.setdefault(key.micros, set()).add(stream)
@@ -140,7 +140,7 @@ def tasks_of(names: Iterable[RowName]) -> Iterator[Task]:
 
 
 def rows_named(batch: pa.RecordBatch, names: Collection[RowName]) -> pa.RecordBatch:
-    """The rows of the batch that have these names."""
+    """Return the rows of the batch that have these names."""
     found = [at for at, name in enumerate(keys(batch)) if name in names]
     return batch.take(pa.array(found, pa.int64()))
 

@@ -27,7 +27,7 @@ _REMEDIES = {
 
 
 class SnapshotState(StrEnum):
-    """Whether a query began with the rows of the base table."""
+    """Whether a query began with a snapshot of the base table."""
 
     NONE = "none"
     PENDING = "pending"
@@ -36,13 +36,13 @@ class SnapshotState(StrEnum):
 
 @frozen
 class Offset:
-    """Every log row with a write time before `position` (µs since 1970) has been handed on.
+    """An offset: every log row with a write time before `position` (µs since 1970) is delivered.
 
     It belongs to the `table` (``keyspace.name``) with the id `table_id`. In an offset of version 1
-    or 2 both are None; version 1 does not tell the state of the `snapshot` either.
+    or 2 both are None; version 1 also lacks the state of the `snapshot`.
 
-    Spark compares offsets as JSON text: the keys' order is part of the format, and while the
-    position stays an offset changes only if late rows are delivered.
+    Spark compares offsets as JSON text, so the order of keys is part of the format. While the
+    position stays the same, an offset changes only if late rows are delivered.
     """
 
     position: int
@@ -61,7 +61,7 @@ class Offset:
         return self.snapshot is SnapshotState.PENDING
 
     def to_json(self) -> dict[str, Any]:
-        """The offset as Spark stores it."""
+        """Return the offset as Spark stores it."""
         if self.table is None:
             version = _BEFORE_SNAPSHOT if self.is_before_snapshot else _POSITION_ALONE
             return {"version": version, "position": self.position}
@@ -78,7 +78,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Offset:
-        """The offset of a checkpoint; raises ConfigurationError if its version is unknown."""
+        """Parse the offset of a checkpoint; ConfigurationError if its version is unknown."""
         try:
             return _read(stored)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -97,7 +97,7 @@ class Offset:
         late: Late | None = None,
         began: int | None = None,
     ) -> Offset:
-        """The offset of the micro-batch that ends at `position`, with the table's state `now` (µs).
+        """The offset of a micro-batch that ends at `position`, by the table's state at `now` (µs).
 
         The history of the TTL reaches back to the first read that `late` still mentions.
         """
@@ -115,7 +115,7 @@ class Offset:
         )
 
     def ttls_at(self, state: TableState, now: int) -> TtlHistory:
-        """The history of the log's TTL up to `now` (µs)."""
+        """Return the history of the log's TTL up to `now` (µs)."""
         return self.ttls.seen(state.cdc.ttl, now, state.altered)
 
     def check_table(

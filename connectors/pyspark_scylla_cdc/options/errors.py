@@ -31,7 +31,7 @@ def hide_traceback() -> Iterator[None]:
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Name options in errors: those that caused them, and the one that leaves a column out."""
+    """Rephrase errors with the names of the options that cause or cure them."""
     try:
         yield
     except ConfigurationError as error:
@@ -49,10 +49,10 @@ def _in_worker() -> bool:
 
 
 class RefusedStream(DataSourceStreamReader):
-    """A stream that cannot be read; it raises the reason when it is used.
+    """A stream that cannot be read: every use raises the reason.
 
-    Spark loses an error raised by `streamReader` itself: it then tries to stop the reader that it
-    did not get, and shows the error of that attempt.
+    Spark hides an error raised by `streamReader` itself: it tries to stop the reader it did not
+    get, and shows the error of that attempt instead.
     """
 
     def __init__(self, error: CdcError) -> None:

@@ -66,7 +66,7 @@ class Option:
 
 
 def choice(values: type[StrEnum]) -> Kind:
-    """One of a few words, in any case."""
+    """Make a kind whose value is one of a few words, in any case."""
 
     def parse(text: str, option: str) -> StrEnum:
         if text.lower() not in list(values):
@@ -115,7 +115,7 @@ def _start(text: str, option: str) -> int:
 
 
 def _moment(text: str, option: str, *words: str) -> int:
-    """A time in µs since 1970; relative times are resolved here, when a query starts."""
+    """Parse a time to µs since 1970; relative times are resolved here, when a query starts."""
     return parse_moment(text, option, SystemClock().now(), *words)
 
 
@@ -128,7 +128,7 @@ def _offset(text: str, option: str) -> int | Offset:
         offset = Offset.from_json(json.loads(text))
     except (ValueError, RecursionError, ConfigurationError):
         raise ConfigurationError(option, text, remedy) from None
-    moment_micros(offset.position, option, now=0)  # refuses a number of seconds or milliseconds
+    moment_micros(offset.position, option, now=0)  # rejects a number of seconds or milliseconds
     return offset
 
 

@@ -120,7 +120,7 @@ class SourceOptions:
 
     @property
     def read_strategy(self) -> Strategy:
-        """The strategy to read by: the few streams of a partition key are read by their ids."""
+        """The strategy to read with; a partition key's few streams are read by their ids."""
         return self.strategy if self.partition_key is None else Strategy.STREAMS
 
     @contextmanager
@@ -138,7 +138,7 @@ class SourceOptions:
             raise AuthenticationFailedError(f"username is {username!r}: {error}") from None
 
     def connection(self) -> ConnectionConfig:
-        """How to reach the cluster; the password file is read now, on this machine."""
+        """Return the connection's configuration; reads the password file now, on this machine."""
         if self.password_file is None:
             return ConnectionConfig(**self._connection)
         if self._connection["password"] is not None:
@@ -147,12 +147,12 @@ class SourceOptions:
         return ConnectionConfig(**{**self._connection, "password": self._read_password()})
 
     def window(self, now: Micros) -> Window:
-        """The most to read, in µs, with ``latest`` as a start resolved."""
+        """Return the largest window to read, in µs, with a start of ``latest`` resolved."""
         start = now if self.starting == FOREVER else self.starting
         return Window(start, FOREVER if self.ending is None else self.ending)
 
     def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
-        """What is known at `now` (µs) of the TTL of the table's log."""
+        """Return what is known at `now` (µs) of the TTL of the table's log."""
         known = self.starting_offset.ttls if self.starting_offset else TtlHistory()
         return known.seen(base.cdc.ttl, now, base.altered)
 
@@ -193,7 +193,7 @@ class SourceOptions:
 
 
 def _table(values: Mapping[str, Any]) -> TableName:
-    """The table named by `path`, or by `keyspace` and `table`; they must agree."""
+    """Return the table named by `path`, or by `keyspace` and `table`; they must agree."""
     path: TableName | None = values["path"]
     parts: dict[str, str | None] = {name: values[name] for name in ("keyspace", "table")}
     if path is not None:

@@ -1,6 +1,6 @@
-"""The table of the data source's options, from which parsing, errors and docs are derived.
+"""The table of the data source's options, the source of parsing, errors and docs.
 
-Spark lower-cases the names it passes; messages spell them as the table does.
+Spark lower-cases the names it passes; messages use the spelling of the table.
 
 ``python -m pyspark_scylla_cdc.options.table`` prints the table as Markdown.
 """
@@ -46,7 +46,7 @@ class SchemaMode(StrEnum):
 
 
 class Snapshot(StrEnum):
-    """Whether a query begins with the base table's rows."""
+    """Whether a query begins with a snapshot of the base table."""
 
     NONE = "none"
     INITIAL = "initial"
@@ -337,7 +337,7 @@ _MILLISECONDS = re.compile(r".*\.timeoutms")
 
 
 def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """The value of every option, by name; raises ConfigurationError, which names an option."""
+    """Parse the value of every option, by name; ConfigurationError names the option."""
     texts: dict[str, str] = {}
     for name, text in given.items():
         option = _named(name, text)
@@ -351,7 +351,7 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _named(name: str, text: str) -> Option:
-    """The option with this name or alias; ConfigurationError suggests the nearest one."""
+    """Find the option with this name or alias; ConfigurationError suggests the nearest one."""
     lowered = name.lower()
     option = _BY_LOWER_NAME.get(lowered) or _BY_ALIAS.get(lowered)
     if option is not None:
@@ -370,7 +370,7 @@ def _nearest(name: str) -> Option | None:
 
 
 def markdown() -> str:
-    """The table of options for the reference pages."""
+    """Return the table of options for the reference pages."""
     rows = ["| option | value | default | meaning |", "|---|---|---|---|"]
     for option in OPTIONS:
         default = "required" if option.required else f"`{option.default}`"
@@ -380,7 +380,7 @@ def markdown() -> str:
 
 
 def aliases_markdown() -> str:
-    """The table of aliases for the reference pages."""
+    """Return the table of aliases for the reference pages."""
     rows = ["| alias | option |", "|---|---|"]
     rows += [f"| `{alias}` | `{option.name}` |" for option in OPTIONS for alias in option.aliases]
     return "\n".join(rows) + "\n"

@@ -1,4 +1,4 @@
-"""Errors of the core in the names of the options that cause them."""
+"""Rephrases errors of the core with the names of the options that cause them."""
 
 from __future__ import annotations
 

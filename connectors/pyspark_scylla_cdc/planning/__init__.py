@@ -1,4 +1,4 @@
-"""A window of the log as Spark partitions: arithmetic, without queries.
+"""Turns a window of the log into Spark partitions, by arithmetic alone.
 
 May import `options` and `offsets`. Begin with `plan`; `partition` is what an executor is sent.
 """

@@ -1,4 +1,4 @@
-"""Looks for rows in a window: reads at most one row of each chunk of streams."""
+"""Checks a window for rows: reads at most one row of each chunk of streams."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Look:
         self._first = 0
 
     def spans(self, timeline: Timeline, window: Window) -> list[StreamSpan]:
-        """The spans of the window."""
+        """Return the spans of the window."""
         return spans(timeline, window, lambda generation: len(self._streams(generation)))
 
     def queries(self, parts: Sequence[StreamSpan]) -> int:
-        """The number of queries needed to find that `parts` have no rows."""
+        """Return the number of queries needed to find that `parts` have no rows."""
         if self._strategy is Strategy.RANGES:
             return len(parts)
         return sum(-(-part.streams // self._chunk) for part in parts)
 
     def finds_row(self, parts: Sequence[StreamSpan]) -> bool:
-        """True if there are rows. Begins where the last row was found: a hot stream stays hot."""
+        """True if there are rows. Starts where the last row was found: hot streams stay hot."""
         tasks = [task for part in parts for task in self._tasks(part)]
         first = self._first % max(1, len(tasks))
         ordered = tasks[first:] + tasks[:first]

@@ -1,4 +1,4 @@
-"""Spark partitions: what one Spark task reads, packed small for the way to an executor."""
+"""Spark partitions: what one Spark task reads, kept small because it is sent to an executor."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LogRead:
     streams: Streams
 
     def rows(self, source: LogSource, sieve: Sieve | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, filtered by `sieve` if given; the first page is requested now.
+        """Yield the rows, filtered by `sieve` if given; the first page is requested now.
 
-        A sieve needs the time that rows have left to live, so that is read as well.
+        A sieve needs the rows' remaining TTL, so it is read as well.
         """
         batches = source.read(self.task, remaining_ttl=sieve is not None)
         own = self.streams.rows(batches) if isinstance(self.task, RangeTask) else batches
@@ -69,13 +69,13 @@ class LogPartition(InputPartition):
         return sum(last - first for _, _, _, first, last, _ in self._packed)
 
     def queries(self, chunk: int) -> int:
-        """The number of queries that read them, with `chunk` streams each."""
+        """Return the number of queries that read them, with `chunk` streams each."""
         return sum(-(-(last - first) // chunk) for _, _, _, first, last, _ in self._packed)
 
     def reads(
         self, load: Callable[[Micros], Streams], strategy: Strategy, chunk: int
     ) -> Iterator[LogRead]:
-        """The queries to send, in order; `load` reads the streams of a generation.
+        """Return the queries to send, in order; `load` reads the streams of a generation.
 
         Both strategies give the same rows, so partitions of one plan may be read in different ways.
         """
@@ -99,7 +99,7 @@ class LatePartition(InputPartition):
         self._names = frozenset(names)
 
     def rows(self, source: LogSource, in_flight: int) -> Iterator[pa.RecordBatch]:
-        """The rows; none of the batches is empty."""
+        """Yield the rows; no batch is empty."""
         for _, batch in read_tasks(source, tasks_of(self._names), in_flight):
             if (rows := rows_named(batch, self._names)).num_rows:
                 yield rows
@@ -113,7 +113,7 @@ def partitions(
     load: Callable[[Micros], Streams],
     planned: Planned | None = None,
 ) -> list[LogPartition]:
-    """A partition for each share of a plan."""
+    """Return one partition for each share of a plan."""
     few = sum(span.streams for share in shares for span in share) <= INLINE
 
     def ids(span: StreamSpan) -> bytes | None:

@@ -64,7 +64,7 @@ class StreamSpan:
 def spans(
     timeline: Timeline, window: Window, count: Callable[[Micros], int], filled: Window | None = None
 ) -> list[StreamSpan]:
-    """All spans of `window`, older generations first; `count` gives a generation's streams.
+    """Return all spans of `window`, older generations first; `count` gives a generation's streams.
 
     Rows are expected in `filled`, or in the whole window if it is None. This only affects how the
     work is divided; rows elsewhere are read too.
@@ -79,7 +79,7 @@ def spans(
 
 
 def slices(parts: Sequence[StreamSpan], at_most: int, chunk: int) -> int:
-    """The number of time slices, at most `at_most`, that the spans are worth cutting into.
+    """Return the number of time slices, at most `at_most`, that the spans are worth cutting into.
 
     `chunk` is the number of streams per query.
     """
@@ -111,7 +111,7 @@ def divide(
 
 
 def _even(shares: int, streams: int) -> int:
-    """The number of time slices to cut `streams` into for `shares` shares.
+    """Return the number of time slices to cut `streams` into for `shares` shares.
 
     The shares of one slice have at least `_EVEN` streams each, so that one more or less matters
     little. If that is impossible, each share is one slice of all streams.
@@ -121,7 +121,7 @@ def _even(shares: int, streams: int) -> int:
 
 
 def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> list[list[StreamSpan]]:
-    """`shares` shares, each from one of `count` slices: the first ones from the first slice."""
+    """Make `shares` shares, each from one of `count` slices: the first from the first slice."""
     sliced: list[list[StreamSpan]] = [[] for _ in range(count)]
     for part in parts:
         for place, piece in _in_time(part, count):
@@ -132,7 +132,7 @@ def _slice_by_slice(parts: Sequence[StreamSpan], count: int, shares: int) -> lis
 
 
 def _runs(parts: Sequence[StreamSpan], count: int) -> list[list[StreamSpan]]:
-    """At most `count` runs: the work is cut into equal pieces, each extended to a whole stream."""
+    """Cut the work into at most `count` equal runs, each extended to a whole stream."""
     total = sum(part.work for part in parts)
     runs: dict[int, list[StreamSpan]] = {}
     done = 0
@@ -152,7 +152,7 @@ def _at(part: StreamSpan, cuts: Iterable[int]) -> Iterator[StreamSpan]:
 
 
 def _in_time(part: StreamSpan, count: int) -> Iterator[tuple[int, StreamSpan]]:
-    """The non-empty time slices of a span, numbered from 0."""
+    """Yield the non-empty time slices of a span, numbered from 0."""
     cut = part.filled if part.filled.length >= count else part.window
     inner = [cut.start + cut.length * number // count for number in range(1, count)]
     for number, edges in enumerate(pairwise([part.window.start, *inner, part.window.end])):

@@ -1,4 +1,4 @@
-"""Estimates, from a sample, how long a span of write time holds a given number of rows."""
+"""Estimates, from a sample, the span of write time that holds a given number of rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RowLimit:
         self._shortest = shortest
 
     def end(self, window: Window, spans: Callable[[Window], list[StreamSpan]]) -> Micros:
-        """Where to end a window that begins like this one; `spans` gives the spans of a window.
+        """The end for a window that begins like this one; `spans` gives the spans of a window.
 
         Rows are unevenly distributed in time, so a cut window is sampled again, until it holds
         about half of the limit or more.
@@ -68,7 +68,7 @@ class RowLimit:
         return low.end if low.rows else high.end
 
     def _step(self, low: Cut, high: Cut, *, is_quiet: bool) -> int:
-        """The distance from `low` to the next cut.
+        """Return the distance from `low` to the next cut.
 
         It assumes an even distribution, or takes a quarter of the way if there were too many rows
         to count, or half if there are none before `low`.
@@ -81,7 +81,7 @@ class RowLimit:
         return min(max(step, gap // 2 if is_quiet else 0, self._shortest), gap - 1)
 
     def _rows(self, spans: list[StreamSpan]) -> float:
-        """The estimated number of rows, or "too many"."""
+        """Return the estimated number of rows, or "too many"."""
         rows = 0.0
         for span in spans:
             streams = self._streams(span.generation)

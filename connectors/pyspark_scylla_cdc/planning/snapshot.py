@@ -1,8 +1,8 @@
 """The base table's current rows, read before the log as the start of a table of changes.
 
-Rows are read at some moment after the position where following begins, and appear as inserts at
-that position. A change made in between may already be in a row, and comes again from the log:
-applied to the row, it changes nothing.
+Rows are read after following's start position, and appear as inserts at that position. A change
+made in between may already be in a row and is read again from the log; applying it again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SnapshotPartition(InputPartition):
 
 
 def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]:
-    """The whole ring in `count` parts."""
+    """Split the whole ring into `count` parts."""
     edges = pairwise(_edges(MIN_TOKEN, MAX_TOKEN, count))
     return [SnapshotPartition(position, start, end) for start, end in edges]
 
@@ -49,7 +49,7 @@ def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]
 def read_span(
     queries: Queries, base: TableSchema, span: tuple[int, int]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a span of tokens; the first page is requested now."""
+    """Yield the rows of a span of tokens; the first page is requested now."""
     key = ", ".join(
         quoted(column.name) for column in base.columns if column.kind is ColumnKind.PARTITION_KEY
     )

@@ -1,6 +1,6 @@
 """The streams of a generation in one block of memory: 16 bytes each, in ring order.
 
-With a partition key, only the streams that may take its writes, and only its rows.
+With a partition key, only the streams that may take its writes are read, and only its rows kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SIZE = 16
 
 @frozen(eq=False)
 class PartitionKey:
-    """A partition of the base table: where its changes are, and how to recognise its rows."""
+    """A partition of the base table: its streams, and the test for its rows."""
 
     token: int
     columns: tuple[Column, ...]
@@ -58,16 +58,16 @@ class PartitionKey:
         return cls(token, columns, tuple(cells))
 
     def group(self, groups: Iterable[StreamGroup]) -> list[StreamGroup]:
-        """The stream group of the generation that holds the partition's stream, if any.
+        """Return the stream group of the generation that holds the partition's stream, if any.
 
-        A setting that nodes do not publish decides which stream of the group it is. A group has one
-        stream per shard of one node, and one query reads them all.
+        Which stream of the group it is depends on a setting that nodes do not publish. A group has
+        one stream per shard of one node, and one query reads them all.
         """
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
         return [group_of(generation, self.token)] if generation.groups else []
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The partition's rows, from batches that have the columns of the key."""
+        """Yield the partition's rows, from batches that have the columns of the key."""
         for batch in batches:
             pairs = zip(self.columns, self.cells, strict=True)
             same = [pc.equal(batch.column(column.name), cell) for column, cell in pairs]
@@ -84,7 +84,7 @@ class Streams:
 
     @classmethod
     def of(cls, groups: Iterable[StreamGroup]) -> Streams:
-        """The streams of a generation."""
+        """Collect the streams of a generation."""
         generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
         raw = b"".join(b"".join(group.streams) for group in generation.groups)
         order = np.argsort(_tokens(raw), kind="stable")
@@ -104,26 +104,26 @@ class Streams:
         return any(self.part(at, at + 1).raw == stream for at in range(first, last))
 
     def part(self, first: int, last: int) -> Streams:
-        """The streams from place `first` to `last`, exclusive."""
+        """Return the part from stream `first` to `last`, exclusive."""
         return Streams(self.raw[first * _SIZE : last * _SIZE])
 
     def sample(self, count: int) -> Streams:
-        """At most `count` streams, spread evenly around the ring."""
+        """Return at most `count` streams, spread evenly around the ring."""
         places = sorted({len(self) * number // count for number in range(count)})
         return Streams(b"".join(self.part(place, place + 1).raw for place in places))
 
     def tasks(self, window: Window, chunk: int) -> Iterator[Task]:
-        """Tasks of up to `chunk` streams each."""
+        """Return tasks of up to `chunk` streams each."""
         for first in range(0, len(self), chunk):
             yield Task(window, tuple(self.part(first, first + chunk)))
 
     def range_task(self, window: Window) -> RangeTask:
-        """The span of the ring that holds these streams, perhaps with others: see `rows`."""
+        """Return the span of the ring that holds these streams, perhaps with others: see `rows`."""
         start, end = int(self._tokens[0]) - 1, int(self._tokens[-1])
         return RangeTask(window, max(start, MIN_TOKEN), end)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of these streams; no batch is empty."""
+        """Yield the rows of these streams; no batch is empty."""
         for batch in batches:
             if (own := rows_of(batch, self.__contains__)).num_rows:
                 yield own
@@ -134,5 +134,5 @@ class Streams:
 
 
 def _tokens(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The first half of each id."""
+    """Return the first half of each id."""
     return np.frombuffer(raw, ">i8")[::2].astype(np.int64)

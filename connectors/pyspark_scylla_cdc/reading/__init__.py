@@ -1,4 +1,4 @@
-"""What a Spark process does with the cluster: keeps sessions, plans windows, reads partitions.
+"""A Spark process's access to the cluster: keeps sessions, plans windows, reads partitions.
 
 May import `planning` and the rooms below. Begin with `log_plan` on the driver, with `partitions`
 on an executor.

@@ -58,11 +58,11 @@ def plan(
     filled: Window | None = None,
     planned: Planned | None = None,
 ) -> list[LogPartition]:
-    """The partitions that read `window`; `timeline` must reach to the end of the window.
+    """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
-    With `planned`, only rows that had arrived by then are read. `filled` is where rows are
-    expected: with it, the time of a stream may be spread over several partitions; without it, only
-    if there are fewer streams than partitions.
+    With `planned`, only rows that had arrived by then are read. `filled` is the window in which
+    rows are expected. If it is given, a stream's time may be spread over several partitions;
+    otherwise only if there are fewer streams than partitions.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
@@ -73,13 +73,13 @@ def plan(
 
 
 def expected(options: SourceOptions, window: Window) -> Window:
-    """The part of the window in which the log existed: its table's id gives its creation time."""
+    """The part of the window in which the log existed, by the creation time in its table's id."""
     created = created_at(options.connection(), options.read, options.table)
     return Window(max(window.start, created), window.end)
 
 
 def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], int]:
-    """Make the function that ends a window once it holds as many rows as a micro-batch may."""
+    """Make the function that limits a window to the rows that a micro-batch may have."""
     columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
     source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
     streams = streams_loader(options, schema.base)
@@ -103,7 +103,7 @@ def look(options: SourceOptions, schema: LogSchema) -> Look:
 
 
 def oldest_alive(timeline: Timeline, kept_since: Micros) -> Micros:
-    """The start, in µs, of the oldest generation that may have unexpired rows.
+    """Return the start, in µs, of the oldest generation that may have unexpired rows.
 
     `kept_since` is the earliest write time of rows that are still in the log.
     """

@@ -1,4 +1,4 @@
-"""Keeps the memory of freed pages in the process, for the next pages."""
+"""Keeps the memory of freed pages in the process for later pages."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def read_partition(
     partition: InputPartition,
     clock: Clock | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of any kind of partition of this source; none for another kind."""
+    """Yield the rows of any kind of partition of this source; None for another kind."""
     keep_freed()
     match partition:
         case LogPartition() | LatePartition():
@@ -64,7 +64,7 @@ def read_log(
     partition: LogPartition | LatePartition,
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """The partition's rows in the requested format, with the columns `names`."""
+    """Yield the partition's rows in the requested format, with the columns `names`."""
     with hide_traceback(), with_remedy(), still_there(options, schema):
         yield from _formatted(options, schema, names, partition, clock)
 
@@ -119,7 +119,7 @@ def _read(
     streams: Callable[[Micros], Streams],
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
-    """The partition's rows, by the configured strategy or by the one this process chose.
+    """Yield the partition's rows, by the configured strategy or by the one this process chose.
 
     With `auto`, the process chooses by its own measurements.
     """
@@ -143,7 +143,7 @@ def _columns(
     key: PartitionKey | None,
     more: Collection[str],
 ) -> tuple[Column, ...]:
-    """The log columns to read: those wanted, those that identify the row, and `more`."""
+    """Return the log columns to read: those wanted, those that identify the row, and `more`."""
     names = {column.name for column in (*wanted, *(key.columns if key else ()))} | set(more)
     if options.read_strategy is not Strategy.STREAMS:
         names.add(STREAM_ID)
@@ -153,7 +153,7 @@ def _columns(
 def read_snapshot(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The base table's rows in the requested format, with the columns `names`."""
+    """Yield the base table's rows in the requested format, with the columns `names`."""
     with hide_traceback(), with_remedy(), still_there(options, schema):
         form = form_of(options, schema)
         connection = connection_of(options.connection(), options.read)

@@ -1,4 +1,4 @@
-"""What a Spark process keeps between tasks: connections, sources, streams of generations.
+"""Caches of a Spark process across tasks: connections, sources, streams of generations.
 
 Spark reuses its Python processes; connecting takes longer than a micro-batch.
 """
@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 
 def schema_of(options: SourceOptions) -> LogSchema:
-    """The current schema of the log table, with the wanted columns.
+    """Return the current schema of the log table, with the wanted columns.
 
     Raises an error if the table cannot be followed.
     """
@@ -44,22 +44,22 @@ def schema_of(options: SourceOptions) -> LogSchema:
 
 
 def state_of(options: SourceOptions) -> TableState:
-    """The table's current state: its id, and how long its log keeps rows."""
+    """Return the table's current state: its id, and its log's TTL."""
     return table_of(options).state()
 
 
 def generations_of(options: SourceOptions) -> GenerationSource:
-    """The generations of the table."""
+    """Return the source of the table's generations."""
     return table_of(options).generations
 
 
 def timeline_of(options: SourceOptions) -> Timeline:
-    """The generations that are visible now."""
+    """Return the generations that are visible now."""
     return Timeline(tuple(generations_of(options).timestamps()))
 
 
 def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
-    """What to do about late rows; raises ConfigurationError if they cannot be recognised."""
+    """Return how to treat late rows; raises ConfigurationError if they cannot be recognised."""
     if options.late_rows is None:
         return LateRowsMode.REPORT if base.cdc.ttl else LateRowsMode.IGNORE
     if options.late_rows is not LateRowsMode.IGNORE:
@@ -68,18 +68,18 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 
 
 def form_of(options: SourceOptions, schema: LogSchema) -> Format:
-    """The requested format; raises UnsupportedTableError if it cannot show the table."""
+    """Return the requested format; UnsupportedTableError if the table's log does not support it."""
     with with_remedy():
         return format_of(options.asked, schema, options.types)
 
 
 def part_of(form: Format, names: Iterable[str]) -> pa.Schema:
-    """The columns `names` of a format."""
+    """Return the columns `names` of a format."""
     return pa.schema([form.schema.field(name) for name in names])
 
 
 def table_of(options: SourceOptions) -> CdcTable:
-    """The table, over this process's connection."""
+    """Return the table, over this process's connection."""
     return _table(options.connection(), options.read, options.table)
 
 
@@ -98,14 +98,14 @@ def _generations(options: SourceOptions) -> KnownSource:
 
 
 def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
-    """The one partition to read; None for all."""
+    """Return the one partition to read; None for all."""
     if options.partition_key is None:
         return None
     return PartitionKey.parse(options.partition_key, base)
 
 
 def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
-    """Make a caching reader of a generation's streams, or of those of the partition key."""
+    """Make a cached loader of a generation's streams, or of those of the partition key."""
     connection = options.connection()
 
     def load(generation: Micros) -> Streams:
@@ -128,7 +128,7 @@ def _streams_of(
 
 @cache
 def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
-    """One connection for all reads of this process with the same settings."""
+    """Return the connection that all reads of this process with the same settings share."""
     return Connection(connection, read)
 
 
@@ -139,15 +139,15 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 @cache
 def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros:
-    """When the log was created, in µs; BEGINNING if its table's id does not tell."""
+    """Return when the log was created, in µs; BEGINNING if its table's id does not tell."""
     created = _table(connection, read, name).created()
     return BEGINNING if created is None else created
 
 
 @cache
 def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -> StrategyChoice:
-    """This process's measurements of reading a log, kept between partitions."""
-    del connection, name  # one choice for each
+    """Return this process's measurements of reading a log, kept between partitions."""
+    del connection, name  # one choice per combination
     return StrategyChoice(wanted)
 
 
@@ -155,5 +155,5 @@ def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -
 def source_of(
     connection: ConnectionConfig, read: ReadConfig, schema: LogSchema, limit: int | None = None
 ) -> LogSource:
-    """One source per log and columns, which makes its queries once."""
+    """Return the source of a log with these columns, which prepares its queries once."""
     return _table(connection, read, schema.base.name).source(schema, limit)

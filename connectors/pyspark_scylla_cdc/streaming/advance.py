@@ -12,8 +12,8 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 class AdvancePolicy:
     """The rules for moving the position.
 
-    Nothing is read past `final`, nor past now less `confidence`. Spark asks for the latest offset
-    about forty times a second and makes a micro-batch of every new answer. So the position advances
+    Nothing is read past `final` or past now - `confidence`. Spark asks for the latest offset about
+    forty times a second and starts a micro-batch for each new answer. So the position advances
     by at least `min_advance`, except onto `final`, and by at most `max_window` if Spark's trigger
     asks for a limit at all.
     """
@@ -25,7 +25,7 @@ class AdvancePolicy:
 
     @classmethod
     def of(cls, options: SourceOptions) -> AdvancePolicy:
-        """The policy set by the options of a query."""
+        """Return the policy set by the options of a query."""
         return cls(
             confidence=duration_micros(options.confidence_window),
             min_advance=duration_micros(options.min_advance),
@@ -36,19 +36,19 @@ class AdvancePolicy:
         )
 
     def horizon(self, now: Micros) -> Micros:
-        """The write time up to which the log may be read now."""
+        """Return the write time up to which the log may be read now."""
         return min(now - self.confidence, self.final)
 
     def has_caught_up(self, end: Micros, now: Micros) -> bool:
-        """True if `end` covers all that has settled, in a query that goes on."""
+        """True if `end` covers everything that has settled, in a query that goes on."""
         return end == self.horizon(now) < self.final
 
     def until(self, now: Micros) -> AdvancePolicy:
-        """The policy of a query that ends with what has settled by `now`."""
+        """Return the policy of a query that ends with what has settled by `now`."""
         return evolve(self, final=self.horizon(now))
 
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:
-        """The end of the next micro-batch; `position` itself if it is too early for one."""
+        """Return the end of the next micro-batch; `position` itself if it is too early for one."""
         horizon = self.horizon(now)
         if horizon < self.final and horizon - position < self.min_advance:
             return position

@@ -4,7 +4,7 @@ Spark runs a micro-batch for each new offset, and `processAllAvailable` returns 
 none. So before the position moves, the driver reads at most one row of the window from each chunk
 of streams. A window found empty has settled, so it is not checked again.
 
-Over an empty log the position still moves occasionally; otherwise a restart would begin far back.
+Over an empty log the position still advances occasionally, so a restart need not begin far back.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ in steps that are longer by the same factor.
 class Idle:
     """Decides whether a window is worth a micro-batch; times in µs.
 
-    A window of `longest` or more is, even without rows, but not twice in a row: with a trigger of
-    that length, `processAllAvailable` would never return. New rows are looked for once `shortest`
-    µs of write time have been added. The `generations` are read at most once a second.
+    A window of `longest` or more is worth one even without rows, but not twice in a row: with a
+    trigger of that length, `processAllAvailable` would never return. The idle driver checks for new
+    rows once `shortest` µs of write time have been added. The `generations` are read at most once a
+    second.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Idle:
         longest: int,
     ) -> None:
         self._make_look = look
-        self._look: Look | None = None  # made when needed: readers are pickled before that
+        self._look: Look | None = None  # created on first use, after the reader has been pickled
         self._generations = generations
         self._shortest = shortest
         self._longest = longest
@@ -51,7 +52,7 @@ class Idle:
         self._begin(BEGINNING)
 
     def end(self, window: Window) -> Micros:
-        """The end of `window`, which has settled, if it is worth a micro-batch; else its start."""
+        """Return the end of the settled `window` if it is worth a micro-batch; else its start."""
         if window.length >= self._longest and window.start != self._moved_to:
             self._moved_to = window.end
             return window.end
@@ -65,7 +66,7 @@ class Idle:
         return window.start
 
     def _begin(self, position: Micros) -> None:
-        """Forget what is known of the log after this position."""
+        """Reset what is known of the log after this position."""
         self._position = self._empty_until = position
         self._has_rows = False
 
@@ -84,7 +85,7 @@ class Idle:
         return False
 
     def _know_generations(self, end: Micros) -> None:
-        """Begin again if a new generation appears: it may have rows in a window found empty."""
+        """Reset if a new generation appears: it may have rows in a window found empty."""
         if 0 <= end - self._knew < PAUSE:
             return
         timeline = self._generations()

@@ -1,4 +1,4 @@
-"""Reads the keys of a log's rows on the driver: of a window's own rows, and of its strays."""
+"""Reads the keys of a log's rows on the driver: a window's own rows, and its strays."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pyspark_scylla_cdc.planning.streams import Streams
 class KeyReader:
     """Reads the keys of a log's rows, and the time each row has left to live.
 
-    Make one for each look: it asks for the generations once, so that a row is either in the
-    stream in force or a stray throughout.
+    Create one for each look. It reads the generations once, so a row is consistently either in the
+    stream in force or a stray.
 
     Where a method takes `queries`, it reads a sample of each generation's streams that takes
     about that many queries.
@@ -47,7 +47,7 @@ class KeyReader:
         self._in_flight = in_flight
 
     def read(self, window: Window, queries: int = FOREVER) -> Iterator[pa.RecordBatch]:
-        """The keys of the rows in the streams that were in force when they were written."""
+        """Yield the keys of the rows in the streams that were in force when they were written."""
         parts = spans(self._timeline, window, lambda start: len(self._streams(start)))
         sampled = _Sampled(self._streams, queries * self._chunk)
         tasks = chain.from_iterable(
@@ -57,7 +57,7 @@ class KeyReader:
             yield batch
 
     def strays(self, reach: int, queries: int = FOREVER) -> Strays:
-        """What finds the keys of strays.
+        """Return the finder of the strays' keys.
 
         A generation's streams are searched up to `reach` µs around its own time.
         """
@@ -83,16 +83,16 @@ class _Sampled:
         return streams if len(streams) <= self._most else streams.sample(self._most)
 
     def timestamps(self) -> Sequence[Micros]:
-        """None: planners are given their timeline."""
+        """Return nothing: planners are given their timeline."""
         return ()
 
     def groups(self, start: Micros) -> Sequence[StreamGroup]:
-        """All streams in one group, in ring order."""
+        """Return all streams in one group, in ring order."""
         streams = self.streams(start)
         return [StreamGroup(MAX_TOKEN, tuple(streams))] if len(streams) else []
 
     def unpublished(self) -> Sequence[Micros]:
-        """None: windows end before generations that are not announced."""
+        """Return nothing: windows end before generations that are not announced."""
         return ()
 
 

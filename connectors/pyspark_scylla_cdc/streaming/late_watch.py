@@ -1,4 +1,4 @@
-"""What a streaming query does about late rows, on the driver; see `offsets.late`."""
+"""A streaming query's treatment of late rows, on the driver; see `offsets.late`."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ REPORTED = 64, 1_000_000
 
 
 class LateWatch(Protocol):
-    """Decides what a query does about late rows."""
+    """Decides how a query treats late rows."""
 
     def until(self, now: Micros) -> None:
-        """Sweep once more, as of `now`, because the query ends with what is there."""
+        """Sweep once more, as of `now`, because the query ends with the rows available then."""
         ...
 
     def next(
         self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
     ) -> Late | None:
-        """What the offset at the end of `window` records about late rows, if anything.
+        """Return what the offset at the end of `window` records about late rows, if anything.
 
         If the window has too many strays, the offset is at an earlier end: its `Late.position`.
 
@@ -63,7 +63,7 @@ class LateWatch(Protocol):
 
 
 class Ignored:
-    """Does nothing."""
+    """Ignores late rows."""
 
     def until(self, now: Micros) -> None:
         pass
@@ -77,7 +77,7 @@ class Ignored:
 
 @frozen
 class Settings:
-    """The settings of a sweep: over `horizon` µs, from `confidence` µs behind the clock."""
+    """The settings of a sweep: its span, `horizon` µs, ends `confidence` µs behind the clock."""
 
     horizon: int
     confidence: int
@@ -130,7 +130,7 @@ class Delivered:
             self._state = Reads(start, (position,), (now,))
 
     def _look_back(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
-        """The late rows behind `position`, at most about `MOST`."""
+        """Return the late rows behind `position`, at most about `MOST`."""
         rows = LateRows.resumed(self._state, self._settings.confidence)
         sweep = rows.sweep(position, self._settings.horizon, now)
 
@@ -164,7 +164,7 @@ class Delivered:
         rows.window_read(window.end, now)
         for batch in found:
             rows.delivered(batch, self._ttls, self._clock.now())
-        names = frozenset(_single(strays, found))  # before the read that notes their twins
+        names = frozenset(_single(strays, found))  # before the read that records their twins
         for batch in reader.read(window):
             rows.delivered(batch, self._ttls, self._clock.now())
         self._state = rows.state
@@ -172,7 +172,7 @@ class Delivered:
 
 
 class Reported:
-    """Counts late rows and logs their number; its state does not outlast the process."""
+    """Counts late rows and logs their number; its state is lost when the process ends."""
 
     def __init__(self, make: Callable[[], KeyReader], settings: Settings, clock: Clock) -> None:
         self._make = make
@@ -232,12 +232,12 @@ class Reported:
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
-    """The names of the strays found, without those whose twin counts."""
+    """Return the names of the strays found, without those whose twin counts."""
     return chain.from_iterable(map(keys, strays.single(found)))
 
 
 def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
-    """The first part of the window: it has `MOST` of the rows found, unless 1 µs has more."""
+    """The first part of the window with at most `MOST` of the rows found, but at least 1 µs."""
     written = sorted(key.micros for batch in found for _, key in keys(batch))
     if len(written) <= MOST:
         return window
@@ -245,7 +245,7 @@ def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
 
 
 def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The rows written in the window; none of the batches is empty."""
+    """Yield the rows written in the window; no batch is empty."""
     names = {name for batch in found for name in keys(batch) if name[1].micros in window}
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 
@@ -253,13 +253,13 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
 def is_time(late_scan_at: Micros, now: Micros, until: Micros) -> bool:
     """True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
-    A query that ends with what was there at `until` sweeps once.
+    A query that ends with the rows available at `until` sweeps once.
     """
     return now >= late_scan_at + INTERVAL if until == FOREVER else late_scan_at < until
 
 
 def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateWatch:
-    """The watch that the options ask for."""
+    """Return the watch for the `lateRows` option."""
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return Ignored()
     settings = Settings(

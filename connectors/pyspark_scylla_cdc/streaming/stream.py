@@ -1,17 +1,17 @@
-"""Streaming reading: the log followed at a distance, in micro-batches Spark can repeat.
+"""Streaming reads: the log followed at a distance, in micro-batches that Spark can repeat.
 
-What Spark does, and what follows from it:
+Spark's behaviour, and its consequences:
 
-* `initialOffset` is asked several times at the start of a query, and again on a restart before
-  the first commit, and no checkpoint keeps its answer. So the offset at the end of the first
-  micro-batch also names where it began.
-* `latestOffset` is polled some forty times a second: it asks the clock, and the cluster only
-  when time for a micro-batch has come: whether a generation is under way, whether there are rows
-  at all and, with a limit of rows, how many there are.
+* Spark calls `initialOffset` several times at the start of a query, and again on a restart before
+  the first commit. No checkpoint stores its answer, so the offset at the end of the first
+  micro-batch also records where the micro-batch began.
+* Spark polls `latestOffset` about forty times a second. The method reads the clock, and queries
+  the cluster only when a micro-batch is due: for unannounced generations, for rows and, with a
+  limit of rows, for their number.
 * A micro-batch may be planned again after a restart: its partitions follow from the two
   offsets and the generation tables alone.
-* `stop` is not called on a clean stop, and `commit` lags one micro-batch: nothing hangs on
-  either.
+* Spark does not call `stop` on a clean stop, and calls `commit` one micro-batch late. This reader
+  depends on neither.
 """
 
 from __future__ import annotations
@@ -166,30 +166,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
 
     def _beginning_at(self, position: Micros) -> Offset:
-        """The initial offset of a query that begins at `position`."""
+        """Return the initial offset of a query that begins at `position`."""
         wanted = self._options.snapshot
         return self._at(position, SnapshotState.PENDING if wanted else SnapshotState.NONE)
 
     def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
-        """The offset at `position` for a query that starts anew."""
+        """Return the offset at `position` for a query that starts anew."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
         return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
 
     def _checked(self, stored: dict[str, Any]) -> Offset:
-        """The offset of a checkpoint; raises if it does not belong to this query."""
+        """Parse the offset of a checkpoint; raises if it does not belong to this query."""
         offset = Offset.from_json(stored)
         offset.check_table(self._options.table, self._schema.base.id)
         offset.check_snapshot(wanted=self._options.snapshot)
         return offset
 
     def _state(self, since: Offset) -> TableState:
-        """The table's current state; raises if it is not the offset's table."""
+        """Return the table's current state; raises if it is not the offset's table."""
         state = state_of(self._options)
         since.check_table(self._options.table, state.id)
         return state
 
     def _filled(self, window: Window) -> Window | None:
-        """Where rows are expected, if the time of a stream may be spread over partitions.
+        """Return where rows are expected, if the time of a stream may be spread over partitions.
 
         Spreading gives up the order of rows within a partition, so it is done only if more
         partitions are requested.
@@ -197,7 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
     def _cut(self, window: Window) -> Micros:
-        """The end of the window that holds at most the rows of one micro-batch."""
+        """Return the end of the window that holds at most the rows of one micro-batch."""
         if window.is_empty:
             return window.end
         return row_limit(self._options, self._schema)(window)
@@ -218,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("rows_lost", table=str(self._options.table), start=start, end=end)
 
     def _start(self) -> Micros:
-        """Where a new query begins: at the oldest row that the log may hold, or later."""
+        """Return where a new query begins: at the oldest row that the log may hold, or later."""
         now = self._clock.now()
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline_of(self._options), kept_since)

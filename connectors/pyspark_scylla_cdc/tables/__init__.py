@@ -1,4 +1,4 @@
-"""Folds changes into the rows that they lead to.
+"""Folds changes into the rows that result from them.
 
 Begin with `fold`.
 """

@@ -1,4 +1,4 @@
-"""Folds changes into the table that they lead to."""
+"""Folds changes into the rows of the table that result from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNKNOWN = (
 def fold(
     changes: DataFrame, keys: Sequence[str] | None = None, *, onto: DataFrame | None = None
 ) -> DataFrame:
-    """The rows that remain after all of `changes` (format ``changes``) are applied.
+    """Return the rows that remain after all of `changes` (format ``changes``) are applied.
 
     The columns are those of the base table that `changes` has. The last change of a row decides its
     values; the row is gone if that change is a delete of the row, of its partition, or of a range
@@ -43,16 +43,16 @@ def fold(
     as the last, as in the server. A static column appears in each row of its partition, or in a row
     of its own if the partition has no other.
 
-    With ``includeDelta`` each column has the value last set, whatever images the table keeps and in
-    whatever order writes arrived. Exceptions: writes with timestamps of their own to *elements* of
-    one collection, and cells that expired. Without it, a row equals its last postimage.
+    With ``includeDelta`` each column has the value last set, regardless of the table's images and
+    of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
+    of one collection, and expired cells. Without it, a row equals its last postimage.
 
     In CQL, a row whose columns are all null exists only if an INSERT made it. So a row left without
     values is kept only if one of `changes` is an INSERT of it. Without ``includeDelta``, a table
-    that keeps preimages does not show which changes are INSERTs: then such a row ends the query
-    with an error. Rows of `onto` and of a snapshot count as inserted, because a SELECT does not
-    tell. With option ``columns``, a row that was not inserted and has values only in columns that
-    are not read is dropped.
+    that keeps preimages does not show which changes are INSERTs; such a row then fails the query.
+    Rows of `onto` and of a snapshot count as inserted, because a SELECT does not show it. With
+    option ``columns``, a row that was not inserted and has values only in columns that are not read
+    is dropped.
 
     `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
     the columns of the primary key; by default they come from the schema's metadata, which
@@ -105,7 +105,7 @@ class _Fold:
 
     @property
     def _table(self) -> list[Column]:
-        """The base table's columns, in its order."""
+        """Return the base table's columns, in its order."""
         return [_column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
@@ -126,7 +126,7 @@ class _Fold:
         return told.where(kind.isin(*_UPSERTS) & is_later)
 
     def _last_of(self, kind: str, key: list[str]) -> Column:
-        """The order of the last change of this kind to the rows that `key` identifies."""
+        """Return the order of the last change of this kind to the rows that `key` identifies."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -134,7 +134,7 @@ class _Fold:
         return sf.max(order).over(Window.partitionBy(*map(_column, key)))
 
     def _with_ranges(self, rows: DataFrame, ranges: DataFrame) -> DataFrame:
-        """The rows, with the order of the last range delete over each."""
+        """Return the rows, with the order of the last range delete over each."""
         from pyspark.sql import functions as sf
 
         fields = [field for field in self._fields if field.name in self._clustering]
@@ -158,9 +158,9 @@ class _Fold:
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
-        """The last values of each row, and whether it was inserted.
+        """Return the last values of each row, and whether it was inserted.
 
-        That is true, false, or null if the changes do not tell.
+        The latter is true, false, or null if the changes do not show it.
         """
         from pyspark.sql import functions as sf
 
@@ -180,7 +180,7 @@ class _Fold:
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _inserted(self) -> Column:
-        """True if a change is an INSERT; null if it does not tell."""
+        """True if a change is an INSERT; null if it does not show that."""
         from pyspark.sql import functions as sf
 
         if self._has_delta:
@@ -190,7 +190,7 @@ class _Fold:
         return sf.when(_column(names.COMMIT_VERSION) == _NO_VERSION, sf.lit(True))
 
     def _there(self, rows: DataFrame) -> DataFrame:
-        """The rows except those that vanished with their last value: no INSERT made them."""
+        """Drop rows that lost their last value and that no INSERT made."""
         from pyspark.sql import functions as sf
 
         if not self._regulars and not self._has_delta:
@@ -201,7 +201,7 @@ class _Fold:
         return rows.where(is_there).drop(_INSERTED)
 
     def _as_changes(self, table: DataFrame) -> DataFrame:
-        """The rows of a table as inserts that come before all other changes."""
+        """Return the rows of a table as inserts that come before all other changes."""
         if not (self._statics and self._clustering):
             return self._inserts(table, self._regulars)
         is_row = _column(self._clustering[0]).isNotNull()
@@ -224,7 +224,7 @@ class _Fold:
         return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
 
     def _of_kind(self, kind: str) -> list[str]:
-        """The columns of a kind, from the schema's metadata."""
+        """Return the columns of a kind, from the schema's metadata."""
         return [field.name for field in self._fields if field.metadata.get("cql.kind") == kind]
 
     def _require(self, wanted: Sequence[str]) -> None:
@@ -237,7 +237,7 @@ class _Fold:
 
 
 def _order() -> Column:
-    """The sort key of a row's changes: in one µs, deletes come after other writes."""
+    """Return the sort key of a row's changes: in one µs, deletes come after other writes."""
     from pyspark.sql import functions as sf
 
     is_delete = ~_column(names.CHANGE_TYPE).isin(*_UPSERTS)

@@ -20,7 +20,7 @@ _EVEN_DIGITS = (20, 22, 25, 27, 29, 31, 33, 35)
 
 
 def column(name: str) -> Column:
-    """The column with exactly this name, whatever characters it has."""
+    """Return the column with exactly this name, which may contain any characters."""
     from pyspark.sql import functions as sf
 
     return sf.col("`" + name.replace("`", "``") + "`")
@@ -53,7 +53,7 @@ def _beyond(
 
 
 def _comparable(value: Column, field: StructField) -> Column:
-    """The value in a form that Spark orders as the server orders the original."""
+    """Convert the value to a form that Spark orders as the server orders the original."""
     kind = field.metadata.get("cql.type", "")
     if kind in _AS_IN_SPARK or field.dataType.typeName() == "decimal":
         return value
@@ -67,7 +67,7 @@ def _comparable(value: Column, field: StructField) -> Column:
 
 
 def _sortable(uuid: Column) -> Column:
-    """A text that sorts as the server sorts time UUIDs: the time, then signed bytes."""
+    """Convert to a text that sorts as the server sorts time UUIDs: the time, then signed bytes."""
     from pyspark.sql import functions as sf
 
     time = [sf.substr(uuid, sf.lit(at), sf.lit(size)) for at, size in ((16, 3), (10, 4), (1, 8))]
