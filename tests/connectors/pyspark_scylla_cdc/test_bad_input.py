@@ -184,6 +184,7 @@ def test_every_option_is_given_wrongly() -> None:
     assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("name", list(WRONG))
 def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], name: str) -> None:
@@ -258,6 +259,7 @@ def closed_port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
     """A host that is not there, or mute, is given up within the connect timeout."""
@@ -267,6 +269,7 @@ def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str)
     assert "check host, port and that the node is up" in message
 
 
+@pytest.mark.slow
 def test_unknown_host(load: Load) -> None:
     """A name that no name server knows is given up as well."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
@@ -292,6 +295,7 @@ def test_a_certificate_of_another_host() -> None:
             ScyllaCdcDataSource(lower(given)).schema()
 
 
+@pytest.mark.slow
 def test_wrong_password(load: Load) -> None:
     """A refused login says so, and neither password is in the error."""
     from cdc_reader.testing import EmbeddedScylla
@@ -304,6 +308,7 @@ def test_wrong_password(load: Load) -> None:
     assert "wrong-one" not in message
 
 
+@pytest.mark.slow
 def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
     """Blanks at its ends and every character count: the login works, the keyspace is missing."""
     from cdc_reader.testing import EmbeddedScylla
@@ -323,6 +328,7 @@ SCHEMAS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize(("schema", "expected"), SCHEMAS)
 def test_schema_of_ones_own(
@@ -335,6 +341,7 @@ def test_schema_of_ones_own(
     assert expected in failure(stream, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> None:
     """A table that is gone when the query begins ends it with the words that it has at load."""
@@ -344,6 +351,7 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
     assert "t was not found" in failure(stream, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
     """A table that goes while its log is followed, or was read already, ends the query so too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from cdc_reader.testing import EmbeddedScylla
@@ -9,6 +10,7 @@ from cdc_reader.testing import EmbeddedScylla
 COUNT = 100
 
 
+@pytest.mark.slow
 def test_executors_learn_how_many_streams_a_query_may_name(spark: SparkSession) -> None:
     """Each for itself, within the retry deadline: every row once."""
     with EmbeddedScylla(vnodes=32, shards=2, most_partitions=7) as server:

@@ -265,6 +265,7 @@ def test_lowering_the_ttl_is_no_loss(
             each.partitions(offset, each.latestOffset(offset, LIMIT))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_tells_it(
     spark: SparkSession,  # noqa: ARG001 - load() needs it

@@ -100,6 +100,7 @@ def test_batch_equals_recording(
     assert_in_stream_order(rows)
 
 
+@pytest.mark.slow
 def test_stream_equals_recording(
     spark: SparkSession, load: Callable[..., DataFrame], history: History, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_stream_equals_recording(
     assert_recorded(spark.read.parquet(str(tmp_path / "rows")).collect(), history.log)
 
 
+@pytest.mark.slow
 def test_changes_folded_are_the_recorded_table(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
@@ -232,6 +234,7 @@ def test_three_generations(
         assert_in_order_by(rows, key)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three_generations")
 def test_three_generations_streamed(
     spark: SparkSession, load: Callable[..., DataFrame], tmp_path: Path

@@ -154,6 +154,7 @@ def test_unsettled_rows_are_read_by_a_batch(
     assert load().count() == 101
 
 
+@pytest.mark.slow
 def test_empty_log(
     spark: SparkSession,
     scylla: Scylla,
@@ -206,6 +207,7 @@ def test_column_with_the_name_of_ours(
         load(stream=stream)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_password_stays_secret(
     capsys: pytest.CaptureFixture[str],
@@ -232,6 +234,7 @@ def test_password_stays_secret(
     assert not any(secret["password"].encode() in path.read_bytes() for path in files)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_the_command_reads_a_checkpoint(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], tmp_path: Path
@@ -250,6 +253,7 @@ def test_the_command_reads_a_checkpoint(
     assert reader["expires_in_seconds"] > 80_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]

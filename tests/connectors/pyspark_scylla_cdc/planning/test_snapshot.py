@@ -73,6 +73,7 @@ def test_rows_of_a_snapshot(rows: Rows) -> None:
     assert {row["_modified_columns"] == ["s"] for row in found if row["ck"] is None} == {True}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
     """Folded by key, table and log together are the table; without the table they are not."""

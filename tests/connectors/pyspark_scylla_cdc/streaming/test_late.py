@@ -741,6 +741,7 @@ def test_whole_records(names: Any, most: int) -> None:
     assert len(taken) < most + 4
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_in_spark(
     spark: SparkSession,

@@ -110,6 +110,7 @@ def statement(draw: random.Random, before: int) -> str:
     )
 
 
+@pytest.mark.slow
 def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Whatever is done to a table, its changes fold into it; a former result may be the start."""
     before = SystemClock().now()  # the server is up: there are streams for what is written then
@@ -167,6 +168,7 @@ def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
     assert [row["pk"] for row in found if row["pk"] >= 7] == [8]
 
 
+@pytest.mark.slow
 def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
