@@ -31,7 +31,7 @@ SPARK_4.2 := 4.2.1
 OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
 OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
-    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
+    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/packaging/test_doctor.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py tables/test_fold.py \
     test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \

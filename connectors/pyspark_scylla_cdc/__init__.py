@@ -10,9 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark_scylla_cdc.installation.session import session as session
     from pyspark_scylla_cdc.tables.fold import fold as fold
 
-__all__ = ["DefaultSource", "ScyllaCdcDataSource", "fold"]
+__all__ = ["DefaultSource", "ScyllaCdcDataSource", "fold", "session"]
 
 with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
@@ -21,9 +22,13 @@ with suppress(ImportError):
 
 
 def __getattr__(name: str) -> Any:
-    """Import `fold` on first use."""
+    """Import `fold` and `session` on first use."""
     if name == "fold":
         from pyspark_scylla_cdc.tables.fold import fold
 
         return fold
+    if name == "session":
+        from pyspark_scylla_cdc.installation.session import session
+
+        return session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,10 +81,20 @@ def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSessio
 
     Raises JavaError if there is no Java that Spark can run on.
     """
-    require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName(app_name)
-    for name, value in {**_SETTINGS, **settings}.items():
+    return quiet_session(builder, log_file, {**_SETTINGS, **settings})
+
+
+def quiet_session(
+    builder: SparkSession.Builder, log_file: Path, settings: Mapping[str, str]
+) -> SparkSession:
+    """A session with these settings; Spark's own output goes to `log_file`.
+
+    Raises JavaError if there is no Java that Spark can run on.
+    """
+    require_java()
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with _stderr_into(log_file):
         return builder.getOrCreate()

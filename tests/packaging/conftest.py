@@ -23,13 +23,22 @@ def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
 
 @frozen
 class Environment:
-    """A virtual environment that borrows all but this project from the one the tests run in."""
+    """A virtual environment."""
 
     folder: Path
 
     @property
     def python(self) -> Path:
         return self.folder / "bin" / "python"
+
+    def borrow(self) -> None:
+        """Take all but this project from the environment in which the tests run.
+
+        A path entry, unlike a site folder, does not obey the path files in it: what is installed
+        as editable where the tests run is not there.
+        """
+        [site_packages] = self.folder.glob("lib/python*/site-packages")
+        (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
 
     def install(self, *what: str | Path) -> None:
         """Install this project alone, with what is at hand."""
@@ -42,17 +51,17 @@ class Environment:
         return run(self.python, "-c", code, cwd=self.folder, status=status)
 
 
+def make_environment(folder: Path) -> Environment:
+    """An environment with nothing in it."""
+    venv.create(folder, with_pip=False)
+    return Environment(folder)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """An environment without this project.
-
-    A path entry, unlike a site folder, does not obey the path files in it: what is installed as
-    editable where the tests run is not there.
-    """
-    made = Environment(tmp_path / "environment")
-    venv.create(made.folder, with_pip=False)
-    [site_packages] = made.folder.glob("lib/python*/site-packages")
-    (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    """An environment with all but this project."""
+    made = make_environment(tmp_path / "environment")
+    made.borrow()
     return made
 
 

@@ -1,0 +1,138 @@
+"""What is wrong with the Pythons of a Spark application, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from pyspark_scylla_cdc.installation.pythons import Python, Unusable
+
+OLDEST_SPARK = (4, 0)
+_INSTALL = "pip install 'scylla-cdc[spark]'"
+
+
+@frozen
+class Fault:
+    """What was found and what was expected, in one line, and what to do."""
+
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.found}: {self.remedy}"
+
+
+def faults(
+    here: Python, command: str, planner: Python | Unusable, executors: Sequence[Python | Unusable]
+) -> list[Fault]:
+    """The faults, the one to mend first at the head.
+
+    `here` is the Python of the driver, and `command` what Spark starts on all machines.
+    """
+    found = list(_faults_of_driver(here, command, planner))
+    others = (
+        [python for python in executors if not _is_same(python, planner)] if found else executors
+    )
+    return [
+        *found,
+        *(fault for each in others for fault in _faults_of_executor(here, command, each)),
+    ]
+
+
+def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
+    """True if both are one Python of one machine, so that one remedy is for both."""
+    if isinstance(one, Unusable) or isinstance(other, Unusable):
+        return False
+    return (one.host, one.python) == (other.host, other.python)
+
+
+def _faults_of_driver(here: Python, command: str, planner: Python | Unusable) -> Iterator[Fault]:
+    if _numbers(here.pyspark) < OLDEST_SPARK:
+        yield Fault(f"this is Spark {here.pyspark}", "use Spark 4.0 or later")
+    if isinstance(planner, Unusable):
+        yield Fault(
+            f"on the driver, Spark plans with {command}, which does not run there "
+            f"({planner.reason})",
+            _link(command) if not Path(command).is_absolute() and "/" in command else _use(here),
+        )
+    elif not planner.package:
+        yield Fault(
+            f"on the driver, Spark plans with {planner.python}, which has no scylla-cdc, and this "
+            f"is {here.python}",
+            _use(here),
+        )
+
+
+def _faults_of_executor(here: Python, command: str, python: Python | Unusable) -> Iterator[Fault]:
+    """The first fault of an executor; the others may follow from it."""
+    if isinstance(python, Unusable):
+        yield Fault(
+            f"on {python.where}, {command} does not run ({python.reason})", _provide(command)
+        )
+        return
+    where = f"on {python.host}, {python.python}"
+    missing = [name for name in ("pyarrow", "pandas") if not getattr(python, name)]
+    if not python.package:
+        missing.append("scylla-cdc")
+    if missing:
+        yield Fault(
+            f"{where} has no {', '.join(missing)}",
+            f"{_INSTALL} there, with that Python, or {_ship(command)}; --py-files do not reach a "
+            "data source",
+        )
+    elif python.minor_version != here.minor_version:
+        yield Fault(
+            f"{where} is Python {python.version}, and the driver's is {here.version}",
+            "use the same minor version of Python on all machines",
+        )
+    elif python.package != here.package:
+        yield Fault(
+            f"{where} has scylla-cdc {python.package}, and the driver has {here.package}",
+            "install the same version on all machines",
+        )
+    elif python.pyspark != here.pyspark:
+        yield Fault(
+            f"{where} has Spark {python.pyspark}, and the driver has {here.pyspark}",
+            "use the cluster's version of pyspark on the driver",
+        )
+    elif python.cluster not in ("", "reached"):
+        yield Fault(
+            f"{where} cannot read the table's schema ({python.cluster})",
+            "see that this machine reaches the nodes of ScyllaDB with these options",
+        )
+
+
+def _use(here: Python) -> str:
+    return (
+        f"before Spark starts, set PYSPARK_PYTHON={here.python} and unset PYSPARK_DRIVER_PYTHON, "
+        "or make the session with pyspark_scylla_cdc.session(builder)"
+    )
+
+
+def _link(command: str) -> str:
+    folder = Path(command).parts[0]
+    return (
+        f"link the driver's environment there (ln -s {sys.prefix} {folder}), or make the session "
+        "with pyspark_scylla_cdc.session(builder), which does it"
+    )
+
+
+def _provide(command: str) -> str:
+    return f"install the environment at this path on each machine, or {_ship(command)}"
+
+
+def _ship(command: str) -> str:
+    if "/" in command and not Path(command).is_absolute():
+        return "ship an environment that has this path with spark.archives"
+    return (
+        "ship the driver's environment with spark.archives=environment.tar.gz#environment, unset "
+        "PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON, and make the session with "
+        "pyspark_scylla_cdc.session(builder)"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

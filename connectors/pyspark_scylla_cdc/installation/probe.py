@@ -1,0 +1,63 @@
+"""Finds out what the running Python has of what the data source needs.
+
+Spark sends this module by value to Pythons that may lack the package, and the driver runs its text
+in the Python that Spark plans with. So it imports nothing but the standard library at first.
+"""
+
+import json
+import os
+import platform
+import socket
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def look(options: dict[str, str]) -> dict[str, str]:
+    """What this Python has, by name; "" for what it lacks.
+
+    With `options` of the data source, it also reads the schema of their table: `cluster` is then
+    "reached" or the error.
+    """
+    has_package = bool(_version("pyspark_scylla_cdc"))
+    return {
+        "host": socket.gethostname(),
+        "folder": os.getcwd(),  # noqa: PTH109 - the text that Spark shows
+        "python": sys.executable,
+        "version": platform.python_version(),
+        "pyspark": _version("pyspark"),
+        "pyarrow": _version("pyarrow"),
+        "pandas": _version("pandas"),
+        "package": _installed("scylla-cdc") if has_package else "",
+        "kernel": import_module("cdc_reader.decoding").NAME if has_package else "",
+        "cluster": _reach(options) if has_package and options else "",
+    }
+
+
+def _version(module: str) -> str:
+    try:
+        return str(getattr(import_module(module), "__version__", "installed"))
+    except ImportError:
+        return ""
+
+
+def _installed(distribution: str) -> str:
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _reach(options: dict[str, str]) -> str:
+    parse = import_module("pyspark_scylla_cdc.options.source_options").SourceOptions.parse
+    schema_of: Any = import_module("pyspark_scylla_cdc.reading.sessions").schema_of
+    try:
+        schema_of(parse(options))
+    except import_module("cdc_reader.errors").CdcError as error:
+        return f"{type(error).__name__}: {error}"
+    return "reached"
+
+
+if __name__ == "__main__":
+    print(json.dumps(look(json.loads(sys.argv[1]))))  # noqa: T201 - the module's output

@@ -1,0 +1,135 @@
+"""Looks at the Pythons of a Spark application: the driver's, the planner's and the executors'.
+
+Spark starts one command for a Python data source, on the driver, where it plans, and on every
+executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``, as the variables were
+when the driver's JVM started.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import time
+from typing import Any
+
+from attrs import frozen
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext, cloudpickle
+from pyspark.errors import PySparkException
+
+from pyspark_scylla_cdc.installation import probe
+
+ROUNDS = 5
+"""How often executors are looked for that had no task yet."""
+_TASK_SECONDS = 0.3
+"""How long a task stays, so that tasks spread over all executors."""
+
+_LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
+
+
+@frozen
+class Python:
+    """What a Python has, by name as in `probe.look`; "" for what it lacks."""
+
+    host: str
+    folder: str
+    python: str
+    version: str
+    pyspark: str
+    pyarrow: str
+    pandas: str
+    package: str
+    kernel: str
+    cluster: str
+
+    @property
+    def minor_version(self) -> str:
+        """The version without its last part, in which Spark's Pythons must agree."""
+        return self.version.rpartition(".")[0]
+
+
+@frozen
+class Unusable:
+    """A Python that does not run: its place, and Spark's or the system's reason."""
+
+    where: str
+    reason: str
+
+
+def planner_command(context: SparkContext) -> str:
+    """The command that Spark starts for Python data sources."""
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way to the JVM's variables
+    settled = map(jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
+    return next(filter(None, settled), "python3")
+
+
+def this_python(options: dict[str, str]) -> Python:
+    """The Python that runs this."""
+    return Python(**probe.look(options))
+
+
+def planner(command: str, options: dict[str, str]) -> Python | Unusable:
+    """The Python that Spark plans with, on the driver."""
+    text = inspect.getsource(probe)
+    try:
+        ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well
+            [command, "-c", text, json.dumps(options)], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return Unusable("the driver", f"{command}: {error.strerror}")
+    if ran.returncode:
+        return Unusable("the driver", f"{command}: {ran.stderr.strip().splitlines()[-1]}")
+    return Python(**json.loads(ran.stdout))
+
+
+def executors(
+    context: SparkContext, command: str, options: dict[str, str]
+) -> list[Python | Unusable]:
+    """The Python of each executor, or of those that run if one does not.
+
+    Looks where a data source looks: `command`, without the files that ``--py-files`` names.
+    """
+    kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
+    context.pythonExec, context._python_includes = command, []  # noqa: SLF001
+    cloudpickle.register_pickle_by_value(probe)
+    found: dict[tuple[str, str], Python] = {}
+    try:
+        for _ in range(ROUNDS):
+            for told in _round(context, options):
+                python = Python(**told)
+                found[python.host, python.folder] = python
+            if len(found) >= _count(context):
+                break
+    except (Py4JJavaError, PySparkException) as error:
+        return [*found.values(), _unusable(str(error))]
+    finally:
+        cloudpickle.unregister_pickle_by_value(probe)
+        context.pythonExec, context._python_includes = kept  # noqa: SLF001
+    return [found[place] for place in sorted(found)]
+
+
+def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
+    """What a task on each core has found."""
+    look, seconds = probe.look, _TASK_SECONDS
+    tasks = 2 * context.defaultParallelism
+
+    def stay(_: object) -> list[dict[str, str]]:
+        time.sleep(seconds)
+        return [look(options)]
+
+    return context.parallelize(range(tasks), tasks).mapPartitions(stay).collect()
+
+
+def _count(context: SparkContext) -> int:
+    """The number of executors; the driver is one of them if it runs tasks itself."""
+    known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
+    return max(1, len(known) - 1)
+
+
+def _unusable(message: str) -> Unusable:
+    lost = _LOST_TASK.search(message)
+    if lost is None:
+        return Unusable("an executor", message.strip().splitlines()[0])
+    return Unusable(lost["where"], lost["why"])

@@ -1,0 +1,92 @@
+"""Starts a Spark session that finds the data source."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.installation.faults import faults
+from pyspark_scylla_cdc.installation.pythons import (
+    executors,
+    planner,
+    planner_command,
+    this_python,
+)
+
+_PYTHON, _DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+
+
+def session(builder: SparkSession.Builder) -> SparkSession:
+    """The session of `builder`, started so that Spark finds the data source on all machines.
+
+    Spark starts one command for data sources, on the driver and on every executor. Unless
+    PYSPARK_PYTHON names it, it is the Python that runs this; or, if ``spark.archives`` ships an
+    environment as ``#environment``, it is ``environment/bin/python``, and a link of that name, in
+    the working directory, leads to the driver's own environment. PYSPARK_DRIVER_PYTHON, which
+    would override it on the executors, is removed from the environment of this process.
+
+    Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor
+    cannot run the data source. A session of Spark Connect is returned as it is: the server's
+    environment counts.
+    """
+    if not _jvm_runs():
+        prepare(_archives(builder))
+    started = builder.getOrCreate()
+    if hasattr(started, "sparkContext"):
+        check(started.sparkContext)
+    return started
+
+
+def prepare(archives: str) -> None:
+    """Set what a new JVM takes over: the command for data sources, and the link if it needs one."""
+    command = os.environ.setdefault(_PYTHON, _shipped(archives) or sys.executable)
+    os.environ.pop(_DRIVER_PYTHON, None)
+    path = Path(command)
+    if not path.is_absolute() and len(path.parts) > 1 and not path.exists():
+        _link(Path(path.parts[0]))
+
+
+def check(context: SparkContext) -> None:
+    """Raise ConfigurationError if a Python of the application cannot run the data source."""
+    command = planner_command(context)
+    on_driver = planner(command, {})
+    found = faults(this_python({}), command, on_driver, [])
+    if not found:
+        found = faults(this_python({}), command, on_driver, executors(context, command, {}))
+    if found:
+        raise ConfigurationError(_PYTHON, command, str(found[0]))
+
+
+def _jvm_runs() -> bool:
+    """True if what a JVM takes over is settled: there is one, or spark-submit is one."""
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
+
+
+def _archives(builder: SparkSession.Builder) -> str:
+    """The archives that the session will ship, by the builder or by Spark's defaults."""
+    given: dict[str, Any] = {**dict(SparkConf().getAll()), **builder._options}  # noqa: SLF001
+    return ",".join(str(given[name]) for name in _ARCHIVES if given.get(name))
+
+
+def _shipped(archives: str) -> str | None:
+    """The Python of the first archive that is unpacked under a name."""
+    names = [archive.partition("#")[2] for archive in archives.split(",")]
+    return next((f"./{name}/bin/python" for name in names if name), None)
+
+
+def _link(name: Path) -> None:
+    try:
+        name.symlink_to(sys.prefix)
+    except OSError as error:
+        remedy = (
+            f"the driver needs {name.absolute()} to lead to {sys.prefix}, and it cannot be linked "
+            f"({error.strerror}): start the driver where it can, or set {_PYTHON}"
+        )
+        raise ConfigurationError(_PYTHON, os.environ[_PYTHON], remedy) from None
