@@ -1,4 +1,4 @@
-"""A ScyllaDB in this process, as far as a driver can tell: for development and tests, no database.
+"""A ScyllaDB in this process, as a driver sees it, for development and tests; not a database.
 
 Its rooms: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
 (the log), `topology` (nodes and streams), `system` (the server's own tables), `codec` (values).

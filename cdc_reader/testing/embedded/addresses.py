@@ -1,4 +1,4 @@
-"""The addresses that nodes listen on: that of the first, and those that follow it."""
+"""The addresses that nodes listen on: the first node's, and those that follow it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cdc_reader.errors import ConfigurationError
 
 @define
 class Addresses:
-    """Gives out one address after the other, the first being that of `host`.
+    """Allocates consecutive addresses, starting with that of `host`.
 
-    A host alone may have any address; several need loopback addresses of version 4, of which a
-    machine has many. `next` raises ConfigurationError where there is none.
+    A single node may have any address; several need IPv4 loopback addresses, of which a machine has
+    many. `next` raises ConfigurationError if there is none left.
     """
 
     host: str
     _given: int = field(default=0, init=False)
 
     def next(self) -> str:
-        """The address of one more node."""
+        """Return the address of one more node."""
         address = self._following(self._given) if self._given else _resolved(self.host)
         self._given += 1
         return address
@@ -36,7 +36,7 @@ class Addresses:
 
 
 def reachable(listen_address: str) -> str:
-    """The address by which clients on this machine reach what listens here."""
+    """Return the address by which clients on this machine reach a listener."""
     address = ipaddress.ip_address(listen_address)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
@@ -44,7 +44,7 @@ def reachable(listen_address: str) -> str:
 
 
 def _resolved(host: str) -> str:
-    """The IP address of a host name, of version 4 if it has one; an address is what it is."""
+    """The IP address of a host name, IPv4 if it has one; an address is returned unchanged."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Errors that travel to the client, by the native protocol's codes.
+"""Errors sent to the client, with the native protocol's codes.
 
 CqlError
  ├── ServerError 0x0000        ├── SyntaxError 0x2000
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 
 class CqlError(Exception):
-    """An ERROR frame: a code, a message, and what some codes carry besides."""
+    """An ERROR frame: a code, a message, and the extra fields of some codes."""
 
     code: ClassVar[int]
 

@@ -8,7 +8,7 @@ from attrs import define
 
 
 class Now(Protocol):
-    """A clock to read: the system's, or `cdc_reader.testing.clock.ManualClock`."""
+    """A source of time: the system's clock, or `cdc_reader.testing.clock.ManualClock`."""
 
     def now(self) -> int:
         """µs since 1970."""
@@ -17,11 +17,11 @@ class Now(Protocol):
 
 @define
 class NodeClock:
-    """The cluster's time and `ahead` µs; less than 0 for a clock that is behind."""
+    """The cluster's time plus `ahead` µs; negative for a clock that is behind."""
 
     cluster: Now
     ahead: int = 0
 
     def now(self) -> int:
-        """µs since 1970, as this node has it."""
+        """µs since 1970, by this node's clock."""
         return self.cluster.now() + self.ahead

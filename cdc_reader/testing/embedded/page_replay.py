@@ -1,8 +1,8 @@
-"""Pages served as they are, with no work per row: for benchmarks of clients.
+"""Replays ready-made pages with no work per row, for benchmarks of clients.
 
-Every SELECT from a table under replay gets the same pages from the first on, whatever it asks
-for; without their metadata if it asks so, as clients do with what they prepared. Whose place is
-where is in the paging states, the server remembers nothing of its readers.
+Every SELECT from a table under replay gets the same pages, starting with the first. Metadata is
+left out on request, as clients do for prepared statements. The paging states hold each reader's
+place, so the server keeps no state per reader.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATE_MARK = b"replayed page "
 
 
 def ready(body: bytes) -> EncodedPage:
-    """The page in a RESULT's body; ValueError if it holds no rows, or not their columns."""
+    """Return the page in a RESULT's body; ValueError if it has no rows, or not their columns."""
     try:
         metadata = parse_metadata(body)
     except DecodeError as error:
@@ -40,13 +40,13 @@ def ready(body: bytes) -> EncodedPage:
 
 @frozen
 class Series:
-    """Some pages, one after the other, so many times over."""
+    """A sequence of pages, repeated a number of times."""
 
     pages: tuple[EncodedPage, ...]
     times: int
 
     def page(self, paging_state: bytes | None) -> EncodedPage:
-        """The page after the one that brought this state; the first if there is none."""
+        """Return the page that follows this paging state; the first page for None."""
         count = len(self.pages) * self.times
         number = _number(paging_state) if paging_state else 0
         if number >= count:
@@ -57,7 +57,7 @@ class Series:
 
 @define
 class PageReplays:
-    """Which tables are under replay."""
+    """The tables under replay, and their pages."""
 
     _series: dict[tuple[str, str], Series] = field(factory=dict, init=False)
 
@@ -65,16 +65,16 @@ class PageReplays:
         """Serve these RESULT bodies for a table; ValueError if they are not pages of rows."""
         if not bodies or times < 1:
             raise ValueError("a replay: expected at least one page, at least once")
-        # Equal pages are one: a benchmark's many pages need not fill the memory.
+        # Equal pages are stored once, so a benchmark with many pages needs little memory.
         made = {body: ready(body) for body in set(bodies)}
         self._series[keyspace, table] = Series(tuple(made[body] for body in bodies), times)
 
     def end(self, keyspace: str, table: str) -> None:
-        """Serve what the table holds again."""
+        """Stop the replay: the table is read again."""
         self._series.pop((keyspace, table), None)
 
     def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
-        """The page to answer with; None if the table is not under replay."""
+        """Return the page to answer with; None if the table is not under replay."""
         series = self._series.get((keyspace, table))
         return None if series is None else series.page(paging_state)
 

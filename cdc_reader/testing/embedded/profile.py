@@ -1,4 +1,4 @@
-"""What differs between versions of ScyllaDB, as far as a CDC client can tell."""
+"""The differences between versions of ScyllaDB, as far as a CDC client can tell."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class Profile:
         generation_ranges: generations are described range by range, in
             `cdc_streams_descriptions_v2`, and the first one operates at once (4.4); before, a
             generation was one row of `cdc_streams_descriptions`.
-        marks_nulls: a null that a preimage shows is marked as deleted, so that it differs from a
-            column that is not shown (4.6).
-        alter_names_enabled: ALTER of the cdc options must say whether CDC is enabled, and they
-            are no longer spelt on and off (5.0).
+        marks_nulls: a null in a preimage is marked as deleted, so that it differs from a column
+            that is not shown (4.6).
+        alter_names_enabled: ALTER of the cdc options must state whether CDC is enabled, and the
+            values on and off are gone (5.0).
         keeps_disabled_log: a log stays when CDC is disabled, and remembers the columns that it
             loses (5.1).
-        new_words: many refusals are worded anew, as statements are checked as expressions (5.4).
+        new_words: many refusals have new texts, because statements are checked as expressions
+            (5.4).
         expiry_before_value: of two live cells with the same timestamp the one that expires later
             wins, whatever their values (5.4).
-        paxos_tables: transactions on a table of tablets are kept in a table beside it (2025.4).
+        paxos_tables: transactions on a table on tablets are kept in a separate table (2025.4).
         default_replication: a keyspace need not say how it is replicated (2026.1).
         checks_options: unknown options of compaction are refused, and flush periods below a
             minute; tables are never COMPACT STORAGE (2026.1).
@@ -39,7 +40,7 @@ class Profile:
         writes_to_previous_generation: a write up to 5 s old may go to the generation before the
             current one (5.2.16, 5.4.4, 6.0).
         long_names: keyspaces and tables may have names of 192 characters, 48 before (2025.2).
-        tablets: keyspaces may use tablets, and say so in `system_schema.scylla_keyspaces` (6.0).
+        tablets: keyspaces may use tablets, shown in `system_schema.scylla_keyspaces` (6.0).
         protects_log_columns: a log's columns cannot be altered (2025.1.10, 2025.3).
         delays_column_reuse: a column dropped from a table with CDC cannot be added again for
             5 s (2025.1.10, 2025.3.1, 2025.4).
@@ -90,10 +91,11 @@ _KNOWN = f"4.3, 5.2, 6.2, 2025.4 or {NEWEST}"
 
 
 def profile(version: str = NEWEST) -> Profile:
-    """The profile of a version such as "5.2", "5.2.16" or "2026.1"; ValueError if it is none
-    that was released, or one of an Enterprise that is numbered by other years.
+    """Return the profile of a version such as "5.2", "5.2.16" or "2026.1".
 
-    A version newer than all known is taken as the newest, with a warning.
+    Raises ValueError for a version that was never released, and for Enterprise versions, which are
+    numbered by other years. A version newer than all known ones counts as the newest, with a
+    warning.
     """
     number = _number(version)
     if number[:2] > _LAST:

@@ -61,27 +61,27 @@ class EmbeddedScylla:
 
     Args:
         host: the address of the first node; further ones listen on the addresses that follow it.
-        port: the port of all nodes; 0 for one that is free.
-        nodes: how many nodes clients can connect to. They share one store.
-        vnodes: how many token ranges each node owns.
-        shards: how many shards each node has, so how many streams each range.
-        version: which version of ScyllaDB to be like, such as "5.2"; see `Profile`.
+        port: the port of all nodes; 0 for any free port.
+        nodes: the number of nodes that clients can connect to. They share one store.
+        vnodes: the number of token ranges of each node.
+        shards: the number of shards of each node, which is the number of streams of each range.
+        version: the version of ScyllaDB to behave like, such as "5.2"; see `Profile`.
         clock: the server's clock.
-        credentials: (user, password) to ask of clients; None asks for nothing.
+        credentials: (user, password) required of clients; None requires no login.
         certificate: the file of the certificate chain for TLS; None for plain connections.
         key: the file of the certificate's private key.
         client_authority: the file of authorities, one of which must have signed a client's
             certificate; None asks clients for no certificate.
-        cluster_name: what the cluster calls itself.
-        seed: where random tokens and ids come from, those of streams and of log rows too; None
-            for others each time.
-        ring_delay_ms: how long nodes take to hear of each other: a later generation operates
-            twice this and 5 s after it is made. At once if 0, as in the server: rows written
-            with its time before it was made are in streams of the one before.
+        cluster_name: the name of the cluster.
+        seed: the seed of random tokens and ids, including those of streams and log rows; None for
+            different ones each time.
+        ring_delay_ms: how long nodes take to learn of each other. A later generation operates twice
+            this plus 5 s after it is created. With 0 it operates at once, as in the server: rows
+            written with its time before it was created are in streams of the previous one.
         most_partitions: the server's `max_partition_key_restrictions_per_query`.
 
-    Raises ConfigurationError for values that cannot be. Statements fail as `faults` has it, and
-    log rows go astray as `misplacing` has it.
+    Raises ConfigurationError for invalid values. `faults` makes statements fail, and `misplacing`
+    makes log rows go to wrong streams.
     """
 
     def __init__(
@@ -162,12 +162,12 @@ class EmbeddedScylla:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def start(self) -> Self:
-        """Listen for clients; OSError if the address or port cannot be had."""
+        """Listen for clients; OSError if the address or port is not available."""
         self._server.start()
         return self
 
     def stop(self) -> None:
-        """Close all connections and stop listening; the data is still there to look at."""
+        """Close all connections and stop listening; the data stays readable."""
         self._server.stop()
 
     def __enter__(self) -> Self:
@@ -182,10 +182,10 @@ class EmbeddedScylla:
         self.stop()
 
     def join(self, vnodes: int = 16, shards: int = 2) -> Generation:
-        """Let a node join that listens on the next address; returns the generation it brings.
+        """Add a node that listens on the next address; return the generation that results.
 
-        Clients that registered for it are told. Raises ConfigurationError if the nodes are not on
-        loopback addresses of version 4, OSError if the address cannot be had.
+        Notifies clients that registered for events. Raises ConfigurationError if the nodes are not
+        on IPv4 loopback addresses, OSError if the address is not available.
         """
         _positive(vnodes=vnodes, shards=shards)
         address = self._addresses.next()
@@ -198,10 +198,10 @@ class EmbeddedScylla:
         return generation
 
     def leave(self, node: Node) -> None:
-        """Take a node off the ring: its ranges go to others, the streams stay as they are.
+        """Remove a node from the ring: its ranges go to others, the streams stay unchanged.
 
-        Its connections are closed and the other nodes' clients told. Raises ValueError if it is
-        not on the ring, or the last one.
+        Closes its connections, and notifies the other nodes' clients. Raises ValueError if it is
+        not on the ring, or is the last node.
         """
         if node not in self.cluster.nodes:
             raise ValueError(f"node {node.address}: expected one that is on the ring")
@@ -213,10 +213,10 @@ class EmbeddedScylla:
             self._announce_node("TOPOLOGY_CHANGE", "REMOVED_NODE", node.address)
 
     def take_down(self, node: Node) -> None:
-        """Let a node fail: its connections are closed, no new ones taken, other clients told.
+        """Make a node fail: close its connections, accept no new ones, and notify other clients.
 
-        The data is still there, as the nodes share one store. Raises ValueError if no client
-        can reach the node as it is.
+        The data stays available, because the nodes share one store. Raises ValueError if the node
+        is not reachable now.
         """
         if node.address not in self._listen_addresses or node.address in self._down:
             raise ValueError(f"node {node.address}: expected one that clients can reach")
@@ -224,7 +224,7 @@ class EmbeddedScylla:
         self._announce_node("STATUS_CHANGE", "DOWN", node.address)
 
     def bring_up(self, node: Node) -> None:
-        """Let a node that was taken down come back; it has forgotten all prepared statements.
+        """Bring back a node that was taken down; it has forgotten all prepared statements.
 
         Raises ValueError if it is not down, OSError if its address is taken.
         """
@@ -237,52 +237,55 @@ class EmbeddedScylla:
         self._announce_node("STATUS_CHANGE", "UP", node.address)
 
     def skew_clock(self, node: Node, micros: int) -> None:
-        """Set a node's clock ahead of the cluster's, or behind it if `micros` is below 0.
+        """Set a node's clock ahead of the cluster's by `micros`; negative for behind.
 
-        It stamps what clients write through this node without a timestamp of their own.
+        It gives the timestamps of writes through this node that bring none.
         """
         self._clocks[node.address].ahead = micros
 
     def check_and_repair_streams(self) -> Generation | None:
-        """Make a new generation if the newest does not fit the ring; None if it does."""
+        """Create a generation if the newest does not match the ring; None if it does."""
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
-        """Make a generation without streams, in force when any other made now would be."""
+        """Create a generation without streams, in force when any other created now would be."""
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
-        """Publish what generations come half-way: only so many rows of each description, all of
-        them if None, and not the timestamp. Writes go to such a generation all the same.
+        """Publish later generations only in part, until `complete_publication`.
+
+        Writes so many rows of each description, all of them if None, and not the timestamp. Writes
+        go to such a generation all the same.
         """
         self._server.call(lambda: self._publication.hold(rows))
 
     def complete_publication(self) -> tuple[Generation, ...]:
-        """Publish all that was held back, and hold nothing back from now on; returns it."""
+        """Publish everything held back, and hold nothing back from now on; return what was held."""
         return self._server.call(self._publication.complete)
 
     def upgrade_streams(self) -> None:
-        """Go on as the upgrade from 4.3 does: describe generations, the old ones too, range by
-        range in new tables, and say so in `system.cdc_local`. Later versions have done it.
+        """Upgrade from 4.3: describe all generations by ranges in new tables, as newer servers do.
+
+        Sets the mark in `system.cdc_local`. Later versions have already been upgraded.
         """
         self._server.call(self._upgrade_streams)
 
     def split_tablets(self, keyspace: str, table: str) -> StreamSet:
-        """Split each tablet of a base table in two; returns the streams that come with it.
+        """Split each tablet of a base table in two; return the new streams.
 
         ValueError if the table has no streams of tablets.
         """
         return self._server.call(lambda: self.tablets.split(keyspace, table))
 
     def merge_tablets(self, keyspace: str, table: str) -> StreamSet:
-        """Merge each two tablets of a base table; returns the streams that come with it.
+        """Merge each pair of tablets of a base table; return the new streams.
 
         ValueError if the table has no streams of tablets, or one tablet only.
         """
         return self._server.call(lambda: self.tablets.merge(keyspace, table))
 
     def replay(self, keyspace: str, table: str, pages: Sequence[bytes], times: int = 1) -> None:
-        """Answer every SELECT from a table with these pages, so many times over, unread.
+        """Answer every SELECT from a table with these pages, repeated `times` times.
 
         A page is the body of a RESULT of rows with its metadata, as recorded from a server or
         made by `pages`; its paging state is replaced. Raises ValueError if it is not.
@@ -290,27 +293,28 @@ class EmbeddedScylla:
         self._server.call(lambda: self._replays.begin(keyspace, table, pages, times))
 
     def end_replay(self, keyspace: str, table: str) -> None:
-        """Answer from what the table holds again."""
+        """Stop the replay: SELECTs read the table again."""
         self._server.call(lambda: self._replays.end(keyspace, table))
 
     def execute(self, cql: str, parameters: Values = ()) -> list[tuple[bytes | None, ...]]:
-        """Execute a statement on the first node without a connection, started or not.
+        """Execute a statement on the first node without a connection, whether started or not.
 
-        Its `parameters` are serialised values in order of the markers, or by name; so are the
-        cells of the rows it returns, all of them, none for what returns no rows. Faults do not
-        befall it. Raises the errors of `cdc_reader.testing.embedded.errors`; ValueError if the
-        table is under replay.
+        `parameters` are serialised values in order of the markers, or by name. Returns all rows,
+        with serialised cells. Faults do not affect it. Raises the errors of
+        `cdc_reader.testing.embedded.errors`; ValueError if the table is under replay.
         """
         return self._server.call(lambda: self._execute(cql, parameters))
 
     def pages(self, cql: str, page_size: int = 5000, parameters: Values = ()) -> list[bytes]:
-        """The pages of a SELECT as bodies of RESULTs with their metadata: to be replayed, or
-        read without a connection. `parameters` and errors are those of `execute`.
+        """Return the pages of a SELECT as bodies of RESULTs with their metadata.
+
+        They can be replayed, or read without a connection. `parameters` and errors are those of
+        `execute`.
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
     def prepare(self, cql: str) -> Prepared:
-        """A statement's bind variables and result columns; raises the errors of `execute`."""
+        """Return a statement's bind variables and result columns; errors as of `execute`."""
         return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
 
     def page(
@@ -322,9 +326,9 @@ class EmbeddedScylla:
         paging_state: bytes | None = None,
         skip_metadata: bool = False,
     ) -> bytes:
-        """One page of a SELECT, executed now, as the body of a RESULT; see `pages`.
+        """Return one page of a SELECT, executed now, as the body of a RESULT; see `pages`.
 
-        The paging state that it carries asks for the next one.
+        Its paging state requests the next page.
         """
         options = QueryOptions(page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)
@@ -409,7 +413,7 @@ def _positive(**counts: int) -> None:
 
 
 def _check_streams(nodes: int, vnodes: int, shards: int) -> None:
-    """Each range of each node has a stream for each shard."""
+    """Check that each range of each node has a stream for each shard."""
     if nodes * vnodes * shards > _MAX_STREAMS:
         remedy = f"expected up to {_MAX_STREAMS} streams: nodes x vnodes x shards"
         raise ConfigurationError("vnodes", vnodes, remedy)

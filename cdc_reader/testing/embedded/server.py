@@ -1,8 +1,7 @@
-"""The shell around the protocol: sockets and an event loop, in a thread of its own.
+"""The sockets and the event loop around the protocol, in a separate thread.
 
-Everything of the server happens in that thread, but for the parsing of long texts, so nothing
-inside needs a lock. A
-connection's requests are answered in the order in which they arrive.
+The whole server runs in that thread, except for the parsing of long texts, so nothing inside needs
+a lock. A connection's requests are answered in order of arrival.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Server:
-    """Listens for clients of some nodes: on each node's address, on one port for all.
+    """Listens for clients: on each node's address, on one port for all.
 
-    On another port of each address a client chooses its shard by its own port: the remainder by
-    the number of shards. A `port` of 0 means one that is free. `start` and `stop` may each be
-    called once.
+    On another port of each address, a client's own port selects its shard: the remainder by the
+    number of shards. A `port` of 0 means any free port. `start` and `stop` may each be called once.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port listened on; before `start` the one asked for."""
+        """The port listened on; before `start` the requested one."""
         return self._port
 
     @property
@@ -66,11 +64,11 @@ class Server:
 
     @property
     def sessions(self) -> Iterable[Session]:
-        """The sessions now open."""
+        """The open sessions."""
         return tuple(self._writers)
 
     def start(self) -> None:
-        """Listen; OSError if an address or the port cannot be had."""
+        """Listen; OSError if an address or the port is not available."""
         listeners = _listen(tuple(self._hosts), self._port)
         self._port = listeners[0].getsockname()[1]
         started: Future[None] = Future()
@@ -84,14 +82,14 @@ class Server:
         started.result()
 
     def stop(self) -> None:
-        """Answer what was asked, close all connections, end the thread."""
+        """Answer pending requests, close all connections, end the thread."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
             self._thread = None
 
     def call(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises, run between two requests."""
+        """Run `function` between two requests, and return or raise its outcome."""
         if self._thread is None or threading.current_thread() is self._thread:
             return function()
         outcome: Future[T] = Future()
@@ -99,12 +97,12 @@ class Server:
         return outcome.result()
 
     def broadcast(self, kind: str, event: Answer) -> None:
-        """Send an event to all who registered for its kind, after the answer now being made."""
+        """Send an event to all clients that registered for its kind, after the current answer."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._send, kind, event)
 
     def open_host(self, address: str, host: Host) -> None:
-        """Listen on one more address; OSError if it cannot be had."""
+        """Listen on one more address; OSError if it is not available."""
         if self._thread is None:
             self._hosts[address] = host
             return
@@ -112,7 +110,7 @@ class Server:
         asyncio.run_coroutine_threadsafe(self._open(address, host, listener), self._loop).result()
 
     def close_host(self, address: str) -> Host:
-        """Stop listening on this address, close the connections made to it; returns its host."""
+        """Stop listening on this address and close its connections; return its host."""
         return self.call(partial(self._close_host, address))
 
     def _close_host(self, address: str) -> Host:
@@ -214,7 +212,7 @@ class Server:
 
 
 def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection by a reset, as when a node dies: clients notice at once."""
+    """End a connection with a reset, like a node that dies: clients notice at once."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     writer.transport.abort()
@@ -233,7 +231,7 @@ def _complete(outcome: Future[T], function: Callable[[], T]) -> None:
 
 
 def _listen(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
-    """A listening socket per address, all on one port."""
+    """Open a listening socket per address, all on one port."""
     attempts = 1 if port else _BIND_ATTEMPTS
     for attempt in range(1, attempts + 1):
         with contextlib.ExitStack() as opened:
@@ -253,6 +251,6 @@ def _listen(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
 def _listener(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, port), family=family, backlog=128)
-    # Its connections inherit it. Several small answers would wait 40 ms for each other otherwise.
+    # Connections inherit this. Otherwise several small answers would wait 40 ms for each other.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

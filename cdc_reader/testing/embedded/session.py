@@ -1,4 +1,4 @@
-"""One client's session: its requests answered, in order, by the node it is connected to."""
+"""One client's session: the node it is connected to answers its requests in order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 
 def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
-    """What OPTIONS answers."""
+    """Return the answer to OPTIONS."""
     return {
         "COMPRESSION": tuple(compressions()),
         "CQL_VERSION": (CQL_VERSION,),
@@ -65,10 +65,10 @@ def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
 
 @define(eq=False)
 class Host:
-    """What a node gives its sessions: an engine, what OPTIONS tells, who may log in, what fails.
+    """The context that a node gives its sessions: engine, options, credentials and faults.
 
     Each session gets one of the node's `shards`, in turn, if its client does not choose one.
-    `traces` keeps what clients ask to have traced, on the node with this `address`.
+    `traces` keeps the traces of the node with this `address`.
     """
 
     engine: Engine
@@ -81,13 +81,13 @@ class Host:
     _turns: Iterator[int] = field(factory=itertools.count, init=False)
 
     def next_shard(self) -> int:
-        """The shard of the next session."""
+        """Return the shard of the next session."""
         return next(self._turns) % self.shards
 
 
 @frozen
 class Reply:
-    """What to send, how many seconds later than now, and whether the connection breaks then."""
+    """The frames to send, their delay in seconds, and whether the connection then breaks."""
 
     data: bytes
     delay: float = 0.0
@@ -96,7 +96,7 @@ class Reply:
 
 @frozen
 class LongText:
-    """A statement whose parsing takes longer than others may wait."""
+    """A statement whose parsing would delay other clients too long."""
 
     text: str
 
@@ -105,9 +105,9 @@ class LongText:
 class Session:
     """Answers the calls of one connection.
 
-    `startup` holds what the client said of itself, `events` the kinds it registered for,
-    `keyspace` what it last chose by USE, `shard` the shard of the node that serves it. Clients
-    choose it on the `shard_aware_port`, told as (name of the option, port).
+    `startup` holds the client's STARTUP options, `events` the kinds it registered for, `keyspace`
+    the one last chosen by USE, `shard` the shard that serves it. Clients choose the shard on the
+    `shard_aware_port`, given as (name of the option, port).
     """
 
     host: Host
@@ -123,14 +123,14 @@ class Session:
     def of_shard(
         cls, host: Host, peer: tuple[str, int], shard_aware_port: tuple[str, str]
     ) -> Session:
-        """A session on the shard that the client's port chooses."""
+        """Make a session on the shard that the client's port selects."""
         shard = peer[1] % host.shards
         return cls(host, peer, shard=shard, shard_aware_port=shard_aware_port)
 
     def receive(self, data: bytes) -> Iterator[Reply | LongText]:
-        """The frames that answer what `data` completes, one by one as they are made.
+        """Yield the frames that answer the requests completed by `data`, one by one.
 
-        Long texts come first, for the caller to have them parsed without keeping others waiting.
+        Yields long texts first, so that the caller can parse them without delaying other clients.
         """
         for call in self.connection.receive(data):
             yield from self._long_texts(call.request)
@@ -140,7 +140,7 @@ class Session:
             yield Reply(frame) if strike is None else self._struck(frame, strike)
 
     def _traced(self, call: Call, strike: Strike | None) -> Answer:
-        """The answer with the id of its trace; only statements are traced."""
+        """Add a trace id to the answer; only statements are traced."""
         host, started = self.host, time.monotonic()
         answer = self._answer(call, strike)
         request = call.request
@@ -184,22 +184,22 @@ class Session:
         return Reply(frame[: len(frame) // 2], breaks=strike.kind is FaultKind.DROP)
 
     def event(self, answer: Answer) -> bytes:
-        """An event as this connection must get it."""
+        """Encode an event for this connection."""
         connection = self.connection
         return answer.frame(connection.version, responses.EVENT_STREAM, connection.compression)
 
     @property
     def username(self) -> str:
-        """Who is logged in."""
+        """The user who is logged in."""
         return self.host.credentials[0] if self.host.credentials else "anonymous"
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection ends after what was answered so far."""
+        """True if the connection ends after the answers so far."""
         return self.connection.state is State.CLOSED
 
     def _strike(self, request: Request | CqlError) -> Strike | None:
-        """What befalls a request: a statement to execute, by text, by id or in a batch."""
+        """Return the fault that affects a request: a statement by text, by id or in a batch."""
         engine, faults = self.host.engine, self.host.faults
         match request:
             case Query(_, _, options) | Batch(_, _, options):
@@ -260,7 +260,7 @@ class Session:
         return responses.authenticate(PASSWORD_AUTHENTICATOR)
 
     def _authenticate(self, token: bytes) -> Answer:
-        """SASL PLAIN: [authorisation id] NUL user NUL password."""
+        """Authenticate by SASL PLAIN: [authorisation id] NUL user NUL password."""
         given = token.split(b"\0")[-2:]
         wanted = [text.encode() for text in self.host.credentials or ()]
         if not secrets.compare_digest(b"\0".join(given), b"\0".join(wanted)):

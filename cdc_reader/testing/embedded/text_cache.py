@@ -1,4 +1,4 @@
-"""What was made of statements' texts, kept for when they come again."""
+"""A cache of values derived from statements' texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """Keeps what was last used, as long as their texts are not larger than `limit` in all.
+    """Keeps recently used values, while their texts total at most `limit` characters.
 
-    The one put last stays, however large. Threads may share a cache.
+    The newest entry stays, however large. Thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,11 +24,11 @@ class TextCache(Generic[T]):
 
     @property
     def size(self) -> int:
-        """The size of the texts, in characters."""
+        """The total size of the texts, in characters."""
         return self._size
 
     def get(self, key: Hashable) -> T | None:
-        """What was kept under this key; None if it is not there, or no longer."""
+        """Return the value under this key; None if it is absent."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -37,7 +37,7 @@ class TextCache(Generic[T]):
             return found[0]
 
     def put(self, key: Hashable, value: T, size: int) -> None:
-        """Keep a value whose text has so many characters."""
+        """Put a value whose text has `size` characters."""
         with self._lock:
             self._drop(key)
             self._kept[key] = value, size
@@ -46,12 +46,12 @@ class TextCache(Generic[T]):
                 self._drop(next(iter(self._kept)))
 
     def pop(self, key: Hashable) -> None:
-        """Forget what is kept under this key, if anything is."""
+        """Remove the value under this key, if any."""
         with self._lock:
             self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         with self._lock:
             self._kept.clear()
             self._size = 0

@@ -11,9 +11,10 @@ from cdc_reader.errors import ConfigurationError
 def server_context(
     certificate: str | Path | None, key: str | Path | None, client_authority: str | Path | None
 ) -> ssl.SSLContext | None:
-    """None without a certificate. With an authority, clients must show a certificate it signed.
+    """The context, or None without a certificate; an authority makes clients prove themselves.
 
-    Raises ConfigurationError, naming the file that is unfit.
+    With an authority, clients must show a certificate that it signed. Raises ConfigurationError,
+    naming the unusable file.
     """
     if certificate is None and key is None and client_authority is None:
         return None

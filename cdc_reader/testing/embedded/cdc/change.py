@@ -1,4 +1,4 @@
-"""What a write changes, piece by piece, and grouped into the records of the log."""
+"""The changes of a write, one by one and grouped into the records of the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RowKey = tuple[bytes, ...] | None
 
 @frozen
 class RowWrite:
-    """Cells written to a row, or its marker: one insert or update of the log."""
+    """The cells written to a row, or its marker: one insert or update of the log."""
 
     key: RowKey
     marker: Cell | None = None
@@ -23,7 +23,7 @@ class RowWrite:
 
     @property
     def ttl(self) -> int:
-        """The one TTL of everything live here, 0 for none."""
+        """The one TTL of all live cells here, 0 for none."""
         if self.marker is not None and self.marker.ttl:
             return self.marker.ttl
         return max((c.ttl for c in self._atoms() if c.value is not None), default=0)
@@ -66,7 +66,7 @@ class Record:
     changes: tuple[Change, ...]
 
     def touched(self, all_columns: set[str]) -> Mapping[RowKey, set[str]]:
-        """Per row written or deleted, the columns this record touches; a deletion touches all."""
+        """The columns that this record touches, by row; a deletion touches all."""
         touched: dict[RowKey, set[str]] = {}
         for change in self.changes:
             if isinstance(change, RowWrite):

@@ -1,4 +1,4 @@
-"""Elements of a collection or UDT column to the one serialised value the log shows."""
+"""Serialises elements of a collection or UDT column to the one value that the log shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Elements = Mapping[bytes, bytes]
 
 
 def encode(cql_type: CqlType, elements: Elements) -> bytes:
-    """The value under the column's own name: a map for lists, else the type itself, frozen."""
+    """Encode the value under the column's own name: a map for lists, else the frozen type."""
     if isinstance(cql_type, UserType):
         return _encode_user_type(cql_type, elements)
     keys = sorted(elements, key=element_order(cql_type))
@@ -23,14 +23,14 @@ def encode(cql_type: CqlType, elements: Elements) -> bytes:
 
 
 def encode_keys(cql_type: CqlType, keys: Iterable[bytes]) -> bytes:
-    """The set under `cdc$deleted_elements_…`."""
+    """Encode the set under `cdc$deleted_elements_…`."""
     ordered = sorted(keys, key=element_order(cql_type))
     return _collection(len(ordered), ordered)
 
 
 @cache
 def element_order(cql_type: CqlType) -> SortKey:
-    """How the elements of a multi-cell column are ordered, by their keys."""
+    """Return the order of a multi-cell column's elements, by their keys."""
     match cql_type:
         case SetType(element):
             return sort_key(element)

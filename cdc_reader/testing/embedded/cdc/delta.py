@@ -1,4 +1,4 @@
-"""Delta rows: what a change looks like in the log."""
+"""Delta rows: a change as the log shows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LogRow:
 
 
 def delta_rows(table: Table, change: Change, with_values: bool) -> Iterator[LogRow]:
-    """The log rows of a change; `with_values` false is ``delta: 'keys'``."""
+    """Return the log rows of a change; without `with_values` as for ``delta: 'keys'``."""
     match change:
         case RowWrite():
             operation = Operation.INSERT if change.marker is not None else Operation.UPDATE

@@ -1,4 +1,4 @@
-"""Pre- and postimages: the rows a write touches, as they were and as they become.
+"""Pre- and postimages: the rows that a write touches, before and after it.
 
 The state is read once before the write. Each delta is then applied to it, so that the second
 record of a batch sees what the first one left. That is bookkeeping on the write, not a second
@@ -41,8 +41,8 @@ RowState = dict[str, Value]
 class ImageState:
     """The rows of one partition that a write touches, and their images.
 
-    `deletes_only_row`: the write deletes a partition that is but one row (no clustering
-    columns), and that deletion is to have a preimage.
+    `deletes_only_row`: the write deletes a partition of a table without clustering columns, so of
+    one row, and the deletion needs a preimage.
     """
 
     table: Table
@@ -55,7 +55,7 @@ class ImageState:
     def read(
         cls, mutation: Partition, stored: Partition | None, now: int, profile: Profile
     ) -> ImageState:
-        """What `stored` holds of the rows that `mutation` touches, before it is applied."""
+        """Read the stored rows that `mutation` touches, before it is applied."""
         table = mutation.table
         deletes_only_row = (
             profile.preimage_without_clustering
@@ -79,7 +79,7 @@ class ImageState:
         return {column.name for column in self.table.regulars}
 
     def preimages(self, record: Record) -> Iterator[LogRow]:
-        """The rows as they are before `record`: the static one, then by clustering order."""
+        """Return the rows as they are before `record`: the static one, then by clustering order."""
         touched = dict(record.touched(self.all_regulars()))
         if self.deletes_only_row and PartitionDelete() in record.changes:
             touched[()] = self.all_regulars()
@@ -89,7 +89,7 @@ class ImageState:
             yield from self._image(Operation.PREIMAGE, key, touched[key])
 
     def postimages(self, record: Record) -> Iterator[LogRow]:
-        """The rows as `record` leaves them, all columns; none for rows it leaves deleted."""
+        """Return the rows as `record` leaves them, all columns; none for rows it leaves deleted."""
         touched = record.touched(set())
         if touched.get(None):
             yield from self._image(Operation.POSTIMAGE, None, None)
@@ -97,7 +97,7 @@ class ImageState:
             yield from self._image(Operation.POSTIMAGE, key, None)
 
     def apply(self, change: Change) -> None:
-        """Bring the state up to date with a change."""
+        """Apply a change to the state."""
         match change:
             case RowWrite(None, _, cells):
                 self._write(self.static, cells)
@@ -161,7 +161,7 @@ class ImageState:
 
 
 def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
-    """A collection after a change: an overwrite starts anew, and leaves null if it adds nothing."""
+    """Return a collection after a change; an overwrite without elements leaves null."""
     added = {key: cell.value for key, cell in change.cells.items() if cell.value is not None}
     removed = [key for key, cell in change.cells.items() if cell.value is None]
     if change.deletion is not None:
@@ -179,7 +179,7 @@ def _keys(mutation: Partition) -> list[tuple[bytes, ...]]:
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """The columns read in mode `preimage: true`: the first row's only, as the server does."""
+    """Return the columns read in mode `preimage: true`: the first row's only, as in the server."""
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

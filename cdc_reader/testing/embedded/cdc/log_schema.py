@@ -34,12 +34,12 @@ _END_OF_BATCH = Column(END_OF_BATCH, Native("boolean"))
 
 
 def log_name(base_name: str) -> str:
-    """The log table's name: in the base table's keyspace, case kept."""
+    """Return the log table's name: in the base table's keyspace, case kept."""
     return base_name + LOG_SUFFIX
 
 
 def log_table(base: Table, profile: Profile) -> Table:
-    """A new log of `base`, as a server of this version makes it."""
+    """Make a new log of `base`, as a server of this version makes it."""
     return Table(
         base.keyspace,
         log_name(base.name),
@@ -52,10 +52,10 @@ def log_table(base: Table, profile: Profile) -> Table:
 
 
 def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
-    """The log brought up to date with its base; it keeps its id.
+    """Update the log to match its base; it keeps its id.
 
-    Versions that keep a disabled log also remember which columns it has lost. Its properties are
-    those of a new log where the version does not leave them alone.
+    Versions that keep a disabled log also remember which columns it has lost. Its properties become
+    those of a new log, unless the version leaves them unchanged.
     """
     columns = _columns(base, profile)
     names = {column.name for column in columns}

@@ -1,9 +1,9 @@
-"""From a mutation to records: one if it can be told as one, else one per timestamp.
+"""Splits a mutation into records: one if that is unambiguous, else one per timestamp.
 
 The rules are ScyllaDB's (`cdc/split.cc`). A mutation is walked in visit order: static cells;
 rows by clustering order, each with its marker, its columns by name (a collection's tombstone
 before its elements), its tombstone; ranges; the partition tombstone. It is one record unless
-that would blur something: different timestamps or TTLs, static beside clustered changes, an
+that would lose information: different timestamps or TTLs, static beside clustered changes, an
 upsert before a row deletion, and the like (`_is_simple`).
 """
 
@@ -44,7 +44,7 @@ def records(mutation: Partition) -> list[Record]:
 
 
 def collection_time(deletion: int) -> int:
-    """The time a collection tombstone counts as.
+    """Return the effective time of a collection tombstone.
 
     An overwrite puts its tombstone 1 µs before its elements; both belong to one record.
     """
@@ -52,13 +52,13 @@ def collection_time(deletion: int) -> int:
 
 
 def by_name(row: Row) -> list[tuple[str, Cell | MultiCell]]:
-    """A row's cells in visit order."""
+    """Return a row's cells in visit order."""
     return sorted(row.cells.items(), key=lambda item: item[0].encode())
 
 
 @define
 class _Walk:
-    """One pass over a mutation in visit order, noting what speaks against one record."""
+    """One pass over a mutation in visit order that collects reasons against a single record."""
 
     stamps: set[Stamp] = field(factory=set)
     blurred: bool = False
@@ -178,7 +178,7 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
 def _split_insert(
     key: RowKey, marker: Cell, cells: dict[str, Cell | MultiCell], group: _Group
 ) -> None:
-    """Collection cells without their tombstone came otherwise than by INSERT: an update apart."""
+    """Separate collection cells without their tombstone: an UPDATE wrote them, not an INSERT."""
     added, inserted = dict[str, Cell | MultiCell](), dict[str, Cell | MultiCell]()
     for name, value in cells.items():
         without_tombstone = isinstance(value, MultiCell) and value.deletion is None

@@ -1,4 +1,4 @@
-"""Writing: base mutations and what they put in their logs, applied together."""
+"""The write path: applies base mutations together with their log rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 
 
 class StreamChooser(Protocol):
-    """Which stream of a log a write goes to, or why it is refused."""
+    """Chooses the stream of a log for a write, or refuses the write."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
-        """The stream of a partition key for a write timestamp, both in µs; one, but for faults.
+        """The streams of a partition key for a write timestamp, both in µs; one, without faults.
 
         Raises CqlError where the server refuses the timestamp.
         """
@@ -41,8 +41,8 @@ class StreamChooser(Protocol):
 class WritePath:
     """Applies mutations to the database, logging those of tables with CDC.
 
-    `streams` gives the chooser of a log table's streams, `random_bytes` the random half of
-    `cdc$time`.
+    `streams` returns the chooser of a log table's streams, and `random_bytes` makes the random half
+    of `cdc$time`.
     """
 
     catalog: Catalog
@@ -52,7 +52,7 @@ class WritePath:
     random_bytes: Callable[[int], bytes] = secrets.token_bytes
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
-        """Apply the mutations and their log rows; all or, on a refused timestamp, nothing."""
+        """Apply the mutations and their log rows atomically; nothing if a timestamp is refused."""
         changed = [m for m in mutations if self._is_logged(m.table)]
         logged = [log for mutation in changed for log in self._log(mutation, now_us)]
         for mutation in (*mutations, *logged):
@@ -110,7 +110,7 @@ class WritePath:
 def _rows(
     base: Table, record: Record, images: ImageState | None, is_last: bool
 ) -> Iterator[LogRow]:
-    """Preimages, deltas, postimages of one record."""
+    """Return the preimages, deltas and postimages of one record."""
     if images and base.cdc.preimage != "false":
         yield from images.preimages(record)
     for change in record.changes:

@@ -1,1 +1,1 @@
-"""Values: literals to bytes, and bytes to what sorts: the room that knows how cells are made."""
+"""Values: CQL literals and JSON to bytes, and bytes to sortable keys."""

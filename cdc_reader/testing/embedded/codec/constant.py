@@ -1,4 +1,4 @@
-"""Constants of CQL text to serialised values."""
+"""Converts constants of CQL text to serialised values."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter":
 
 
 def accepts(constant: Constant, cql_type: CqlType) -> bool:
-    """Whether a constant of this kind may stand for a value of the type."""
+    """True if a constant of this kind is allowed for the type."""
     return isinstance(cql_type, Native) and cql_type.name in _ACCEPTED[constant.kind]
 
 
 def encode(constant: Constant, cql_type: Native) -> bytes:
-    """The value of an accepted constant; MarshalError where its text is no such value."""
+    """Serialise an accepted constant; MarshalError if its text is not a valid value."""
     if not constant.text and cql_type.name in _MAY_BE_EMPTY:
         return b""
     if constant.kind is ConstantKind.INTEGER and cql_type.name in _FROM_NUMBER:
@@ -54,8 +54,9 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """The value of a text that no grammar has looked at, as JSON brings it; MarshalError if it is
-    none of the type.
+    """Serialise a text that no grammar has checked, such as one from JSON.
+
+    Raises MarshalError if it is not a value of the type.
     """
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
@@ -110,7 +111,7 @@ def _integer(text: str, size: int, cql_type: CqlType) -> bytes:
 def _whole(text: str) -> int:
     try:
         return int(text)
-    except ValueError:  # Python stops at thousands of digits, too
+    except ValueError:  # Python limits the number of digits, too
         raise MarshalError(_NO_NUMBER.format(text)) from None
 
 
@@ -153,7 +154,7 @@ def _float(text: str) -> bytes:
 
 
 def _double(text: str) -> float:
-    """A number that is infinite only if it says so."""
+    """Parse a number; only an explicit infinity is infinite."""
     number = float(text)
     if math.isinf(number) and "inf" not in text.lower():
         raise MarshalError(_NO_NUMBER.format(text))

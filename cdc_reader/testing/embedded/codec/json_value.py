@@ -1,7 +1,7 @@
-"""JSON values to serialised ones: what INSERT JSON takes for each type.
+"""Converts JSON values to serialised ones, as INSERT JSON accepts them for each type.
 
-Messages are the server's; each is a marshaling error, or a JSON error where it asks for a string
-without looking.
+Messages are the server's; each is a marshaling error, or a JSON error where the server requests a
+string without checking the type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KEYS_AS_THEY_ARE = ("text", "ascii", "blob")
 
 
 def from_json(value: Any, cql_type: CqlType) -> bytes:
-    """The serialised value; MarshalError or JsonError where it is none of the type."""
+    """Serialise the value; MarshalError or JsonError if it is not of the type."""
     match cql_type:
         case Native(name):
             return _READERS.get(name, _other)(value, cql_type)
@@ -86,7 +86,7 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 
 
 def _key(name: str, key: CqlType) -> Any:
-    """Names are strings; keys of other types are JSON again."""
+    """Convert an object's name; a key of a type other than text is JSON itself."""
     return name if str(key) in _KEYS_AS_THEY_ARE else read_json(name)
 
 
@@ -124,7 +124,7 @@ def _text(value: Any, cql_type: Native) -> bytes:
 
 
 def _other(value: Any, cql_type: Native) -> bytes:
-    """Types that only a string stands for."""
+    """Convert a value of a type that JSON writes only as a string."""
     return constant.from_text(_string(value, _STRINGS[cql_type.name]), cql_type)
 
 
@@ -148,7 +148,7 @@ def _integer(value: Any, cql_type: Native) -> bytes:
 
 
 def _whole(value: Any, size: int) -> int:
-    """A number without a fraction that fits into so many bytes."""
+    """Convert an integer that fits into the given number of bytes."""
     if not _is_number(value):
         raise MarshalError(f"Incorrect JSON value for int64 type: {write_json(value)}")
     if fraction := math.fmod(value, 1) if isinstance(value, float) else 0:

@@ -1,4 +1,4 @@
-"""What cannot be serialised, and the names the server has for types in such messages."""
+"""The error for values that cannot be serialised, and the server's type names in its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_reader.cql.types import (
 
 
 class MarshalError(ValueError):
-    """A value that is none of its type; the message is the server's, with its prefix."""
+    """A value that is not of its type; the message is the server's, with its prefix."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"marshaling error: {message}")
@@ -57,7 +57,7 @@ _COMPOSITE: dict[type, str] = {
 
 
 def class_name(cql_type: CqlType) -> str:
-    """The type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
+    """Return the type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
     native = isinstance(cql_type, Native)
     return MARSHAL_PACKAGE + (
         NATIVE_CLASSES[str(cql_type)] if native else _COMPOSITE[type(cql_type)]

@@ -1,4 +1,4 @@
-"""Scalars as Python values, by the driver's codec."""
+"""Converts scalars to and from Python values with the driver's codec."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BIGINT = Native("bigint")
 
 
 def decode(cql_type: Native, value: bytes) -> Any:
-    """The value as the driver would give it; a counter is a number."""
+    """Return the value as the driver would; a counter is a number."""
     return _codec(cql_type).deserialize(value, _PROTOCOL)
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """The bytes of a Python value of the type."""
+    """Return the bytes of a Python value of the type."""
     return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
 
 

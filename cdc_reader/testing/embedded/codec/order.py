@@ -1,4 +1,4 @@
-"""How the server orders values: from a serialised value to something Python sorts alike.
+"""The server's order of values: maps a serialised value to a key that Python sorts alike.
 
 Clustering rows, map keys and set elements stand in the order of their type, not of their bytes.
 """
@@ -28,7 +28,7 @@ SortKey = Callable[[bytes], Any]
 
 
 def sort_key(cql_type: CqlType, descending: bool = False) -> SortKey:
-    """A function from a value's bytes to a key that sorts as the server sorts the type."""
+    """Return a function from a value's bytes to a key that sorts as the server sorts the type."""
     ascending = _ascending(cql_type)
     if not descending:
         return ascending
@@ -37,7 +37,7 @@ def sort_key(cql_type: CqlType, descending: bool = False) -> SortKey:
 
 @functools.total_ordering
 class Descending:
-    """Wraps a key so that it sorts the other way round."""
+    """Wraps a key to reverse its order."""
 
     __slots__ = ("key",)
 
@@ -76,7 +76,7 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _empty_first(key: SortKey) -> SortKey:
-    """Empty values are legal for every scalar and sort before all others."""
+    """Sort empty values, which are legal for every scalar, before all others."""
     if key is _bytes:
         return key
     return lambda value: (1, key(value)) if value else (0,)
@@ -101,7 +101,7 @@ def _decimal(value: bytes) -> Decimal:
 
 
 def _uuid(value: bytes) -> tuple[int, Any]:
-    """Version first; version 1 as timeuuids, the others by their bytes."""
+    """Sort UUIDs by version first; version 1 as timeuuids, the others by their bytes."""
     version = value[6] >> 4
     return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
@@ -143,7 +143,7 @@ def _fields(keys: list[SortKey]) -> SortKey:
 
 
 def split_cells(value: bytes, most: int) -> list[bytes | None]:
-    """The [length, bytes] cells that `value` is made of, at most `most` of them; -1 is null."""
+    """Split `value` into at most `most` [length, bytes] cells; -1 is null."""
     cells: list[bytes | None] = []
     position = 0
     while position < len(value) and len(cells) < most:
@@ -155,7 +155,7 @@ def split_cells(value: bytes, most: int) -> list[bytes | None]:
 
 
 def join_cells(cells: list[bytes | None]) -> bytes:
-    """The inverse of `split_cells`."""
+    """Join cells: the inverse of `split_cells`."""
     return b"".join(
         b"\xff\xff\xff\xff" if cell is None else len(cell).to_bytes(4, "big") + cell
         for cell in cells

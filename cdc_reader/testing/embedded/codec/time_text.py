@@ -1,4 +1,4 @@
-"""Dates, times, timestamps and durations as people write them in CQL."""
+"""Parses dates, times, timestamps and durations of CQL text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ISO_ALTERNATIVE_UNITS = ("y", "mo", "d", "h", "m", "s")
 
 
 def timestamp_millis(text: str) -> int:
-    """Milliseconds since 1970 of a timestamp's text; without a zone it is UTC."""
+    """Parse a timestamp to milliseconds since 1970; UTC if it has no zone."""
     if re.fullmatch(r"-?\d{5,}", text):
         return int(text)
     match = _TIMESTAMP.fullmatch(text.strip())
@@ -82,7 +82,7 @@ def timestamp_millis(text: str) -> int:
 
 
 def date_days(text: str) -> int:
-    """The stored number of a date's text: days since 1970 plus 2^31."""
+    """Parse a date to the stored number: days since 1970 plus 2^31."""
     if re.fullmatch(r"\d+", text):
         return _unsigned(int(text), text)
     match = re.fullmatch(r"(-?\d{1,8})-(\d{1,2})-(\d{1,3})", text)
@@ -92,7 +92,7 @@ def date_days(text: str) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 of any year; days beyond the month's end count on."""
+    """The days since 1970, of any year; days beyond the month's end continue into the next."""
     years = year - (month <= _FEBRUARY)
     era, of_era = divmod(years, 400)
     of_year = (153 * ((month - 3) % _MONTHS) + 2) // 5 + day - 1
@@ -100,7 +100,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def time_nanos(text: str) -> int:
-    """Nanoseconds since midnight of a time's text."""
+    """Parse a time to nanoseconds since midnight."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise MarshalError(f"Timestamp format must be hh:mm:ss[.fffffffff], found '{text}'")
@@ -114,7 +114,7 @@ def time_nanos(text: str) -> int:
 
 @frozen
 class Duration:
-    """Months, days and nanoseconds, all of one sign."""
+    """Months, days and nanoseconds, all with one sign."""
 
     months: int
     days: int
@@ -122,7 +122,7 @@ class Duration:
 
 
 def duration(text: str) -> Duration:
-    """A duration's text: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``."""
+    """Parse a duration: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``."""
     sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text)
     months, days, nanos = (
         sum(count * _UNITS[unit][part] for count, unit in _duration_parts(unsigned, text))

@@ -1,4 +1,4 @@
-"""Partition keys to tokens: Murmur3 for tables, the stream id's first half for CDC logs."""
+"""Computes tokens: Murmur3 for tables, the stream id's first half for CDC logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CDC_PARTITIONER = "com.scylladb.dht.CDCPartitioner"
 
 
 def token_of(partitioner: str, key: tuple[bytes, ...]) -> int:
-    """The token of a partition key given as its serialised values."""
+    """Return the token of a partition key given as its serialised values."""
     if partitioner == CDC_PARTITIONER:
         return cdc_token(key[0])
     token: int = Murmur3Token.hash_fn(serialise_key(key))
@@ -19,14 +19,14 @@ def token_of(partitioner: str, key: tuple[bytes, ...]) -> int:
 
 
 def cdc_token(stream_id: bytes) -> int:
-    """The first 8 bytes, big-endian signed; keys of another size than 16 get the least token."""
+    """Return the first 8 bytes, big-endian signed; keys not of 16 bytes get the smallest token."""
     if len(stream_id) != 16:
         return MIN_TOKEN
     return int.from_bytes(stream_id[:8], "big", signed=True)
 
 
 def serialise_key(values: tuple[bytes, ...]) -> bytes:
-    """One value as it is; several as [2-byte length, value, 0x00] each."""
+    """Serialise one value as is; several as [2-byte length, value, 0x00] each."""
     if len(values) == 1:
         return values[0]
     return b"".join(len(v).to_bytes(2, "big") + v + b"\x00" for v in values)

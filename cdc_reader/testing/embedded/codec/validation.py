@@ -1,7 +1,7 @@
-"""Values from clients: checked against their type, sets and maps put in order.
+"""Validates values from clients against their type, and puts sets and maps in order.
 
-The server refuses what is no value of the type, and writes sets and maps anew, sorted and
-without duplicates, as it may not trust clients to.
+Like the server, it refuses values that are not of the type, and rewrites sets and maps sorted and
+without duplicates, because clients may send them in any order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZES = {
 
 @functools.cache
 def validator(cql_type: CqlType) -> Validate:
-    """A function that gives back a valid value in the server's form, or raises MarshalError."""
+    """Return a function that returns a valid value in the server's form, or raises MarshalError."""
     match cql_type:
         case Native(name):
             return _native(name, cql_type)
@@ -174,23 +174,23 @@ def _fields(cql_type: CqlType, types: tuple[CqlType, ...]) -> Validate:
 
 
 def list_value(elements: list[bytes]) -> bytes:
-    """A serialised list."""
+    """Serialise a list."""
     return len(elements).to_bytes(4, "big") + join_cells([*elements])
 
 
 def set_value(elements: set[bytes], order: Callable[[bytes], object]) -> bytes:
-    """A serialised set, its elements in `order`."""
+    """Serialise a set, with its elements in `order`."""
     return list_value(sorted(elements, key=order))  # type: ignore[arg-type]  # keys compare
 
 
 def map_value(entries: dict[bytes, bytes], order: Callable[[bytes], object]) -> bytes:
-    """A serialised map, its keys in `order`."""
+    """Serialise a map, with its keys in `order`."""
     keys = sorted(entries, key=order)  # type: ignore[arg-type]  # keys compare
     return len(keys).to_bytes(4, "big") + join_cells([p for k in keys for p in (k, entries[k])])
 
 
 def read_collection(value: bytes, width: int) -> tuple[bytes, list[bytes]]:
-    """The count's bytes and the cells of a list, set (width 1) or map (width 2)."""
+    """Read the count's bytes and the cells of a list, set (width 1) or map (width 2)."""
     cells = read_fields(value[4:])
     if len(value) < 4 or len(cells) != int.from_bytes(value[:4], "big", signed=True) * width:
         raise MarshalError(f"Unexpected end of a collection of {len(value)} bytes")
@@ -201,7 +201,7 @@ def read_collection(value: bytes, width: int) -> tuple[bytes, list[bytes]]:
 
 
 def read_fields(value: bytes) -> list[bytes | None]:
-    """The [length, bytes] cells that make up the whole of `value`."""
+    """Read the [length, bytes] cells that make up the whole of `value`."""
     cells: list[bytes | None] = []
     position = 0
     while position < len(value):

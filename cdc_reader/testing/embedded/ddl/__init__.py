@@ -1,4 +1,4 @@
-"""Statements that change the schema: what they do, and every refusal in the server's words.
+"""Statements that change the schema, with the server's own refusals.
 
-A statement that leaves all as it is, by IF [NOT] EXISTS, gives None.
+A statement that changes nothing, because of IF [NOT] EXISTS, returns None.
 """

@@ -1,4 +1,4 @@
-"""ALTER TABLE; the log of a table with CDC follows."""
+"""Executes ALTER TABLE; the log of a table with CDC follows."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
 
 
 def _forget(names: Iterable[str], tables: Iterable[Table | None], database: Database) -> None:
-    """Remove dropped columns' cells, so that a new column of the name does not show them."""
+    """Remove dropped columns' cells, so that a new column of the same name does not show them."""
     gone = {
         prefix + name for name in names for prefix in ("", "cdc$deleted_", "cdc$deleted_elements_")
     }
@@ -160,7 +160,7 @@ _ALTERABLE = {("ascii", "text"), ("int", "varint"), ("bigint", "varint"), ("time
 
 
 def _with_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
-    """A column's type may become one whose values the old ones are, too."""
+    """Change a column's type to one that its old values are valid for."""
     if name not in table.by_name:
         raise InvalidRequest(f"Column {name} was not found in table {table.name}")
     column, wanted = table.by_name[name], resolve_type(catalog, table.keyspace, text)

@@ -15,7 +15,7 @@ _REUSE_DELAY_US = 5_000_000
 
 
 def check_cdc(table: Table, catalog: Catalog) -> None:
-    """Refuse CDC on a table that cannot have it, or whose log's name is taken."""
+    """Refuse CDC on a table that does not support it, or whose log's name is taken."""
     if not table.cdc.enabled:
         return
     full_name = f"{table.keyspace}.{table.name}"
@@ -50,7 +50,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
 
 
 def check_view(base: Table, with_cdc: bool) -> None:
-    """Refuse a materialized view of a log, and one that asks for CDC."""
+    """Refuse a materialized view of a log, or one with CDC."""
     if base.is_cdc_log:
         raise InvalidRequest("Materialized views cannot be created on CDC Log tables")
     if with_cdc:
@@ -59,22 +59,22 @@ def check_view(base: Table, with_cdc: bool) -> None:
 
 @frozen
 class Log:
-    """What becomes of a table's log."""
+    """Creates, updates and drops a table's log."""
 
     catalog: Catalog
 
     def of(self, base: Table) -> Table | None:
-        """The log, also a detached one."""
+        """Return the log, even a detached one."""
         found = self.catalog.keyspaces[base.keyspace].tables.get(log_name(base.name))
         return found if found is not None and found.is_cdc_log else None
 
     def create(self, base: Table) -> Iterator[SchemaChange]:
-        """Make the log of a table that has none, if it has CDC."""
+        """Create the log of a table that has none, if the table has CDC."""
         if base.cdc.enabled:
             yield self._stored(log_table(base, self.catalog.profile), "CREATED")
 
     def follow(self, base: Table, now_us: int) -> Iterator[SchemaChange]:
-        """Make or update the log of a table with CDC; a disabled one stays, or goes, as it is."""
+        """Create or update the log of a table with CDC; the version decides on a disabled log."""
         log = self.of(base)
         if log is None:
             yield from self.create(base)
@@ -85,7 +85,7 @@ class Log:
             yield SchemaChange("DROPPED", "TABLE", log.keyspace, log.name)
 
     def base_of(self, log: Table) -> Table | None:
-        """The table that writes this log now."""
+        """Return the table that writes this log now."""
         for table in self.catalog.keyspaces[log.keyspace].tables.values():
             if log_name(table.name) == log.name and table.cdc.enabled:
                 return table
@@ -97,7 +97,7 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """The refusal to alter a log's columns, while its base writes it and after."""
+    """Refuse to alter a log's columns, whether its base still writes it or not."""
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:
@@ -121,7 +121,7 @@ def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
 
 
 def check_not_just_dropped(name: str, log: Table | None, now_us: int) -> None:
-    """Refuse to add a column again while writes to the one dropped may be under way."""
+    """Refuse to re-add a column that was dropped moments ago: writes to it may still arrive."""
     if log is None or name not in log.dropped:
         return
     _, dropped_us = log.dropped[name]

@@ -1,4 +1,4 @@
-"""Columns of CREATE TABLE and ALTER TABLE: which types may stand where."""
+"""The columns of CREATE TABLE and ALTER TABLE, and the types allowed for them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _COUNTER, _DURATION = Native("counter"), Native("duration")
 
 
 def column_type(definition: ast.ColumnDefinition, keyspace: str, catalog: Catalog) -> CqlType:
-    """The type of a column, its parts frozen where they have to be."""
+    """Return the type of a column, with nested types frozen where required."""
     found = resolve_type(catalog, keyspace, definition.type)
     if found != _COUNTER and _COUNTER in parts(found):
         raise InvalidRequest(f"Counters are not allowed inside collections: {found}")
-    if not is_multi_cell(found):  # what is frozen freezes its parts
+    if not is_multi_cell(found):  # a frozen type freezes its parts
         return found
     for inner in children(found):
         if is_multi_cell(inner) and isinstance(found, UserType):
@@ -33,7 +33,7 @@ def column_type(definition: ast.ColumnDefinition, keyspace: str, catalog: Catalo
 
 
 def in_keyspace(cql_type: CqlType) -> str:
-    """A type as some refusals show it, a user-defined one with its keyspace."""
+    """Format a type as some refusals show it, a user-defined one with its keyspace."""
     if not isinstance(cql_type, UserType):
         return str(cql_type)
     name = f"{cql_type.keyspace}.{cql_type.name}"
@@ -41,7 +41,7 @@ def in_keyspace(cql_type: CqlType) -> str:
 
 
 def key_column(column: Column) -> Column:
-    """The column, if its type may be in a primary key."""
+    """Return the column, if its type is allowed in a primary key."""
     if is_multi_cell(column.type):
         what = "user-defined" if isinstance(column.type, UserType) else "collection"
         raise InvalidRequest(
@@ -55,7 +55,7 @@ def key_column(column: Column) -> Column:
 
 
 def check_counters(table: Table) -> None:
-    """Outside the key a table has only counters or none; counters do not expire."""
+    """Refuse a mix of counters and other columns outside the key, and a TTL for counters."""
     if table.is_counter and table.default_ttl:
         raise InvalidRequest("Cannot set default_time_to_live on a table with counters")
     for column in table.columns if table.is_counter else ():
@@ -64,7 +64,7 @@ def check_counters(table: Table) -> None:
 
 
 def check_counter(column: Column, among_counters: bool) -> None:
-    """Refuse a counter in a table without, and another column in one with them."""
+    """Refuse a counter in a table without counters, and another column in one with them."""
     if among_counters and column.type != _COUNTER:
         raise ConfigurationError(
             f"Cannot add a non counter column ({column.name}) in a counter column family"
@@ -76,7 +76,7 @@ def check_counter(column: Column, among_counters: bool) -> None:
 
 
 def check_static(static: bool, has_clustering: bool) -> Kind:
-    """The kind of a column outside the key."""
+    """Return the kind of a column outside the key."""
     if static and not has_clustering:
         raise InvalidRequest(
             "Static columns are only useful (and thus allowed) if the table has at least one "

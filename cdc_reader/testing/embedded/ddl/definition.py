@@ -1,4 +1,4 @@
-"""Any schema statement, carried out."""
+"""Executes any schema statement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def define(
     database: Database,
     now_us: int,
 ) -> SchemaChange | None:
-    """Change the catalog and tell its listeners; None if IF [NOT] EXISTS leaves all as it is."""
+    """Change the catalog and notify its listeners; None if IF [NOT] EXISTS leaves it unchanged."""
     match statement:
         case ast.CreateKeyspace() | ast.AlterKeyspace() | ast.DropKeyspace():
             return _define_keyspace(statement, catalog, database)

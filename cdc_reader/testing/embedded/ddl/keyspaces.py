@@ -23,7 +23,7 @@ _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", 
 
 
 def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | None:
-    """CREATE KEYSPACE; a tablets keyspace if its properties say so."""
+    """Execute CREATE KEYSPACE; the properties may request tablets."""
     check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
     if not properties and not catalog.profile.default_replication:
@@ -49,7 +49,7 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
 
 
 def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChange:
-    """ALTER KEYSPACE: replication and durable writes."""
+    """Execute ALTER KEYSPACE: replication and durable writes."""
     if statement.name not in catalog.keyspaces:
         raise InvalidRequest(f"Can't find a keyspace {statement.name}")
     keyspace = catalog.keyspaces[statement.name]
@@ -74,7 +74,7 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
 def drop_keyspace(
     statement: ast.DropKeyspace, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """DROP KEYSPACE with its tables, logs too, and their data."""
+    """Execute DROP KEYSPACE, with its tables, logs and data."""
     keyspace = catalog.keyspaces.get(statement.name)
     if keyspace is None:
         if statement.if_exists:
@@ -102,7 +102,7 @@ def _replication(
     old: Mapping[str, str] | None = None,
     uses_tablets: bool = False,
 ) -> dict[str, str]:
-    """The replication of a keyspace; `replication_factor` becomes a factor of each datacenter."""
+    """Return the replication map; `replication_factor` becomes a factor of each datacenter."""
     profile = catalog.profile
     if value is None and profile.default_replication:
         value = {"class": "NetworkTopologyStrategy"}
@@ -155,7 +155,7 @@ def _by_datacenter(
 
 
 def _tablets(properties: Mapping[str, ast.PropertyValue]) -> int | None:
-    """The initial number of tablets, 0 for the server's choice; None for a keyspace of vnodes."""
+    """Return the initial number of tablets, 0 for the server's choice; None for vnodes."""
     value = properties.get("tablets")
     if not isinstance(value, Mapping):
         return None

@@ -1,4 +1,4 @@
-"""``WITH ...`` of a table: which properties there are, and CDC's among them."""
+"""The properties of ``WITH ...`` of a table, including `cdc`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
 
 
 def table_options(properties: ast.Properties, profile: Profile) -> dict[str, Any]:
-    """The properties other than `cdc`; CqlError for an unknown one, or a value that cannot be."""
+    """Return the properties other than `cdc`; CqlError for an unknown name or invalid value."""
     options: dict[str, Any] = {n: value for n, value in properties.values.items() if n != "cdc"}
     for name, value in options.items():
         if name not in _MAPS | _NUMBERS | _OTHERS or (name == "tablets" and not profile.tablets):
@@ -126,7 +126,7 @@ def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
 def cdc_options(
     properties: ast.Properties, profile: Profile, altering: bool = False
 ) -> CdcOptions | None:
-    """The `cdc` property, None if it is not given; ALTER must say whether it is enabled."""
+    """The `cdc` property, None if it is not given; ALTER must state whether it is enabled."""
     given = properties.values.get("cdc")
     if given is None:
         return None

@@ -33,7 +33,7 @@ _NO_COMPACT_STORAGE = (
 def create_table(
     statement: ast.CreateTable, keyspace: str, catalog: Catalog, now_us: int
 ) -> SchemaChange | None:
-    """CREATE TABLE, and its log if it asks for CDC."""
+    """Execute CREATE TABLE, with a log if it asks for CDC."""
     tables, name = catalog.keyspace(keyspace).tables, statement.table.name
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot CREATE <table {keyspace}.{name}>")
@@ -66,7 +66,7 @@ def create_table(
 def drop_table(
     statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """DROP TABLE, with its log; a log in use cannot be dropped."""
+    """Execute DROP TABLE, with its log; a log in use cannot be dropped."""
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
         return None
@@ -90,7 +90,7 @@ def drop_table(
 
 
 def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
-    """Make the table that keeps the transactions of a table of tablets, if it is not there."""
+    """Create the table that keeps the transactions of a table on tablets, unless it exists."""
     name = table.name + PAXOS_SUFFIX
     keyspace = catalog.keyspaces[table.keyspace]
     if keyspace.tablets is None or name in keyspace.tables or not catalog.profile.paxos_tables:

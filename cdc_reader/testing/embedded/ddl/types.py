@@ -25,7 +25,7 @@ from cdc_reader.testing.embedded.schema.names import resolve_type
 
 
 def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """CREATE TYPE; fields are frozen or atomic."""
+    """Execute CREATE TYPE; fields are frozen or atomic."""
     types, name = catalog.keyspace(keyspace).types, statement.type.name
     if name in types:
         if statement.if_not_exists:
@@ -43,7 +43,7 @@ def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> S
 def alter_type(
     statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
 ) -> SchemaChange:
-    """ALTER TYPE: every table and type that uses it sees the new fields."""
+    """Execute ALTER TYPE: every table and type that uses it gets the new fields."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:
         raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
@@ -64,7 +64,7 @@ def alter_type(
 
 
 def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """DROP TYPE; refused while a table or type uses it."""
+    """Execute DROP TYPE; refused while a table or type uses it."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:
         if statement.if_exists:
@@ -88,7 +88,7 @@ def _field_type(text: str, keyspace: str, catalog: Catalog) -> CqlType:
 
 
 def _check_addable(added: tuple[str, CqlType], old: UserType, space: Keyspace) -> None:
-    """Refuse a type inside itself, and another value for keys of the type."""
+    """Refuse a type that contains itself, and changes to a type used in keys."""
     name, full_name = old.name, f"{space.name}.{old.name}"
     if _mentions(added[1], name):
         raise InvalidRequest(
@@ -115,7 +115,7 @@ def _renamed(old: UserType, renames: dict[str, str]) -> tuple[tuple[str, CqlType
 
 
 def _users(space: Keyspace, name: str) -> Iterator[str]:
-    """What uses a type: other types, then tables, the newest first."""
+    """Return the users of a type: other types, then tables, newest first."""
     for other in space.types.values():
         if other.name != name and _mentions(other, name):
             yield f"user type {space.name}.{other.name}"
@@ -129,7 +129,7 @@ def _mentions(cql_type: CqlType, name: str) -> bool:
 
 
 def _replace(space: Keyspace, new: UserType) -> None:
-    """Put the new definition wherever the type stands."""
+    """Replace the definition wherever the type is used."""
     for name, each in space.types.items():
         replaced = _replaced(each, new)
         if isinstance(replaced, UserType):

@@ -1,6 +1,6 @@
-"""Faults on demand: which statements fail, and how.
+"""Faults on demand: the statements that fail, and how.
 
-`fault` has the values, `plan` decides which statement meets which, `errors` says what is answered.
+`fault` has the values, `plan` matches statements to faults, `errors` makes the answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults in the server's words: codes, texts and counts as ScyllaDB sends them.
+"""The answers of faults, with the codes, texts and counts that ScyllaDB sends.
 
 There is one replica, which does not answer.
 """
@@ -28,7 +28,7 @@ _TABLE = re.compile(
 
 
 def error_of(strike: Strike, user: str) -> CqlError | None:
-    """What `user` is answered instead of executing the statement; None if it is executed."""
+    """The error that `user` gets instead of the statement's result; None if it is executed."""
     statement, level = strike.statement, strike.statement.consistency
     name = _CONSISTENCIES[level]
     match strike.kind:
@@ -69,7 +69,7 @@ def _table(cql: str) -> str:
 
 
 def _needed(cql: str) -> tuple[str, str]:
-    """The permission a statement needs, and on what; to read a log, that on its base table."""
+    """Return the permission a statement needs, and on what; a log needs that of its base table."""
     table = _table(cql)
     match cql.split(maxsplit=1)[0].upper():
         case "SELECT":

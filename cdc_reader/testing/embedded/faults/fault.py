@@ -17,9 +17,9 @@ _SYSTEM = re.compile(r"\bsystem(_schema)?\s*\.", re.IGNORECASE)
 class FaultKind(enum.Enum):
     """What happens to a statement.
 
-    The first three befall the answer: the statement has been executed. Of the others, which are
-    answers themselves, READ_TIMEOUT befalls SELECT alone and UNPREPARED executions of prepared
-    statements, which the node then no longer knows.
+    The first three affect the answer of a statement that has been executed. The others replace the
+    answer: READ_TIMEOUT affects only SELECT, and UNPREPARED only executions of prepared statements,
+    which the node then forgets.
     """
 
     DROP = "drop"
@@ -39,7 +39,7 @@ class FaultKind(enum.Enum):
 
 @frozen
 class Statement:
-    """A statement about to be executed, as far as a fault looks at it."""
+    """The facts of a statement about to be executed that faults match."""
 
     cql: str
     consistency: int
@@ -51,7 +51,7 @@ class Statement:
 
     @property
     def is_of_system(self) -> bool:
-        """Whether it is about the tables that drivers read for themselves."""
+        """True if it is about the tables that drivers read for themselves."""
         return _SYSTEM.search(self.cql) is not None
 
 
@@ -76,18 +76,18 @@ def _at_least(lowest: float) -> Any:
 
 @frozen
 class Fault:
-    """What befalls statements.
+    """A failure injected into matching statements.
 
     Args:
         kind: what happens; or its name, such as "read-timeout".
-        match: words of the statements it befalls, such as "ks.t_scylla_cdc_log"; without regard
-            to case and quotes. Every statement if empty, but for those on `system` and
-            `system_schema`, which a match must name: drivers need them to get on.
-        times: how many statements it befalls; None for no end.
-        after: how many that match it lets pass before.
-        seconds: how late a delayed answer comes.
+        match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
+            case and quotes. If empty, every statement matches except those on `system` and
+            `system_schema`, which a match must name, because drivers depend on them.
+        times: how many statements it affects; None for no limit.
+        after: how many matching statements pass first.
+        seconds: the delay of a delayed answer.
 
-    Raises ConfigurationError for values that cannot be.
+    Raises ConfigurationError for invalid values.
     """
 
     kind: FaultKind = field(converter=_kind)
@@ -104,9 +104,9 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The fault in ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; N may be `inf`.
+        """Parse ``KIND[,match=TEXT][,times=N][,after=N][,seconds=S]``; N may be `inf`.
 
-        Raises ConfigurationError for a text that says none.
+        Raises ConfigurationError for any other text.
         """
         kind, *settings = text.split(",")
         given = dict(setting.partition("=")[::2] for setting in settings)
@@ -117,7 +117,7 @@ class Fault:
         return cls(kind, **values)
 
     def befalls(self, statement: Statement) -> bool:
-        """Whether it is about such a statement, be it the first or not."""
+        """True if the statement matches, regardless of `after` and `times`."""
         if self.kind is FaultKind.READ_TIMEOUT and not statement.is_select:
             return False
         if self.kind is FaultKind.UNPREPARED and not statement.is_prepared:
@@ -129,7 +129,7 @@ class Fault:
 
 @frozen
 class Strike:
-    """A fault and the statement that meets it."""
+    """A fault, and the statement that it affects."""
 
     fault: Fault
     statement: Statement
@@ -147,7 +147,7 @@ _PARSERS: Mapping[str, Any] = {"match": str, "times": _times, "after": int, "sec
 
 
 def _contains(cql: str, words: str) -> bool:
-    """Whether the text has these words, whole and in this order, quotes and case aside."""
+    """True if the text contains these words, whole and in this order, ignoring quotes and case."""
     pattern = rf"(?<!\w){re.escape(_plain(words))}(?!\w)" if words else ""
     return re.search(pattern, _plain(cql)) is not None
 

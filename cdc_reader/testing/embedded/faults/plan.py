@@ -1,4 +1,4 @@
-"""The faults in force, and how often each has struck."""
+"""The active faults, and how often each has struck."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.faults.fault import Fault, Statement, Strike
 
 @define(eq=False)
 class _Armed:
-    """A fault in force: how many statements it could have befallen, how many it did."""
+    """An active fault: how many statements matched it, and how many it affected."""
 
     fault: Fault
     matched: int = 0
@@ -31,30 +31,30 @@ class _Armed:
 
 
 class FaultPlan:
-    """Which statements fail; from any thread. Of several faults that fit the first one strikes."""
+    """The faults of a server; thread-safe. Of several matching faults the first one strikes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._armed: list[_Armed] = []
 
     def add(self, *faults: Fault) -> None:
-        """Have these strike from now on."""
+        """Activate these faults."""
         with self._lock:
             self._armed += map(_Armed, faults)
 
     def remove(self, *faults: Fault) -> None:
-        """Have these strike no more; how often they did is forgotten."""
+        """Deactivate these faults, and forget how often they struck."""
         with self._lock:
             self._armed = [armed for armed in self._armed if armed.fault not in faults]
 
     def clear(self) -> None:
-        """Have nothing strike any more."""
+        """Deactivate all faults."""
         with self._lock:
             self._armed.clear()
 
     @contextmanager
     def during(self, *faults: Fault) -> Iterator[None]:
-        """Have these strike as long as the context lasts."""
+        """Activate these faults within the context."""
         self.add(*faults)
         try:
             yield
@@ -62,16 +62,16 @@ class FaultPlan:
             self.remove(*faults)
 
     def struck(self, fault: Fault) -> int:
-        """How often a fault in force has struck, one that has run out included."""
+        """Return how often an active fault has struck, even if it has run out."""
         with self._lock:
             return sum(armed.struck for armed in self._armed if armed.fault == fault)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """True if any fault is active."""
         return bool(self._armed)
 
     def strike(self, statement: Statement) -> Strike | None:
-        """What befalls this statement, if anything does: with it a fault is used up by one."""
+        """Return the strike for this statement, if any; this uses up one of the fault's `times`."""
         with self._lock:
             for armed in self._armed:
                 if armed.strikes(statement):

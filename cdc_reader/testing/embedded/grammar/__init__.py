@@ -1,1 +1,1 @@
-"""CQL text to syntax trees; nothing here knows what exists in the server."""
+"""Parses CQL text to syntax trees, without knowledge of the schema."""

@@ -113,7 +113,7 @@ class Insert:
 
 @frozen
 class InsertJson:
-    """INSERT INTO ... JSON; `default_unset`: columns that the text leaves out stay as they are."""
+    """INSERT INTO ... JSON; with `default_unset`, columns missing from the text stay unchanged."""
 
     table: TableName
     text: Term
@@ -123,7 +123,7 @@ class InsertJson:
 
 
 class Change(enum.Enum):
-    """How an assignment changes its column."""
+    """The kind of change that an assignment makes to its column."""
 
     SET = "="
     ADD = "+"
@@ -203,7 +203,7 @@ class Batch:
 
 @frozen
 class Properties:
-    """``WITH ...``: values by name, and what has a syntax of its own.
+    """``WITH ...``: values by name, and the properties with their own syntax.
 
     `clustering_order` holds (column, descending). Values of map type hold their constants' text.
     """
@@ -257,7 +257,7 @@ class DropKeyspace:
 
 @frozen
 class CreateTable:
-    """CREATE TABLE; the text may give no primary key or several, the server refuses it."""
+    """CREATE TABLE; the text may have no primary key or several, which the server refuses."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -367,7 +367,7 @@ class Truncate:
 class Describe:
     """DESCRIBE of `what`: a list such as TABLES, a kind of element, or ANY element by its name.
 
-    A KEYSPACE has no name if it is the connection's own; `only` leaves out what is in it.
+    A KEYSPACE without a name is the connection's own; `only` leaves out its contents.
     """
 
     what: str
@@ -377,9 +377,9 @@ class Describe:
 
 @frozen
 class Unsupported:
-    """A statement of CQL that this server does not do; `what` names it.
+    """A statement of CQL that this server does not support; `what` names it.
 
-    Of a view also the table it reads, and whether it asks for CDC.
+    For a view also the table it reads, and whether it has CDC.
     """
 
     what: str

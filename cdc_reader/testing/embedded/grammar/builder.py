@@ -1,4 +1,4 @@
-"""From Lark's trees to our own: one method per rule of `cql.lark`."""
+"""Builds our syntax trees from Lark's: one method per rule of `cql.lark`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Element = Any  # a Term in brackets or a field's name
 
 @v_args(inline=True)
 class AstBuilder(SchemaBuilder, TermBuilder):
-    """Builds one statement; a fresh one for each, as it numbers the bind markers."""
+    """Builds one statement; create one per statement, because it numbers the bind markers."""
 
     def start(self, statement: ast.Statement) -> ast.Statement:
         return statement
@@ -107,7 +107,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return name.lower() if isinstance(name, Token) else name
 
     def called_in(self, keyspace: Selector, name: str) -> str:
-        """A function of the keyspace `system`, where the server's own are."""
+        """Resolve a function of the keyspace `system`, which holds the server's own functions."""
         if keyspace != ColumnSelector("system"):
             raise InvalidRequest("A user-defined function is not supported by this server")
         return name

@@ -1,4 +1,4 @@
-"""CQL text to a statement."""
+"""Parses CQL text to statements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """The statement that `cql` says; SyntaxError with line and column where it says none.
+    """Parse `cql`; SyntaxError with line and column if it is not a statement.
 
     Statements of more than 200,000 words and signs are refused: they would take many seconds.
     """
@@ -89,7 +89,7 @@ def _parse(cql: str) -> ast.Statement:
 
 
 def _check_extent(cql: str) -> None:
-    """Long strings are read at once, many words are not."""
+    """Refuse texts with too many words; long strings are fast to parse, many words are not."""
     if len(cql) <= _MAX_WORDS:
         return
     beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)
@@ -117,14 +117,14 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """The parser; built once, which takes a second or more: do it before clients wait."""
+    """Return the parser, built once. This takes a second or more: call it before clients wait."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
     grammar = grammar.replace("RESERVED", f"(?:{'|'.join(sorted(RESERVED))})")
     return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
 
 
 def _message(unexpected: UnexpectedInput, cql: str) -> str:
-    """As the server words it: columns count from 0, and the end of the text is at 1:0."""
+    """Format the message as the server does: columns count from 0, the end of the text is 1:0."""
     accepted = unexpected.accepts if isinstance(unexpected, UnexpectedToken) else set()
     position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
     place = f"line {_place(cql, position)}"

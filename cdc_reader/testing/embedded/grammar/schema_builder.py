@@ -1,4 +1,4 @@
-"""Schema statements from Lark's trees."""
+"""Builds schema statements from Lark's trees."""
 
 from __future__ import annotations
 

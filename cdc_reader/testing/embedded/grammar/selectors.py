@@ -1,4 +1,4 @@
-"""Selectors: what SELECT asks for, as syntax."""
+"""Selectors: the items of SELECT, as syntax."""
 
 from __future__ import annotations
 

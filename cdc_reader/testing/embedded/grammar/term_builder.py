@@ -1,4 +1,4 @@
-"""Terms from Lark's trees."""
+"""Builds terms from Lark's trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.terms import (
 
 @v_args(inline=True)
 class TermBuilder(Transformer[Token, Term]):
-    """The rules for terms; numbers bind markers as it meets them."""
+    """The rules for terms; numbers bind markers in order of appearance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class TermBuilder(Transformer[Token, Term]):
         return first.lower() if second is None or first != "system" else second
 
     def _marker(self, name: str | None) -> Marker:
-        """Markers of one name are one variable."""
+        """Return the marker's index; markers with the same name are one variable."""
         if name is None or name not in self._markers:
             self._markers.append(name)
             return Marker(len(self._markers) - 1, name)

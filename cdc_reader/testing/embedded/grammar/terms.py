@@ -1,4 +1,4 @@
-"""Terms: what stands for a value in a statement."""
+"""Terms: the syntax of values in a statement."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ListTerm:
 
 @frozen
 class SetTerm:
-    """``{a, b}``; an empty pair of braces is an empty set or map, as the receiver says."""
+    """``{a, b}``; empty braces are an empty set or map, by the receiver's type."""
 
     elements: tuple[Term, ...]
 
@@ -85,14 +85,14 @@ class CallTerm:
 
 @frozen
 class HintTerm:
-    """``(type) term``: a term with its type said."""
+    """``(type) term``: a term with an explicit type."""
 
     type: str
     term: Term
 
 
 def written(term: Term) -> str:
-    """A term as refusals show it."""
+    """Format a term as refusals show it."""
     match term:
         case Constant(kind, text):
             return f"'{text}'" if kind is ConstantKind.STRING else text

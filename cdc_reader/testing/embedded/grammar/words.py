@@ -1,4 +1,4 @@
-"""The words that cannot be names: a real server refuses them as names of tables and columns."""
+"""Reserved words, which a real server refuses as names of tables and columns."""
 
 RESERVED = frozenset(
     "add allow alter and apply asc authorize batch begin by cast columnfamily create default "

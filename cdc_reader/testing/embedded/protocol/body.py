@@ -1,4 +1,4 @@
-"""Reading and writing the notations of the protocol's specification: [string], [bytes], [int]...
+"""Reads and writes the notations of the protocol's specification: [string], [bytes], [int]...
 
 A body that is too short raises ProtocolError in the server's words.
 """
@@ -20,14 +20,14 @@ _LONG = struct.Struct(">q")
 
 @define
 class BodyReader:
-    """Reads a request's body from its start on."""
+    """Reads a request's body from its beginning."""
 
     body: bytes
     version: int = 4
     _position: int = 0
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Read the next `size` bytes."""
         start, end = self._position, self._position + size
         if size < 0 or end > len(self.body):
             raise ProtocolError(
@@ -37,7 +37,7 @@ class BodyReader:
         return self.body[start:end]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Read the rest."""
         return self.take(len(self.body) - self._position)
 
     def byte(self) -> int:
@@ -62,12 +62,12 @@ class BodyReader:
         return self.take(self.short())
 
     def nullable_bytes(self) -> bytes | None:
-        """[bytes]: a negative length is null."""
+        """Read [bytes]: a negative length is null."""
         size = self.int32()
         return None if size < 0 else self.take(size)
 
     def value(self) -> Value:
-        """[value]: null, from version 4 on "not set" too."""
+        """Read [value]: null, and from version 4 on also "not set"."""
         size = self.int32()
         if size >= 0:
             return self.take(size)
@@ -95,38 +95,38 @@ class BodyReader:
 
 
 def short(number: int) -> bytes:
-    """[short]"""
+    """Encode a [short]."""
     return _SHORT.pack(number)
 
 
 def int32(number: int) -> bytes:
-    """[int]"""
+    """Encode an [int]."""
     return _INT.pack(number)
 
 
 def string(text: str) -> bytes:
-    """[string]"""
+    """Encode a [string]."""
     raw = text.encode()
     return _SHORT.pack(len(raw)) + raw
 
 
 def short_bytes(raw: bytes) -> bytes:
-    """[short bytes]"""
+    """Encode [short bytes]."""
     return _SHORT.pack(len(raw)) + raw
 
 
 def nullable_bytes(raw: bytes | None) -> bytes:
-    """[bytes]: None is null."""
+    """Encode [bytes]: None is null."""
     return _INT.pack(-1) if raw is None else _INT.pack(len(raw)) + raw
 
 
 def string_list(texts: Iterable[str]) -> bytes:
-    """[string list]"""
+    """Encode a [string list]."""
     items = [string(text) for text in texts]
     return _SHORT.pack(len(items)) + b"".join(items)
 
 
 def string_multimap(texts: Mapping[str, Iterable[str]]) -> bytes:
-    """[string multimap]"""
+    """Encode a [string multimap]."""
     items = [string(key) + string_list(values) for key, values in texts.items()]
     return _SHORT.pack(len(items)) + b"".join(items)

@@ -1,4 +1,4 @@
-"""Bodies of frames in compressed form: lz4 and snappy, as the protocol's specification has them."""
+"""Compression of frame bodies with lz4 and snappy, by the protocol's specification."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SIZE = 4
 
 
 class Compression(Protocol):
-    """One algorithm."""
+    """A compression algorithm."""
 
     def compress(self, body: bytes) -> bytes:
-        """The body as it goes into a frame with the compression flag."""
+        """Compress a frame's body."""
         ...
 
     def decompress(self, body: bytes) -> bytes:
-        """The body that such a frame holds; ProtocolError if it is damaged or too large."""
+        """Decompress a frame's body; ProtocolError if it is damaged or too large."""
         ...
 
 
 class Lz4:
-    """An lz4 block behind its size when decompressed, a big-endian [int]."""
+    """An lz4 block after its decompressed size, a big-endian [int]."""
 
     def compress(self, body: bytes) -> bytes:
         from cramjam import lz4
@@ -56,7 +56,7 @@ class Lz4:
 
 
 class Snappy:
-    """A raw snappy block, which begins with its size when decompressed."""
+    """A raw snappy block, which begins with its decompressed size."""
 
     def compress(self, body: bytes) -> bytes:
         from cramjam import snappy
@@ -75,7 +75,7 @@ class Snappy:
 
 @cache
 def compressions() -> Mapping[str, Compression]:
-    """The algorithms by name that there is a library for: both, or none without `cramjam`."""
+    """Return the available algorithms by name: both, or none without `cramjam`."""
     try:
         import cramjam  # noqa: F401 - whether it is there
     except ImportError:
@@ -84,7 +84,7 @@ def compressions() -> Mapping[str, Compression]:
 
 
 def chosen(name: str | None) -> Compression | None:
-    """The algorithm that STARTUP asks for; ProtocolError if it is not one of ours."""
+    """Return the algorithm that STARTUP requests; ProtocolError for an unknown one."""
     if name is None:
         return None
     try:

@@ -1,15 +1,15 @@
 """One client's connection, without its socket: bytes in, requests out.
 
-What may come when is a table; what may not is answered by the server's own words and the
-connection goes on, except after a header that cannot be read:
+The table lists the allowed requests. A request that is not allowed gets the server's own error, and
+the connection goes on, except after an unreadable header:
 
     state            accepts                    next
-    NEW              OPTIONS, STARTUP           READY, or AUTHENTICATING if credentials are wanted
+    NEW              OPTIONS, STARTUP           READY, or AUTHENTICATING if credentials are required
     AUTHENTICATING   AUTH_RESPONSE              READY once they are right
     READY            all but STARTUP            READY
     CLOSED           nothing
 
-Bodies are compressed both ways from the answer to STARTUP on, if it chose to.
+If STARTUP chose compression, bodies are compressed both ways from its answer on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cdc_reader.testing.embedded.protocol.requests import Request, decode
 
 
 class State(enum.Enum):
-    """How far the handshake has come."""
+    """The state of the handshake."""
 
     NEW = enum.auto()
     AUTHENTICATING = enum.auto()
@@ -43,9 +43,9 @@ class State(enum.Enum):
 
 @frozen
 class Call:
-    """A request with what its answer needs; an error instead of a request is the answer.
+    """A request with the context of its answer; an error instead of a request is the answer.
 
-    `traced` says that the client asks for a trace.
+    `traced` is True if the client asks for a trace.
     """
 
     version: int
@@ -56,9 +56,9 @@ class Call:
 
 @define
 class Connection:
-    """The protocol's side of a connection; who answers the calls moves `state` on.
+    """The protocol side of a connection; the code that answers the calls advances `state`.
 
-    `compression` is what the client chose, once it has.
+    `compression` is the client's choice, once made.
     """
 
     state: State = State.NEW
@@ -67,7 +67,7 @@ class Connection:
     _frames: FrameReader = field(factory=FrameReader, init=False)
 
     def receive(self, data: bytes) -> Iterator[Call]:
-        """The calls that `data` completes, in order of arrival; consume one after the other."""
+        """Yield the calls that `data` completes, in order of arrival; consume one after another."""
         self._frames.feed(data)
         while self.state is not State.CLOSED:
             match self._frames.next_frame():
@@ -90,14 +90,14 @@ class Connection:
             return error
 
     def _decompressed(self, frame: Frame) -> Frame:
-        """The frame as if never compressed; one compressed without agreement is left as it is."""
+        """Decompress the frame; one compressed without agreement is left unchanged."""
         if self.compression is None or not frame.flags & Flag.COMPRESSION:
             return frame
         body = self.compression.decompress(frame.body)
         return evolve(frame, flags=frame.flags & ~Flag.COMPRESSION, body=body)
 
     def _refusal(self, opcode: int) -> str | None:
-        """Why a frame of this kind may not come now."""
+        """Return why a frame of this kind is not allowed now."""
         match self.state:
             case State.NEW if opcode not in (Opcode.OPTIONS, Opcode.STARTUP):
                 return f"Unexpected message {opcode}, expecting STARTUP or OPTIONS"

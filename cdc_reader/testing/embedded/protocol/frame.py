@@ -1,4 +1,4 @@
-"""Frames: a header of nine bytes, a body, and the streams of bytes that both come in.
+"""Frames: a header of nine bytes and a body, cut from and written to byte streams.
 
 version (1: direction bit and number) | flags (1) | stream (2) | opcode (1) | body length (4)
 """
@@ -18,7 +18,7 @@ RESPONSE = 0x80
 
 
 class Opcode(enum.IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     ERROR = 0x00
     STARTUP = 0x01
@@ -49,7 +49,7 @@ class Flag(enum.IntFlag):
 
 @frozen
 class Frame:
-    """A request frame as it came in; `version` is without the direction bit."""
+    """A request frame as received; `version` is without the direction bit."""
 
     version: int
     flags: int
@@ -60,23 +60,23 @@ class Frame:
 
 @frozen
 class UnreadableFrame:
-    """A header that no frame can follow: the connection ends after the error is sent."""
+    """A header after which nothing can be read: the connection ends after the error is sent."""
 
     message: str
 
 
 @define
 class FrameReader:
-    """Cuts what a peer sends into frames, however it is chopped up on its way."""
+    """Cuts received bytes into frames, in chunks of any size."""
 
     _buffer: bytearray = field(factory=bytearray, init=False)
 
     def feed(self, data: bytes) -> None:
-        """Take in the bytes that came next."""
+        """Add received bytes."""
         self._buffer += data
 
     def next_frame(self) -> Frame | UnreadableFrame | None:
-        """The next complete frame; None if more bytes are needed."""
+        """Return the next complete frame; None if more bytes are needed."""
         buffer = self._buffer
         if buffer and (version := buffer[0] & ~RESPONSE) not in SUPPORTED_VERSIONS:
             return UnreadableFrame(f"Invalid or unsupported protocol version: {version}")
@@ -99,6 +99,6 @@ class FrameReader:
 def encode_frame(
     version: int, stream: int, opcode: int, body: bytes, flags: int = 0, rest: bytes = b""
 ) -> bytes:
-    """A response frame; the `rest` of its body may be apart."""
+    """Encode a response frame; the `rest` of its body may be separate."""
     size = len(body) + len(rest)
     return b"".join((HEADER.pack(RESPONSE | version, flags, stream, opcode, size), body, rest))

@@ -20,7 +20,7 @@ LAST_CONSISTENCY = 10
 
 
 class QueryFlag(enum.IntFlag):
-    """What follows the consistency in the options of a QUERY, EXECUTE or BATCH."""
+    """The flags that say what follows the consistency in a QUERY, EXECUTE or BATCH."""
 
     VALUES = 0x01
     SKIP_METADATA = 0x02
@@ -33,7 +33,7 @@ class QueryFlag(enum.IntFlag):
 
 @frozen
 class Options:
-    """Asks what the server supports."""
+    """Asks for the server's supported options."""
 
 
 @frozen
@@ -45,7 +45,7 @@ class Startup:
 
 @frozen
 class AuthResponse:
-    """Credentials, as the SASL mechanism of the authenticator wants them."""
+    """Credentials, in the form of the authenticator's SASL mechanism."""
 
     token: bytes
 
@@ -69,14 +69,14 @@ class Query:
 
 @frozen
 class Prepare:
-    """A statement to remember."""
+    """A statement to prepare."""
 
     cql: str
 
 
 @frozen
 class Execute:
-    """A remembered statement."""
+    """A prepared statement to execute."""
 
     id: bytes
     values: Values
@@ -97,7 +97,7 @@ Request = Options | Startup | AuthResponse | Register | Query | Prepare | Execut
 
 
 def decode(frame: Frame) -> Request:
-    """The request in a frame; ProtocolError for one that is malformed or unknown."""
+    """Decode the request in a frame; ProtocolError if it is malformed or unknown."""
     if frame.opcode not in _DECODERS:
         raise ProtocolError(f"Unknown opcode {frame.opcode}")
     if frame.flags & Flag.COMPRESSION:
@@ -165,7 +165,7 @@ def _batch_statement(reader: BodyReader) -> tuple[str | bytes, Values]:
 
 
 def _parameters(reader: BodyReader) -> tuple[Values, QueryOptions, bool]:
-    """What follows the statement: (values, options, whether to leave out the metadata)."""
+    """Read what follows the statement: (values, options, whether to leave out the metadata)."""
     consistency = _consistency(reader)
     flags = reader.byte()
     values = _values(reader, flags) if flags & QueryFlag.VALUES else []

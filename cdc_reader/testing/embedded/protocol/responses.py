@@ -37,7 +37,7 @@ _MAX_STRING = 0xFFFF
 
 
 class ResultKind(enum.IntEnum):
-    """What a RESULT holds."""
+    """The contents of a RESULT."""
 
     VOID = 1
     ROWS = 2
@@ -57,7 +57,7 @@ class MetadataFlag(enum.IntFlag):
 
 @frozen
 class ResultFormat:
-    """How a client wants results: metadata or not, and which bit marks an LWT statement."""
+    """The form of results for a client: with metadata or not, and the bit of LWT statements."""
 
     skip_metadata: bool = False
     lwt_mark: bool = False
@@ -65,10 +65,10 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """An answer, but for the version and stream it is sent on.
+    """An answer, without its version and stream.
 
-    `rows` are the rest of the body: those of a replayed page are large, and `frame` copies them
-    once, not twice.
+    `rows` is the rest of the body, kept separate so that `frame` copies the large rows of a
+    replayed page only once.
     """
 
     opcode: Opcode
@@ -79,11 +79,11 @@ class Answer:
 
     @property
     def content(self) -> bytes:
-        """All of the body."""
+        """The whole body."""
         return self.body + self.rows
 
     def frame(self, version: int, stream: int, compression: Compression | None = None) -> bytes:
-        """The bytes to send; warnings exist from version 4 on. An empty body stays as it is."""
+        """Encode the frame; warnings exist from version 4 on. An empty body stays empty."""
         content, rows, flags = self.body, self.rows, Flag(0)
         if self.warnings and version >= 4:
             content, flags = body.string_list(self.warnings) + content, Flag.WARNING
@@ -96,33 +96,33 @@ class Answer:
 
 
 def ready() -> Answer:
-    """The connection may be used."""
+    """Make READY: the connection may be used."""
     return Answer(Opcode.READY)
 
 
 def supported(options: Mapping[str, Iterable[str]]) -> Answer:
-    """What OPTIONS asks for."""
+    """Make the answer to OPTIONS."""
     return Answer(Opcode.SUPPORTED, body.string_multimap(options))
 
 
 def authenticate(authenticator: str) -> Answer:
-    """Credentials are wanted, as this class takes them."""
+    """Make AUTHENTICATE: credentials are required, in the form of this class."""
     return Answer(Opcode.AUTHENTICATE, body.string(authenticator))
 
 
 def auth_success() -> Answer:
-    """The credentials are right."""
+    """Make AUTH_SUCCESS: the credentials are right."""
     return Answer(Opcode.AUTH_SUCCESS, body.nullable_bytes(None))
 
 
 def error(refusal: CqlError) -> Answer:
-    """An ERROR with the fields that its code carries."""
+    """Make an ERROR with the fields of its code."""
     head = body.int32(refusal.code) + body.string(_shortened(refusal.message))
     return Answer(Opcode.ERROR, head + _error_fields(refusal))
 
 
 def _shortened(message: str) -> str:
-    """At most as long as a [string] may be: a message may quote a long text."""
+    """Shorten a message to the length of a [string]: it may quote a long text."""
     return message.encode()[:_MAX_STRING].decode(errors="ignore")
 
 
@@ -148,7 +148,7 @@ def _error_fields(refusal: CqlError) -> bytes:
 
 
 def result(outcome: Result, version: int = 4, style: ResultFormat | None = None) -> Answer:
-    """The RESULT for what a statement returned."""
+    """Make the RESULT for the outcome of a statement."""
     style = style or ResultFormat()
     match outcome:
         case Void(warnings):
@@ -172,12 +172,12 @@ def _result(kind: ResultKind, encoded: bytes, warnings: tuple[str, ...] = ()) ->
 
 
 def schema_event(change: SchemaChange) -> Answer:
-    """SCHEMA_CHANGE: what a DDL statement did."""
+    """Make SCHEMA_CHANGE: the effect of a DDL statement."""
     return Answer(Opcode.EVENT, body.string("SCHEMA_CHANGE") + _schema_change(change))
 
 
 def node_event(kind: str, change: str, address: str, port: int) -> Answer:
-    """TOPOLOGY_CHANGE (NEW_NODE, REMOVED_NODE) or STATUS_CHANGE (UP, DOWN) of a node."""
+    """Make TOPOLOGY_CHANGE (NEW_NODE, REMOVED_NODE) or STATUS_CHANGE (UP, DOWN) of a node."""
     packed = ipaddress.ip_address(address).packed
     where = bytes([len(packed)]) + packed + body.int32(port)
     return Answer(Opcode.EVENT, body.string(kind) + body.string(change) + where)
@@ -198,8 +198,9 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """The bind variables, their table once if it is one; from version 4 on also which of them are
-    the key.
+    """Encode the bind variables, with their table once if they share one.
+
+    From version 4 on also which of them form the partition key.
     """
     columns = prepared.bind_columns
     is_global = len({(column.keyspace, column.table) for column in columns}) == 1
@@ -245,7 +246,7 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
         body.int32(len(rows.rows)),
     ]
     append, short_lengths = parts.append, _SHORT_LENGTHS
-    for row in rows.rows:  # the hot loop of the server: as few calls per cell as can be
+    for row in rows.rows:  # the hot loop of the server: as few calls per cell as possible
         for cell in row:
             if cell is None:
                 append(_NULL)
@@ -257,7 +258,7 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
 
 
 def _page_head(page: EncodedPage, skip_metadata: bool) -> bytes:
-    """What comes before the rows."""
+    """Encode the part before the rows."""
     state = b""
     flags = MetadataFlag.NO_METADATA if skip_metadata else page.flags
     if page.paging_state is not None:

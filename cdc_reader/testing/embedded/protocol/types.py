@@ -1,4 +1,4 @@
-"""Types on the wire: [option], and the class names that error texts and vectors use."""
+"""Types in the protocol: [option], and the class names used in errors and vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NATIVE_IDS = {
 
 @functools.cache
 def encode_type(cql_type: CqlType) -> bytes:
-    """The [option] that names a type; a vector is a custom type."""
+    """Encode the [option] of a type; a vector is a custom type."""
     match cql_type:
         case Native(name):
             return short(NATIVE_IDS[name])
@@ -64,7 +64,7 @@ def encode_type(cql_type: CqlType) -> bytes:
 
 
 def class_name(cql_type: CqlType) -> str:
-    """The name of the class that implements a type, as Cassandra writes it."""
+    """Return the name of the class that implements a type, as Cassandra writes it."""
     match cql_type:
         case Native(name):
             return MARSHAL_PACKAGE + NATIVE_CLASSES[name]

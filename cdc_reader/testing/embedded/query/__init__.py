@@ -1,4 +1,4 @@
-"""Statements at work: prepared, bound, executed over schema and storage.
+"""Statements, prepared, bound and executed over schema and storage.
 
-The face of this room is `engine.Engine`.
+Begin with `engine.Engine`.
 """

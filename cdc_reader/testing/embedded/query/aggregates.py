@@ -1,4 +1,4 @@
-"""Functions over all rows of a result: count, min, max, sum, avg."""
+"""Aggregates over all rows of a result: count, min, max, sum, avg."""
 
 from __future__ import annotations
 

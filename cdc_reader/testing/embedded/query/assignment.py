@@ -1,4 +1,4 @@
-"""What an INSERT, UPDATE or DELETE does to one column of a row, as cells."""
+"""The cells that an INSERT, UPDATE or DELETE writes to one column of a row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Operation = Callable[[Row, Write, ReadRow], None]
 
 
 def set_value(column: Column, term: Term, scope: Scope) -> Operation:
-    """``column = term``: a collection is overwritten as a whole."""
+    """Compile ``column = term``: a collection is overwritten as a whole."""
     if str(column.type) == "counter":
         raise InvalidRequest(
             f"Cannot set the value of counter column {column.name} "
@@ -31,12 +31,12 @@ def set_value(column: Column, term: Term, scope: Scope) -> Operation:
 
 
 def overwrite(column: Column, value: Evaluate) -> Operation:
-    """A column is given a value: a collection as a whole."""
+    """Write a value to a column; a collection is overwritten as a whole."""
     return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
 
 
 def assignment(change: Assignment, scope: Scope) -> Operation:
-    """An assignment of UPDATE."""
+    """Compile an assignment of UPDATE."""
     column = scope.column(change.column, "Unknown identifier {}")
     if column.is_key:
         raise InvalidRequest(f"PRIMARY KEY part {column.name} found in SET part")
@@ -54,7 +54,7 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
 
 
 def check_assignments(assignments: Sequence[Assignment]) -> None:
-    """Refuse a column that is set as a whole and again, and a field that is set twice."""
+    """Refuse a column set as a whole and again in part, and a field set twice."""
     for index, later in enumerate(assignments):
         for earlier in assignments[:index]:
             if earlier.column == later.column and not (
@@ -70,7 +70,7 @@ def _sets_part(change: Assignment) -> bool:
 
 
 def deletion(removed: Deletion, scope: Scope) -> Operation:
-    """A column, element or field of DELETE."""
+    """Compile the deletion of a column, element or field."""
     column = scope.column(removed.column, "Unknown identifier {}")
     if column.is_key:
         raise InvalidRequest(f"Invalid identifier {column.name} for deletion (should not be a "
@@ -98,7 +98,7 @@ def _write_cell(column: Column, value: Evaluate) -> Operation:
 
 
 def _overwrite(column: Column, value: Evaluate) -> Operation:
-    """A tombstone just before the write, then its elements."""
+    """Write a tombstone just before the write, then the elements."""
 
     def operation(row: Row, write: Write, _: ReadRow) -> None:
         found = value(write.execution)
@@ -124,7 +124,7 @@ def _add_elements(row: Row, column: Column, value: bytes, write: Write) -> None:
 def _entries(
     cql_type: CqlType, value: bytes, new_keys: Callable[[int], list[bytes]]
 ) -> list[tuple[bytes, bytes]]:
-    """(cell key, cell value) of each element; `new_keys` makes keys for a list's."""
+    """Return (cell key, cell value) of each element; `new_keys` makes keys for a list's."""
     match cql_type:
         case ListType():
             values = elements.list_elements(value)
@@ -138,7 +138,7 @@ def _entries(
 
 
 def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
-    """Set one element. If the statement has set it before, the winner of both cells stays."""
+    """Set one element; if the statement has set it already, the winner of both cells stays."""
     cells = row.multi_cell(column.name).cells
     cells[key] = reconcile(cells[key], cell) if key in cells else cell
 
@@ -147,7 +147,7 @@ def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
 
 
 def _combine(column: Column, change: Assignment, scope: Scope) -> Operation:
-    """``c + value``, ``value + c`` and ``c - value`` of a collection."""
+    """Compile ``c + value``, ``value + c`` or ``c - value`` of a collection."""
     if not column.is_multi_cell or isinstance(column.type, UserType):
         raise InvalidRequest(
             f"Invalid operation ({column.name} = {column.name} {change.change.value} ...) for "
@@ -201,7 +201,7 @@ def _remove(column: Column, term: Term, scope: Scope) -> Operation:
 
 
 def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
-    """``c = c + n``: a counter is read and written anew."""
+    """Compile ``c = c + n``: a counter is read and rewritten."""
     value = compile_term(change.value, scope.spec(column.name, Native("bigint")), scope)
     sign = -1 if change.change is Change.REMOVE else 1
 
@@ -216,7 +216,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
         count = before.value if isinstance(before, Cell) else None
         total = _signed(count or b"\0") + sign * _signed(found)
         wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
-        # No increment is lost for its timestamp.
+        # No increment is lost because of its timestamp.
         later = stored.timestamp + 1 if isinstance(stored, Cell) else write.timestamp
         timestamp = max(write.timestamp, later)
         row.cells[column.name] = Cell(timestamp, wrapped.to_bytes(8, "big", signed=True))
@@ -232,7 +232,7 @@ def _signed(value: bytes) -> int:
 
 
 def _element(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
-    """``column[key] = term`` of a map or list."""
+    """Compile ``column[key] = term`` of a map or list."""
     match column.type:
         case MapType(key_type, value_type) if column.is_multi_cell:
             key = compile_term(key_term, scope.spec(f"key({column.name})", freeze(key_type)), scope)
@@ -258,7 +258,7 @@ def _element(column: Column, key_term: Term, term: Term, scope: Scope) -> Operat
 
 
 def _list_cell(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
-    """``list[SCYLLA_TIMEUUID_LIST_INDEX(id)] = term``: a cell by its key, there before or not."""
+    """Compile ``list[SCYLLA_TIMEUUID_LIST_INDEX(id)] = term``: sets a cell by its key."""
     if not (column.is_multi_cell and isinstance(column.type, ListType)):
         raise InvalidRequest(
             f"Invalid operation ({column.name}[...] = ...) for frozen collection column "
@@ -277,7 +277,7 @@ def _list_cell(column: Column, key_term: Term, term: Term, scope: Scope) -> Oper
 
 
 def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
-    """``DELETE column[key]``; a list index beyond the end is refused."""
+    """Compile ``DELETE column[key]``; a list index beyond the end is refused."""
     match column.type:
         case MapType(key_type) | SetType(key_type) if column.is_multi_cell:
             spec = scope.spec(f"key({column.name})", freeze(key_type))
@@ -299,7 +299,7 @@ def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
 
 
 def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
-    """``column.field = term`` of a UDT."""
+    """Compile ``column.field = term`` of a UDT."""
     key = _field_key(column, name, term)
     fields = column.type.fields if isinstance(column.type, UserType) else ()
     value = compile_term(
@@ -315,7 +315,7 @@ def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
 
 
 def _field_key(column: Column, name: str, term: Term | None) -> bytes:
-    """The key of a field that is set to a term, or deleted if it is None."""
+    """Return the key of a field that is set to a term, or deleted if the term is None."""
     if not isinstance(column.type, UserType) or not column.is_multi_cell:
         kind = "frozen UDT" if isinstance(column.type, UserType) else "non-UDT"
         if term is not None:
@@ -342,7 +342,7 @@ def _key(key: Evaluate, write: Write, column: Column) -> bytes:
 
 
 def _list_key(row: LiveRow, column: Column, place: bytes) -> bytes:
-    """The timeuuid of a list's element by its index."""
+    """Return the timeuuid of a list's element by its index."""
     live = _live(row, column)
     index = _signed(place)
     if not live:

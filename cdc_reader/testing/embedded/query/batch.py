@@ -1,4 +1,4 @@
-"""Statements applied together: one mutation for each partition they touch."""
+"""Statements applied together: one mutation for each partition that they write to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WritePlan:
 
     @property
     def partition_key_indexes(self) -> tuple[int, ...]:
-        """Those of the last statement, as the server answers for a batch."""
+        """The indexes of the last statement, as the server answers for a batch."""
         return self.modifications[-1].partition_key_indexes if self.modifications else ()
 
     @property
@@ -49,7 +49,7 @@ class WritePlan:
         return lwt.specs(self.modifications[0].table, columns)
 
     def execute(self, execution: Execution) -> Void | Rows:
-        """Write, if there are conditions only where they hold."""
+        """Write, unless a condition does not hold."""
         steps = [(modification, execution) for modification in self.modifications]
         given = self.timestamp(execution) if self.timestamp else None
         if isinstance(given, bytes):
@@ -62,7 +62,7 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Write modifications, each with its execution, together.
+    """Write modifications together, each with its execution.
 
     `timestamp` (µs) is the batch's own; else the client's, else the server's.
     """
@@ -84,7 +84,7 @@ def apply(
 
 
 def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
-    """Refuse counters where they may not stand."""
+    """Refuse counters in a batch that does not allow them, and other columns in a counter batch."""
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")
@@ -95,10 +95,10 @@ def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
 
 
 def _mutations(steps: Sequence[Step], default_timestamp: int) -> list[Partition]:
-    """One mutation for each table and key, in the order first met; empty ones left out."""
+    """Return one mutation per table and key, in order of first use; empty ones are left out."""
     merged: dict[tuple[UUID, PartitionKey], Partition] = {}
     for modification, execution in steps:
-        # Counters are added to: each increment has to see those before it.
+        # Each increment of a counter must see the increments before it.
         before = merged if modification.table.is_counter else {}
         for mutation in modification.mutations(execution, default_timestamp, before):
             place = (mutation.table.id, mutation.key)

@@ -1,4 +1,4 @@
-"""CAST: values of one type as values of another."""
+"""CAST: converts values of one type to another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMES = {
 
 
 def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
-    """The conversion, or InvalidRequest if there is none."""
+    """Return the conversion, or InvalidRequest if there is none."""
     if isinstance(source, Native) and isinstance(target, Native):
         if source == target or (source.name, target.name) == ("ascii", "text"):
             return lambda value: value
@@ -39,7 +39,7 @@ def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
 
 
 def as_text(source: Native, value: bytes) -> str:
-    """A value as CAST(... AS text) writes it."""
+    """Format a value as CAST(... AS text) does."""
     match source.name:
         case "boolean":
             return "true" if value == b"\x01" else "false"
@@ -52,7 +52,7 @@ def as_text(source: Native, value: bytes) -> str:
 
 
 def _number(number: Any, target: Native) -> bytes:
-    """A number of another type; integers that do not fit wrap."""
+    """Convert to a number of another type; integers that do not fit wrap."""
     if (size := _SIZES.get(target.name)) is not None:
         return (int(number) % (1 << 8 * size)).to_bytes(size, "big")
     match target.name:

@@ -1,7 +1,7 @@
-"""Which rows of a partition a statement is about, as ranges of its clustering order.
+"""The rows of a partition that a statement selects, as ranges of its clustering order.
 
-Each relation narrows a list of disjoint ranges. A restriction that does not fit the clustering
-order is no range: it is left to filtering, or refused.
+Each relation narrows a list of disjoint ranges. A restriction that does not follow the clustering
+order is not a range: it is left to filtering, or refused.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Slice:
 
 @frozen
 class ClusteringRestriction:
-    """Prefixes given by ``=`` and IN, then slices; without either every row.
+    """Prefixes given by ``=`` and IN, then slices; without either, every row.
 
     `prefix` are single columns, `tuples` whole prefixes of `width` columns.
     """
@@ -70,16 +70,16 @@ class ClusteringRestriction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lets every row through."""
+        """True if it lets every row through."""
         return not self.width and not self.slices
 
     @property
     def names_rows(self) -> bool:
-        """Whether ``=`` and IN give whole clustering keys."""
+        """True if ``=`` and IN give whole clustering keys."""
         return not self.slices and self.width == len(self.table.clustering)
 
     def prefixes(self, execution: Execution) -> list[ClusteringKey]:
-        """The keys, or key prefixes, that ``=`` and IN give."""
+        """Return the keys, or key prefixes, that ``=`` and IN give."""
         if self.tuples is not None:
             return self.tuples(execution)
         columns = [part(execution) for part in self.prefix]
@@ -87,7 +87,7 @@ class ClusteringRestriction:
         return list(itertools.product(*columns))
 
     def ranges(self, execution: Execution) -> list[ClusteringRange]:
-        """The ranges in clustering order, without empty ones."""
+        """Return the ranges in clustering order, without empty ones."""
         slices = [(each, each.values(execution)) for each in self.slices]
         found: list[ClusteringRange] = []
         for prefix in self.prefixes(execution):
@@ -115,9 +115,9 @@ class ClusteringRestriction:
 def _sliced(
     prefix: ClusteringKey, each: Slice, values: ClusteringKey | None
 ) -> list[ClusteringRange]:
-    """A slice's ranges under a prefix: several where the columns' directions differ.
+    """Return a slice's ranges under a prefix: several if the columns' directions differ.
 
-    (a, b) > (1, 2) is then "a > 1", and "a = 1 and b > 2".
+    Then (a, b) > (1, 2) becomes "a > 1", and "a = 1 and b > 2".
     """
     if values is None:
         return []
@@ -138,7 +138,7 @@ def _sliced(
 def _range(
     prefix: ClusteringKey, values: ClusteringKey, operator: str, descending: bool
 ) -> ClusteringRange:
-    """The rows under `prefix` whose next columns compare so with `values`."""
+    """The rows under `prefix` whose next columns compare with `values` as the operator says."""
     start, end, edge = Bound(prefix, BEFORE), Bound(prefix, AFTER), prefix + values
     is_inclusive = operator.endswith("=")
     if operator.startswith(">") != descending:
@@ -147,9 +147,9 @@ def _range(
 
 
 def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> ClusteringRestriction:
-    """The restriction of relations on single columns, given by column.
+    """Return the restriction of relations on single columns, given by column.
 
-    They must fit the clustering order: ``=`` and IN first, then slices of one column.
+    They must follow the clustering order: ``=`` and IN first, then slices of one column.
     """
     prefix: list[Candidates] = []
     slices: list[Slice] = []
@@ -167,7 +167,7 @@ def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> Cluste
 
 
 def tuples(relations: Sequence[TupleRelation], scope: Scope) -> ClusteringRestriction:
-    """The restriction of relations on several columns: one ``=`` or IN, or slices."""
+    """Return the restriction of relations on several columns: one ``=`` or IN, or slices."""
     slices: list[Slice] = []
     for relation in relations:
         columns = _first_columns(relation, scope)
@@ -221,7 +221,7 @@ def _exact_tuples(
 
 
 def _tuple(term: Term, columns: tuple[Column, ...], scope: Scope) -> Values:
-    """The values of ``(1, 2)`` or of a bound tuple; None if one of them is null."""
+    """Return the values of ``(1, 2)`` or of a bound tuple; None if one of them is null."""
     if not isinstance(term, TupleTerm):
         whole = bound_value(term, _tuple_spec(columns, scope), scope)
         return lambda execution: (

@@ -1,4 +1,4 @@
-"""Rows and their collections as values: cells by element key here, one value there."""
+"""Converts collections between cells by element key and single values; views rows as values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
 
 
 def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
-    """The value a reader sees; `cells` are live."""
+    """Return the value a reader sees; `cells` are live."""
     match cql_type:
         case ListType():
             return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
@@ -38,36 +38,36 @@ def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
 
 
 def ordered(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> list[bytes]:
-    """The element keys in the collection's order."""
+    """Return the element keys in the collection's order."""
     return sorted(cells, key=element_order(cql_type))
 
 
 def list_elements(value: bytes) -> list[bytes]:
-    """The elements of a serialised list or set."""
+    """Return the elements of a serialised list or set."""
     return read_collection(value, 1)[1]
 
 
 def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
-    """The (key, value) pairs of a serialised map."""
+    """Return the (key, value) pairs of a serialised map."""
     cells = read_collection(value, 2)[1]
     return list(zip(cells[::2], cells[1::2], strict=True))
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
-    """The (cell key, value) pairs of a serialised UDT; fields added later are left out."""
+    """Return the (cell key, value) pairs of a serialised UDT; fields added later are left out."""
     return [(field_key(index), cell) for index, cell in enumerate(read_fields(value))]
 
 
 def field_key(index: int) -> bytes:
-    """The cell key of a UDT's field."""
+    """Return the cell key of a UDT's field."""
     return index.to_bytes(2, "big")
 
 
 @define(frozen=True)
 class RowView:
-    """One row of a result: partition key, static row, and clustering row if there is one.
+    """One row of a result: partition key, static row, and the clustering row if there is one.
 
-    `now` is the moment of reading in seconds, for the rest of a TTL.
+    `now` is the time of the read in seconds, for the remaining TTL.
     """
 
     key: tuple[bytes, ...]
@@ -76,12 +76,12 @@ class RowView:
     now: int
 
     def live(self, column: Column) -> LiveValue | None:
-        """The live cell or cells of a column outside the key."""
+        """Return the live cell or cells of a column outside the key."""
         source = self.static if column.kind is Kind.STATIC else self.row
         return None if source is None else source.cells.get(column.name)
 
     def value(self, column: Column) -> bytes | None:
-        """A column's value in serialised form."""
+        """Return a column's value in serialised form."""
         if column.kind is Kind.PARTITION_KEY:
             return self.key[column.position]
         if column.kind is Kind.CLUSTERING:

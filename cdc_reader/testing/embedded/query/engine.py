@@ -1,4 +1,4 @@
-"""The engine: CQL text and values in, results out."""
+"""The engine: takes CQL text and values, returns results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Shape = tuple[tuple[UUID, tuple[Column, ...]], ...]
 
 @frozen
 class Remembered:
-    """A prepared statement: its text, its connection's keyspace, what it was planned for."""
+    """A prepared statement: its text, its connection's keyspace, and its plan."""
 
     cql: str
     keyspace: str | None
@@ -56,7 +56,7 @@ class Engine:
 
     `clock` gives the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
     source of a table that is not in the database; `replays` has ready pages for some tables;
-    `most_partitions` is how many partitions IN lists may name.
+    `most_partitions` is the largest number of partitions that IN lists may name.
     Every method raises `errors.CqlError` for what the server refuses.
     """
 
@@ -81,7 +81,7 @@ class Engine:
         self._last_timestamp = 0
 
     def now_us(self) -> int:
-        """The server's time in µs since the epoch."""
+        """Return the server's time in µs since the epoch."""
         return self._clock()
 
     def query(self, cql: str, values: Values, options: QueryOptions) -> Result:
@@ -90,7 +90,7 @@ class Engine:
             return self._run(self._plan(cql, options.keyspace), values, options)
 
     def prepare(self, cql: str, options: QueryOptions) -> Prepared:
-        """Remember a statement; preparing it again gives the same id."""
+        """Prepare a statement; preparing it again gives the same id."""
         keyspace = options.keyspace
         with self._worded():
             plan = self._plan(cql, keyspace)
@@ -100,23 +100,23 @@ class Engine:
         return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
-        """A prepared statement by its id, as now planned; raises Unprepared if it is not known."""
+        """Return a prepared statement by its id, as now planned; raises Unprepared if unknown."""
         return _description(statement_id, self._prepared_plan(statement_id))
 
     def text(self, statement_id: bytes) -> str:
-        """The text of a prepared statement; empty if the id is not known."""
+        """Return the text of a prepared statement; empty if the id is unknown."""
         found = self._prepared.get(statement_id)
         return "" if found is None else found.cql
 
     def forget(self, statement_id: bytes | None = None) -> None:
-        """Forget a prepared statement, or all of them, as a node does that restarts."""
+        """Forget a prepared statement, or all of them, like a node that restarts."""
         if statement_id is None:
             self._prepared.clear()
         else:
             self._prepared.pop(statement_id)
 
     def execute(self, statement_id: bytes, values: Values, options: QueryOptions) -> Result:
-        """Execute a prepared statement; raises Unprepared if the id is not known."""
+        """Execute a prepared statement; raises Unprepared if the id is unknown."""
         with self._worded():
             return self._run(self._prepared_plan(statement_id), values, options)
 
@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
-        """Refusals are in the words of the server's version."""
+        """Translate refusals to the words of the server's version."""
         try:
             yield
         except CqlError as error:
@@ -182,12 +182,12 @@ class Engine:
         return Execution(values, now, self._timestamp, options, ordinals, self._most_partitions)
 
     def _timestamp(self) -> int:
-        """A write timestamp of our own: the time, but never one twice."""
+        """Return a write timestamp from the server's clock, never the same one twice."""
         self._last_timestamp = max(self._clock(), self._last_timestamp + 1)
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:
-        """The plan; a statement whose table was dropped or got other columns is forgotten."""
+        """Return the plan; forget a statement whose table was dropped or has other columns."""
         found = self._prepared.get(statement_id)
         plan = None if found is None else self._still(found)
         if plan is None:
@@ -200,12 +200,12 @@ class Engine:
     def _still(self, statement: Remembered) -> Plan | None:
         try:
             plan = self._plan(statement.cql, statement.keyspace)
-        except CqlError:  # its table is gone, or a column it names
+        except CqlError:  # its table or a column it names is gone
             return None
         return plan if _shape(plan) == statement.shape else None
 
     def _plan(self, cql: str, keyspace: str | None) -> Plan:
-        """The plan, made anew when the schema has changed."""
+        """Return the plan, made again if the schema has changed."""
         key = cql, keyspace, self._catalog.version
         plan = self._plans.get(key)
         if plan is None:
@@ -236,7 +236,7 @@ def _description(statement_id: bytes, plan: Plan) -> Prepared:
 
 
 def bind(columns: tuple[ColumnSpec, ...], values: Values) -> tuple[Value, ...]:
-    """The values in order of the markers, checked; InvalidRequest as the server words it."""
+    """Return the checked values in order of the markers; InvalidRequest as the server words it."""
     given = _named(columns, values) if isinstance(values, Mapping) else tuple(values)
     if len(given) != len(columns):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Comparing what a row holds with what relations of WHERE and conditions of IF ask."""
+"""Compares the contents of a row with relations of WHERE and conditions of IF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EMPTY = b"\0\0\0\0"
 
 
 def row_test(relation: Relation, scope: Scope) -> Test:
-    """Whether a row fulfils a relation of WHERE, where nothing equals null."""
+    """Return a test of a row by a relation of WHERE, where nothing equals null."""
     column = scope.column(relation.column)
     read, spec = _subject(column, relation.key, scope)
     compare = _comparison(relation, spec, scope)
@@ -33,9 +33,9 @@ def row_test(relation: Relation, scope: Scope) -> Test:
 
 
 def condition_test(relation: Relation, scope: Scope) -> Test:
-    """Whether a row fulfils a condition of IF, where a missing value equals null.
+    """Return a test of a row by a condition of IF, where a missing value equals null.
 
-    A collection of cells has no cells if it is empty: it equals null, too.
+    An empty multi-cell collection has no cells, so it equals null, too.
     """
     column = scope.column(relation.column, "Unknown identifier {}")
     read, spec = _subject(column, relation.key, scope)
@@ -77,7 +77,7 @@ def _conditions(
 
 
 def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
-    """Whether two values are equal, as their type compares them."""
+    """True if two values are equal, as their type compares them."""
     order = sort_key(of_type)
 
     def same(value: bytes | None, other: bytes | None) -> bool:
@@ -89,7 +89,7 @@ def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
 
 
 def _subject(column: Column, key: Term | str | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    """What is compared: a column, an element or a field."""
+    """Return what is compared: a column, an element or a field."""
     if key is None:
         return lambda view, _: view.value(column), scope.spec(column.name, freeze(column.type))
     if isinstance(key, str):
@@ -199,7 +199,7 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 @frozen
 class Conditions:
-    """Either that the row exists (`exists` True) or does not (False), or tests of its columns.
+    """A condition that the row exists or does not (`exists`), or tests of its columns.
 
     `columns` are those the result shows.
     """
@@ -210,11 +210,11 @@ class Conditions:
 
     @property
     def names_regular(self) -> bool:
-        """Whether a column outside the partition key is looked at that is not static."""
+        """True if a regular column is tested."""
         return self.exists is None and any(c.kind is Kind.REGULAR for c in self.columns)
 
     def hold(self, view: RowView, row_exists: bool, execution: Execution) -> bool:
-        """Whether the statement applies."""
+        """True if the statement applies."""
         if self.exists is not None:
             return row_exists is self.exists
         return all(test(view, execution) for test in self.tests)
@@ -223,7 +223,7 @@ class Conditions:
 def conditions(
     relations: Sequence[Relation], scope: Scope, exists: bool | None = None
 ) -> Conditions | None:
-    """The conditions of a statement, None if it has none."""
+    """Return the conditions of a statement, None if it has none."""
     if exists is not None:
         return Conditions(scope.table.select_order, exists)
     if not relations:

@@ -1,4 +1,4 @@
-"""The functions of CQL over values of one row."""
+"""The functions of CQL on values of one row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TICKS_PER_MILLI = 10_000
 
 @frozen
 class Function:
-    """A function by its signature. With a null argument its result is null."""
+    """A function with its signature. With a null argument its result is null."""
 
     name: str
     arguments: tuple[CqlType, ...]
@@ -32,7 +32,7 @@ class Function:
     uses_execution: bool = False
 
     def call(self, execution: Execution, arguments: list[Value]) -> bytes | None:
-        """The result, given serialised arguments."""
+        """Return the result for serialised arguments."""
         given = [argument for argument in arguments if isinstance(argument, bytes)]
         if len(given) != len(arguments):
             return None
@@ -40,7 +40,7 @@ class Function:
 
 
 def overloads(name: str) -> list[Function]:
-    """The functions of this name; InvalidRequest if there is none."""
+    """Return the functions of this name; InvalidRequest if there is none."""
     try:
         return _functions()[name]
     except KeyError:
@@ -68,7 +68,7 @@ def _date_millis(value: bytes) -> int:
 
 
 def _timeuuid_at(ticks: int, low: bytes) -> bytes:
-    """The version-1 UUID of a time in 100 ns ticks since 1970; out-of-range times wrap."""
+    """Return the version-1 UUID of a time in 100 ns ticks since 1970; out-of-range times wrap."""
     ticks = (ticks + timeuuid.UNIX_EPOCH_TICKS) % (1 << 60)
     high = (ticks & 0xFFFFFFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48
     return high.to_bytes(8, "big") + low
@@ -138,7 +138,7 @@ def _checked(name: str, of_type: CqlType) -> Callable[[bytes], bytes]:
 
 
 def _conversions(t: dict[str, Native]) -> list[Function]:
-    """Between timeuuid, timestamp, date and their numbers."""
+    """Return the conversions between timeuuid, timestamp, date and their numbers."""
     sources: dict[str, Callable[[bytes], int]] = {
         "timeuuid": _millis,
         "timestamp": _signed,

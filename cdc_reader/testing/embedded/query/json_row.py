@@ -18,7 +18,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Table
 
 @define(eq=False)
 class JsonRow:
-    """The columns that a text gives when a statement runs; `missing` is what the others are."""
+    """The columns in the text of one execution; `missing` is the value of the others."""
 
     _table: Table
     _text: Evaluate
@@ -26,11 +26,11 @@ class JsonRow:
     _read: tuple[Execution, Mapping[str, bytes | None]] | None = None
 
     def value(self, column: Column) -> Evaluate:
-        """The column's value."""
+        """Return the column's value."""
         return lambda execution: self._cells(execution).get(column.name, self._missing)
 
     def key(self, column: Column) -> Candidates:
-        """A key column's value; InvalidRequest if it is missing or null."""
+        """Return a key column's value; InvalidRequest if it is missing or null."""
 
         def candidates(execution: Execution) -> list[bytes]:
             value = self._cells(execution).get(column.name)
@@ -41,7 +41,7 @@ class JsonRow:
         return candidates
 
     def _cells(self, execution: Execution) -> Mapping[str, bytes | None]:
-        """The text is read once for all columns."""
+        """Parse the text once for all columns."""
         if self._read is None or self._read[0] is not execution:
             self._read = execution, self._decoded(self._given(execution))
         return self._read[1]
@@ -57,7 +57,7 @@ class JsonRow:
         try:
             members = _by_column(read_json(text))
             return self._serialised(members)
-        except (JsonError, MarshalError) as error:  # not caught by the server: code 0
+        except (JsonError, MarshalError) as error:  # the server does not catch this error: code 0
             raise ServerError(str(error)) from None
 
     def _serialised(self, members: dict[str, object]) -> dict[str, bytes | None]:
@@ -74,7 +74,7 @@ class JsonRow:
 
 
 def _by_column(value: object) -> dict[str, object]:
-    """Members by the names of their columns: as they are in quotes, in lower case without."""
+    """Return the members by column name: quoted names as they are, others in lower case."""
     if not isinstance(value, dict):
         raise JsonError("JSON assert failed on condition 'IsObject()'")
     members: dict[str, object] = {}

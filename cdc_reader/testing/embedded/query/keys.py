@@ -1,4 +1,4 @@
-"""Which partitions a statement is about."""
+"""The partitions that a statement selects."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from cdc_reader.testing.embedded.storage.database import PartitionKey
 
 @frozen
 class ExactKeys:
-    """Every part of the partition key is given by ``=`` or IN."""
+    """Partitions by key: every part of the key is given by ``=`` or IN."""
 
     table: Table
     parts: tuple[Candidates, ...]
 
     def keys(self, execution: Execution) -> list[PartitionKey]:
-        """The keys, in order of their parts' types; ServerError if there are too many."""
+        """Return the keys, in order of their parts' types; ServerError if there are too many."""
         columns = [part(execution) for part in self.parts]
         check_product(columns, execution.most_partitions)
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
-        """Log partitions whose key is not 16 bytes cannot be read."""
+        """Return False for a log partition whose key is not 16 bytes, which cannot be read."""
         return not self.table.is_cdc_log or len(key[0]) == 16
 
 
@@ -46,7 +46,7 @@ class TokenRange:
     upper: tuple[Callable[[Execution], int | None], ...] = ()
 
     def bounds(self, execution: Execution) -> tuple[int, int] | None:
-        """(first, last) token, or None if no token can match."""
+        """Return the (first, last) token, or None if no token can match."""
         lower = [bound(execution) for bound in self.lower]
         upper = [bound(execution) for bound in self.upper]
         if None in lower or None in upper:
@@ -62,7 +62,7 @@ KeyRestriction = ExactKeys | TokenRange
 def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
     """Refuse IN lists that multiply to more than `most` keys.
 
-    As ScyllaDB does: an error of its own, which speaks of clustering keys in any case.
+    ScyllaDB's error always mentions clustering keys, even for partition keys.
     """
     size = math.prod(len(column) for column in columns)
     if size > most:
@@ -72,7 +72,7 @@ def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
 
 
 def token_range(relations: Sequence[TokenRelation], scope: Scope) -> TokenRange:
-    """The range that ``token(...)`` relations give together."""
+    """Return the range that ``token(...)`` relations give together."""
     lower: list[Callable[[Execution], int | None]] = []
     upper: list[Callable[[Execution], int | None]] = []
     for relation in relations:
@@ -103,7 +103,7 @@ def _check_columns(relation: TokenRelation, scope: Scope) -> None:
 
 
 def definition(column: Column) -> str:
-    """A column as some refusals show it."""
+    """Format a column as some refusals show it."""
     is_indexed = column.is_key
     kind = "CLUSTERING_COLUMN" if column.kind is Kind.CLUSTERING else column.kind.name
     return (
@@ -126,7 +126,7 @@ def _token(term: Term, scope: Scope) -> Callable[[Execution], int | None]:
 
 
 def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None]:
-    """``token(1, 'a')`` of values for the partition key's columns."""
+    """Compile ``token(1, 'a')`` of values for the partition key's columns."""
     columns = scope.table.partition_key
     if len(term.arguments) != len(columns):
         raise InvalidRequest(
@@ -148,7 +148,7 @@ def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None
 def _shifted(
     token: Callable[[Execution], int | None], by: int
 ) -> Callable[[Execution], int | None]:
-    """The first token after a lower bound. The least token, exclusive, is before all tokens."""
+    """The first token after a lower bound; the smallest one, exclusive, precedes all tokens."""
 
     def shifted(execution: Execution) -> int | None:
         value = token(execution)
@@ -158,7 +158,7 @@ def _shifted(
 
 
 def _as_end(token: Callable[[Execution], int | None], by: int) -> Callable[[Execution], int | None]:
-    """The last token before an upper bound. The least token as an end means the ring's end."""
+    """Return the last token before an upper bound; the smallest one means the ring's end."""
 
     def end(execution: Execution) -> int | None:
         value = token(execution)

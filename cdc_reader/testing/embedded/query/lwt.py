@@ -1,4 +1,4 @@
-"""Lightweight transactions: conditions checked, and what the client is told of it."""
+"""Lightweight transactions: their conditions, and their results for the client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
-    """Hold the conditions of all statements, on one partition, against its rows."""
+    """Check the conditions of all statements, on one partition, against its rows."""
     table = steps[0][0].table
     partition = _the_partition(steps)
     views = [_view(partition, modification, each) for modification, each in steps]
@@ -46,7 +46,7 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """The columns that conditions name; all of them for IF [NOT] EXISTS, the key for a batch."""
+    """Return the columns that conditions name; all for IF [NOT] EXISTS, the key for a batch."""
     named = {
         column
         for modification in modifications
@@ -61,7 +61,7 @@ def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tup
 
 
 def specs(table: Table, columns: Sequence[Column]) -> tuple[ColumnSpec, ...]:
-    """The result's columns: whether it was applied, then what the conditions looked at."""
+    """Return the result's columns: whether it was applied, then the tested columns."""
     applied = ColumnSpec(table.keyspace, table.name, APPLIED, Native("boolean"))
     return applied, *(ColumnSpec(table.keyspace, table.name, c.name, c.type) for c in columns)
 

@@ -1,4 +1,4 @@
-"""What planning and executing pass around: options, bound values, the names in scope."""
+"""The values that planning and execution share: options, bound values, names in scope."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QueryOptions:
 
 
 class Ordinals:
-    """Counts list elements within a statement or batch, so that their timeuuids keep order.
+    """Counts list elements within a statement or batch, so that their timeuuids keep the order.
 
     Appended elements count up from 0, prepended ones down from 2^17.
     """
@@ -60,23 +60,23 @@ class Ordinals:
         self._prepended = self.LIMIT
 
     def append(self) -> int:
-        """The ordinal of the next element at a list's end."""
+        """Return the ordinal of the next element at a list's end."""
         self._appended += 1
         return self._appended - 1
 
     def prepend(self, count: int) -> range:
-        """The ordinals of `count` elements to stand, in this order, before all others."""
+        """Return the ordinals of `count` elements to insert, in this order, before all others."""
         self._prepended -= count
         return range(self._prepended, self._prepended + count)
 
 
 @frozen
 class Execution:
-    """What a statement knows when it runs.
+    """The context of one execution of a statement.
 
     `values` are the validated bound values by marker index; `now_us` is the server's time in µs;
     `server_timestamp` takes a write timestamp from the server, for statements that bring none.
-    `most_partitions` is how many partitions IN lists may name.
+    `most_partitions` is the largest number of partitions that IN lists may name.
     """
 
     values: tuple[Value, ...]
@@ -110,7 +110,7 @@ class Scope:
     writes: bool = False
 
     def column(self, name: str, message: str = _UNDEFINED) -> Column:
-        """The column, or InvalidRequest with `message`, which newer versions simplify."""
+        """Return the column, or InvalidRequest with `message`, which newer versions simplify."""
         if (found := self.table.by_name.get(name)) is not None:
             return found
         if self.catalog.profile.new_words and message.startswith("Undefined"):
@@ -118,18 +118,18 @@ class Scope:
         raise InvalidRequest(message.format(name))
 
     def spec(self, name: str, of_type: CqlType) -> ColumnSpec:
-        """A variable or result column of this table."""
+        """Make a variable or result column of this table."""
         return ColumnSpec(self.table.keyspace, self.table.name, name, of_type)
 
     def column_spec(self, column: Column) -> ColumnSpec:
         return self.spec(column.name, column.type)
 
     def type(self, text: str) -> CqlType:
-        """The type a text names, user-defined ones looked up in the table's keyspace."""
+        """Parse a type; user-defined types are looked up in the table's keyspace."""
         return resolve_type(self.catalog, self.table.keyspace, text)
 
     def marker(self, marker: Marker, spec: ColumnSpec) -> Evaluate:
-        """Declare a bind variable; gives the function that reads its value."""
+        """Declare a bind variable; return the function that reads its value."""
         self.bind[marker.index] = evolve(spec, name=marker.name) if marker.name else spec
         index = marker.index
 
@@ -139,5 +139,5 @@ class Scope:
         return bound
 
     def bind_columns(self) -> tuple[ColumnSpec, ...]:
-        """The bind variables in order of the text."""
+        """Return the bind variables in order of the text."""
         return tuple(self.bind[index] for index in sorted(self.bind))

@@ -54,9 +54,9 @@ class Modification:
         default_timestamp: int,
         before: Mapping[tuple[UUID, PartitionKey], Partition],
     ) -> list[Partition]:
-        """One mutation for each partition key; `default_timestamp` where USING gives none.
+        """Return one mutation per partition key; `default_timestamp` if USING gives none.
 
-        Mutations of `before` are added to.
+        Extends the mutations in `before`.
         """
         if self.timeout is not None:
             self.timeout(execution)
@@ -68,7 +68,7 @@ class Modification:
         ]
 
     def partition_keys(self, execution: Execution) -> list[PartitionKey]:
-        """The keys, none of them empty or too long."""
+        """Return the keys; refuses empty or overlong ones."""
         keys = self.keys.keys(execution)
         for key in keys:
             if len(key) == 1 and not key[0]:
@@ -79,7 +79,7 @@ class Modification:
         return keys
 
     def clustering_keys(self, execution: Execution) -> list[ClusteringKey]:
-        """The full clustering keys the statement names."""
+        """Return the full clustering keys that the statement names."""
         keys = self.rows.prefixes(execution) if self.rows.names_rows else []
         for size in (len(part) for key in keys for part in key):
             if size > _MAX_KEY:
@@ -162,7 +162,7 @@ class Modification:
 
 
 def check_timestamp(timestamp: int, now_us: int) -> None:
-    """Refuse a timestamp of USING that cannot be meant: more than three days ahead."""
+    """Refuse a timestamp of USING that is more than three days ahead."""
     if timestamp - now_us > _MAX_AHEAD_US:
         raise InvalidRequest(
             "Cannot provide a timestamp more than 3 days into the future. If this was not "

@@ -1,4 +1,4 @@
-"""Paging states: where a page ended, as bytes the client hands back unread."""
+"""Paging states: the place where a page ended, as bytes opaque to the client."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _VERSION = 1
 
 @frozen
 class PagingState:
-    """The last row handed out, and what of the limits is left.
+    """The last row returned, and the rest of the limits.
 
-    `clustering` is None behind a partition of which no more is to come. `remaining` is what the
-    statement's LIMIT still allows (-1: no limit), `returned` counts the partition's rows so far.
+    `clustering` is None after the end of a partition. `remaining` is the rest of the statement's
+    LIMIT (-1: no limit), `returned` counts the partition's rows so far.
     """
 
     key: tuple[bytes, ...]
@@ -31,7 +31,7 @@ class PagingState:
     returned: int
 
     def encode(self) -> bytes:
-        """The bytes for the client, with a checksum."""
+        """Encode the state for the client, with a checksum."""
         ends_partition = self.clustering is None
         cells: list[bytes | None] = [*self.key, *(self.clustering or ())]
         width = -1 if ends_partition else len(self.clustering or ())
@@ -40,7 +40,7 @@ class PagingState:
 
 
 def decode(state: bytes, table: Table) -> PagingState:
-    """The state a client hands back; ProtocolError if it is not one of this table."""
+    """Decode a state from a client; ProtocolError if it does not belong to this table."""
     body = state[4:]
     if len(body) < _HEADER.size or zlib.crc32(body).to_bytes(4, "big") != state[:4]:
         raise _invalid()

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE checked against the schema."""
+"""Checks INSERT, UPDATE and DELETE against the schema, and plans them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 def plan_modification(
     statement: ast.Modification, scope: Scope, source: TableSource
 ) -> Modification:
-    """Check a statement and make it ready."""
+    """Check a statement and plan it."""
     _check_using(statement, scope.table)
     return evolve(
         _planned(statement, scope, source),
@@ -119,7 +119,7 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
 
 
 def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource) -> Modification:
-    """Every regular column is written; the server leaves static ones alone."""
+    """Plan INSERT JSON: it writes every regular column, but no static one, as in the server."""
     table = scope.table
     text = compile_term(insert.text, ColumnSpec("", "", "", Native("text")), scope)
     row = JsonRow(table, text, UNSET if insert.default_unset else None)
@@ -196,7 +196,7 @@ def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modif
 
 
 def _using(using: ast.Using, scope: Scope) -> tuple[Evaluate | None, Evaluate | None]:
-    """(TTL, timestamp)."""
+    """Compile USING to (TTL, timestamp)."""
     return (
         _optional(using.ttl, "[ttl]", Native("int"), scope),
         _optional(using.timestamp, "[timestamp]", Native("bigint"), scope),
@@ -234,7 +234,7 @@ def _exact(where: Where, scope: Scope) -> ExactKeys:
 
 
 def _check_rows(where: Where, columns: list[Column], when: Conditions | None, verb: str) -> None:
-    """A statement on regular columns names its rows; one on static columns alone names none."""
+    """Check that statements on regular columns name rows, and those on static columns do not."""
     clustering = where.clustering
     names_regular = when is not None and (
         when.names_regular or (when.exists is not None and not clustering.is_open)
@@ -255,7 +255,7 @@ def _touches_statics_alone(columns: Sequence[Column]) -> bool:
 
 
 def _bound_key(values: dict[str, Term], scope: Scope) -> tuple[int, ...]:
-    """The bind variables that give an INSERT's partition key, if all of it is bound."""
+    """Return the bind variables of an INSERT's partition key, if all of it is bound."""
     terms = [values[column.name] for column in scope.table.partition_key]
     indexes = tuple(term.index for term in terms if isinstance(term, Marker))
     return indexes if len(indexes) == len(terms) else ()

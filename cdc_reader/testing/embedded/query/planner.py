@@ -1,4 +1,4 @@
-"""From syntax trees to plans."""
+"""Turns syntax trees into plans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cdc_reader.testing.embedded.system.describe import describe
 
 @frozen
 class Planner:
-    """Checks statements against the catalog and makes them ready.
+    """Checks statements against the catalog and plans them.
 
     `virtual` maps (keyspace, table) to the source of a table that is not in the database.
     """
@@ -40,7 +40,7 @@ class Planner:
     virtual: Mapping[tuple[str, str], TableSource] = field(factory=dict)
 
     def plan(self, statement: ast.Statement, keyspace: str | None) -> Plan:
-        """The plan of a statement on a connection whose keyspace is this one."""
+        """Plan a statement for a connection with this current keyspace."""
         match statement:
             case ast.Select(table=name):
                 table = self._table(name, keyspace)

@@ -20,26 +20,26 @@ class TableSource(Protocol):
     """
 
     def partition(self, table: Table, key: tuple[bytes, ...]) -> Partition | None:
-        """The partition with this key, if there is one."""
+        """Return the partition with this key, if there is one."""
         ...
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
-        """(token, partition) in order of (token, key), tokens in [first_token, last_token]."""
+        """Yield (token, partition) by (token, key), for tokens in [first_token, last_token]."""
         ...
 
 
 class Replays(Protocol):
-    """Ready pages; `page_replay.PageReplays` are such."""
+    """Ready-made pages; `page_replay.PageReplays` implements this."""
 
     def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
-        """The page to answer a SELECT from this table with; None to read the table."""
+        """Return the page to answer a SELECT from this table with; None to read the table."""
         ...
 
 
 class MutationSink(Protocol):
-    """Takes what statements write; the CDC write path is one."""
+    """Takes the writes of statements; the CDC write path implements this."""
 
     def write(self, mutations: list[Partition], now_us: int) -> None:
         """Apply the mutations, one per (table, partition key); CqlError for a refused timestamp."""
@@ -47,7 +47,7 @@ class MutationSink(Protocol):
 
 
 class Plan(Protocol):
-    """A statement checked against the schema of its moment."""
+    """A statement checked against the schema at that time."""
 
     @property
     def bind_columns(self) -> tuple[ColumnSpec, ...]: ...
@@ -65,7 +65,7 @@ class Plan(Protocol):
     def is_lwt(self) -> bool: ...
 
     def execute(self, execution: Execution) -> Result:
-        """Run it once."""
+        """Execute the plan once."""
         ...
 
 
@@ -81,6 +81,6 @@ class SchemaAction:
     is_lwt: bool = False
 
     def execute(self, execution: Execution) -> Result:
-        """Do it."""
+        """Execute the action."""
         del execution
         return self.action()

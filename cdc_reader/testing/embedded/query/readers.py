@@ -1,7 +1,7 @@
-"""From a stored partition to result rows.
+"""Turns stored partitions into result rows.
 
-`PlainReader` serves what log readers send, plain columns without filters: it goes from stored cells
-to result tuples with nothing in between. `ViewReader` does all the rest.
+`PlainReader` serves the queries of log readers, plain columns without filters: it turns stored
+cells directly into result tuples. `ViewReader` serves all other queries.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Reader(Protocol):
     def rows(
         self, partition: Partition, intervals: Intervals, execution: Execution, reverse: bool
     ) -> Iterator[Found]:
-        """The rows of the partition between positions, in clustering order or reversed."""
+        """Return the rows of the partition between positions, in clustering order or reversed."""
         ...
 
     def static_row(self, partition: Partition, execution: Execution) -> Cells | None:
-        """What a partition without rows shows: its static row, None without one."""
+        """Return the row that a partition without rows shows: its static row, or None."""
         ...
 
 
 @define
 class PlainReader:
-    """Rows of plain columns."""
+    """Reads rows of plain columns."""
 
     columns: tuple[Column, ...]
     _key: list[tuple[int, int]] = field(init=False)
@@ -80,7 +80,7 @@ class PlainReader:
         return tuple(self._template(partition, static)) if static else None
 
     def _template(self, partition: Partition, static: LiveRow) -> list[bytes | None]:
-        """The cells all rows of the partition share."""
+        """Return the cells that all rows of the partition share."""
         template: list[bytes | None] = [None] * len(self.columns)
         for index, position in self._key:
             template[index] = partition.key[position]
@@ -93,7 +93,7 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """The row as read at `now` (seconds) under a deletion at `floor`; None if it is not."""
+        """The row as read at `now` (seconds) under a deletion at `floor`; None if it is dead."""
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False
@@ -121,7 +121,7 @@ class PlainReader:
 
 @frozen
 class ViewReader:
-    """Rows computed by selectors, of those that pass the tests."""
+    """Reads rows computed by selectors, if they pass the tests."""
 
     outputs: tuple[Output, ...]
     tests: tuple[Test, ...] = ()
@@ -151,7 +151,7 @@ class ViewReader:
 
 @frozen
 class DistinctReader:
-    """One row for each partition that has any: partition key and static columns."""
+    """Reads one row per non-empty partition: partition key and static columns."""
 
     inner: ViewReader
 
@@ -169,6 +169,6 @@ class DistinctReader:
             yield None, tuple(output.compute(view, execution) for output in self.inner.outputs)
 
     def static_row(self, partition: Partition, execution: Execution) -> Cells | None:
-        """Nothing: `rows` has seen to the static row."""
+        """Return nothing: `rows` includes the static row."""
         del partition, execution
         return None

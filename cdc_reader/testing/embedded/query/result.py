@@ -1,4 +1,4 @@
-"""What a statement returns, before it is put on the wire."""
+"""The outcome of a statement, before it is encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.testing.embedded.schema.catalog import SchemaChange
 
 @frozen
 class ColumnSpec:
-    """Name and type of a result column or a bind variable, with the table it belongs to."""
+    """The name and type of a result column or bind variable, and its table."""
 
     keyspace: str
     table: str
@@ -20,7 +20,7 @@ class ColumnSpec:
 
 @frozen
 class Void:
-    """Nothing to return."""
+    """An empty result."""
 
     warnings: tuple[str, ...] = ()
 
@@ -34,7 +34,7 @@ class SetKeyspace:
 
 @frozen
 class Rows:
-    """A page of rows: serialised cells, None for null. No paging state: the last page."""
+    """A page of rows: serialised cells, None for null. The last page has no paging state."""
 
     columns: tuple[ColumnSpec, ...]
     rows: list[tuple[bytes | None, ...]]
@@ -44,9 +44,9 @@ class Rows:
 
 @frozen
 class EncodedPage:
-    """A page of rows made ready: the parts of its RESULT's body, as they are on the wire.
+    """An encoded page of rows: the parts of its RESULT's body.
 
-    `flags` are those of the `metadata`, which describes so many `columns`.
+    `flags` are the flags of `metadata`, and `columns` is the number of columns it describes.
     """
 
     flags: int

@@ -1,4 +1,4 @@
-"""The rows a SELECT is about, in order, from wherever a page ended."""
+"""The rows of a SELECT, in order, from the end of a page on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scan:
     def partitions(
         self, execution: Execution, after: PagingState | None
     ) -> Iterator[tuple[Partition, Iterator[Found]]]:
-        """Each partition with its rows, from behind the position `after`."""
+        """Yield each partition with its rows, after the position `after`."""
         intervals = self._intervals(execution)
         for partition in self._from(execution, after):
             rest, resumes = intervals, after is not None and partition.key == after.key
@@ -58,7 +58,7 @@ class Scan:
         return intervals[::-1] if self.reverse else intervals
 
     def _behind(self, intervals: Intervals, after: PagingState) -> Intervals:
-        """What is left of the intervals behind a row."""
+        """Return the parts of the intervals after a row."""
         sort_keys, key = self.table.clustering_sort_keys, after.clustering or ()
         if self.reverse:
             gap = position(sort_keys, key, BEFORE)
@@ -72,7 +72,7 @@ class Scan:
                 yield partition
 
     def _all(self, execution: Execution, after: PagingState | None) -> Iterator[Partition]:
-        """The partitions, from that of `after` on."""
+        """Yield the partitions, beginning with the one of `after`."""
         if isinstance(self.where.keys, ExactKeys):
             yield from self._exact(self.where.keys, execution, after)
             return

@@ -55,10 +55,10 @@ _CANNOT_PAGE = (
 
 @frozen
 class SelectPlan:
-    """A SELECT ready to run.
+    """A planned SELECT.
 
-    `sorts` says that rows of several keys are ordered together, `refuses_serial` that a
-    serial read is refused: the log of a table of tablets has no consensus.
+    `sorts`: rows of several keys are ordered together. `refuses_serial`: a serial read is refused,
+    because the log of a table on tablets has no consensus.
     """
 
     table: Table
@@ -76,7 +76,7 @@ class SelectPlan:
     is_lwt: bool = False
 
     def execute(self, execution: Execution) -> Rows:
-        """One page of the result."""
+        """Return one page of the result."""
         self.timeout(execution)
         if self.refuses_serial and execution.options.consistency in _SERIAL:
             raise InvalidRequest(
@@ -124,7 +124,7 @@ class SelectPlan:
         )
 
     def _aggregated(self, execution: Execution) -> Cells:
-        """One row: aggregates over all rows, and of plain columns the first row's values."""
+        """Return one row: aggregates over all rows, and the first row's values of plain columns."""
         columns: list[list[bytes | None]] = [[] for _ in self.outputs]
         for _, rows in self.scan.partitions(execution, None):
             for _, cells in rows:
@@ -142,7 +142,7 @@ class SelectPlan:
 
 
 class _Page:
-    """Rows until there are as many as asked for, or 1 MiB of them."""
+    """Collects rows up to the page size, or 1 MiB of them."""
 
     def __init__(self, page_size: int | None, width: int) -> None:
         self.rows: list[Cells] = []
@@ -151,7 +151,7 @@ class _Page:
         self._bytes = 0
 
     def add(self, cells: Cells) -> bool:
-        """Add a row; whether the page is full with it."""
+        """Add a row; return whether the page is full."""
         self.rows.append(cells)
         if self._page_size <= 0:
             return False
@@ -172,7 +172,7 @@ def _limit(limit: Evaluate | None, what: str, execution: Execution) -> int:
 
 
 def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> SelectPlan:
-    """Check a SELECT against the schema and make it ready."""
+    """Check a SELECT against the schema and plan it."""
     table = scope.table
     result = outputs(select.selected, scope)
     if select.json:
@@ -233,7 +233,7 @@ def _check_distinct(result: tuple[Output, ...]) -> None:
 
 
 def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[str, ...]:
-    """Refuse what needs ALLOW FILTERING; clustering ranges without a key only earn a warning."""
+    """Refuse queries that need ALLOW FILTERING; clustering ranges without a key only warn."""
     if select.allow_filtering:
         return ()
     if where.skipped and where.key_is_exact:
@@ -251,7 +251,7 @@ def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[st
 
 
 def _check_order(select: ast.Select, where: Where, table: Table) -> bool:
-    """Whether rows come reversed."""
+    """Return whether rows are read in reverse order."""
     if not select.order:
         return False
     if not where.key_is_exact:

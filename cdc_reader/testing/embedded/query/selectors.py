@@ -1,4 +1,4 @@
-"""What SELECT computes from each row: a name, a type, a function of the row."""
+"""The result columns of SELECT: a name, a type, and a function of the row."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Compute = Callable[[RowView, Execution], bytes | None]
 
 @frozen
 class Output:
-    """One result column. `column` is set if it is simply a column of the table.
+    """One result column. `column` is set if it is a plain column of the table.
 
-    With an `aggregate` the value of the result is the aggregate of `compute` over all rows.
+    With an `aggregate`, the value is the aggregate of `compute` over all rows.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Output:
 
 
 def outputs(selected: Sequence[Selected], scope: Scope) -> tuple[Output, ...]:
-    """The result columns of a SELECT list; every column for ``*``."""
+    """Return the result columns of a SELECT list; every column for ``*``."""
     if not selected:
         return tuple(_column(column) for column in scope.table.select_order)
     return tuple(_aliased(_output(each.selector, scope), each.alias) for each in selected)
 
 
 def json_output(outputs: Sequence[Output]) -> Output:
-    """One text column in place of several, for SELECT JSON."""
+    """Return one text column in place of several, for SELECT JSON."""
     if any(output.aggregate for output in outputs):
         raise InvalidRequest("SELECT JSON with aggregates is not supported by this server")
     write = row_writer([(output.name, output.type) for output in outputs])
@@ -176,7 +176,7 @@ def _cast(source: Output, target: CqlType, scope: Scope) -> Output:
 def _applied(
     name: str, returns: CqlType, function: Callable[[bytes], bytes], source: Output
 ) -> Output:
-    """A function of one value that is not null: of each row's, or of an aggregate's."""
+    """Apply a function to a non-null value: of each row, or of an aggregate."""
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
         value = source.compute(view, execution)

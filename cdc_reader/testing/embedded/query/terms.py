@@ -1,4 +1,4 @@
-"""Terms made ready for execution: checked against the type they must have."""
+"""Compiles terms for execution, checking them against the required type."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from cdc_reader.testing.embedded.query.result import ColumnSpec
 
 
 def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
-    """A function that gives the term's value; InvalidRequest if it cannot be the receiver's."""
+    """Return a function that gives the term's value; InvalidRequest if it does not fit."""
     match term:
         case Null():
             return lambda _: None
@@ -65,7 +65,7 @@ def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 
 
 def element_spec(label: str, receiver: ColumnSpec, element: CqlType) -> ColumnSpec:
-    """The variable for a part of `receiver`, named as the server names it: ``value(m)``."""
+    """Return the variable for a part of `receiver`, named like the server's: ``value(m)``."""
     return ColumnSpec(receiver.keyspace, receiver.table, f"{label}({receiver.name})", element)
 
 
@@ -121,7 +121,7 @@ def _collection(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | No
 
 
 def _record(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
-    """A value of fixed parts: UDT, tuple, vector."""
+    """Compile a value of fixed parts: UDT, tuple, vector."""
     match receiver.type, term:
         case UserType(fields=fields), UserTypeTerm(given):
             return _user_type(fields, dict(given), receiver, scope)
@@ -237,7 +237,7 @@ def _parts(
 
 
 def whole(value: Value) -> bytes:
-    """An element of a collection: never null, never unset."""
+    """Return an element of a collection, which is never null and never unset."""
     if value is None:
         raise InvalidRequest("null is not supported inside collections")
     if isinstance(value, Unset):
@@ -268,7 +268,7 @@ def _call(term: CallTerm, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 def choose(
     candidates: list[Function], term: CallTerm, scope: Scope
 ) -> tuple[Function, list[Evaluate]]:
-    """The first function that takes the arguments, with them."""
+    """Return the first function that takes the arguments, with them."""
     refusal = no_signature(term.name)
     for function in candidates:
         if len(function.arguments) != len(term.arguments):
@@ -284,7 +284,7 @@ def choose(
 
 
 def no_signature(name: str) -> InvalidRequest:
-    """The refusal of a call whose arguments fit no function of the name."""
+    """Return the refusal of a call whose arguments match no function of the name."""
     known = sorted(
         f"system.{name} : ({', '.join(map(str, each.arguments))}) -> {each.returns}"
         for each in overloads(name)
@@ -300,7 +300,7 @@ def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
 
 
 def assignable(found: CqlType, wanted: CqlType) -> bool:
-    """Whether a value of one type may stand where another is wanted, its bytes unchanged."""
+    """True if a value of one type is valid for another, with its bytes unchanged."""
     compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
     return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"
@@ -321,7 +321,7 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:
-    """The values that fulfil all relations, one of which is ``=`` or IN."""
+    """Return the values that fulfil all relations, one of which is ``=`` or IN."""
     exact = [
         (one if each.operator == "=" else several)(each.value, spec, scope)
         for each in relations
@@ -348,7 +348,7 @@ def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) ->
 
 
 def one(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
-    """``= term``."""
+    """Compile ``= term``."""
     evaluate = compile_term(term, spec, scope)
 
     def value(execution: Execution) -> list[bytes]:
@@ -361,20 +361,20 @@ def one(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
 
 
 def several(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
-    """``IN (...)`` or ``IN ?``: distinct values in the order of their type."""
+    """Compile ``IN (...)`` or ``IN ?``: distinct values in the order of their type."""
     order = sort_key(spec.type)
     elements = listed(term, spec, scope)
     return lambda execution: sorted(set(present(elements(execution))), key=order)
 
 
 def bound_value(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], bytes | None]:
-    """The one value of a comparison; null stays null."""
+    """Return the one value of a comparison; null stays null."""
     evaluate = compile_term(term, spec, scope)
     return lambda execution: given(evaluate, spec, execution)
 
 
 def given(evaluate: Evaluate, spec: ColumnSpec, execution: Execution) -> bytes | None:
-    """The value; InvalidRequest if it is unset."""
+    """Return the value; InvalidRequest if it is unset."""
     value = evaluate(execution)
     if isinstance(value, Unset):
         raise InvalidRequest(f"Invalid unset value for column {spec.name}")
@@ -382,12 +382,12 @@ def given(evaluate: Evaluate, spec: ColumnSpec, execution: Execution) -> bytes |
 
 
 def present(values: list[bytes | None]) -> list[bytes]:
-    """The values without null."""
+    """Return the non-null values."""
     return [value for value in values if value is not None]
 
 
 def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], list[bytes | None]]:
-    """The values of ``IN (...)`` or ``IN ?`` as they stand there."""
+    """Return the values of ``IN (...)`` or ``IN ?`` in their written order."""
     if isinstance(term, Marker):
         name = f"in{spec.name}" if spec.name.startswith("(") else f"in({spec.name})"
         whole_list = bound_value(term, scope.spec(name, ListType(spec.type, frozen=True)), scope)
@@ -403,7 +403,7 @@ def _cells(value: bytes | None) -> list[bytes | None]:
 
 
 def timeout(term: Term | None, scope: Scope) -> Callable[[Execution], None]:
-    """A check of ``USING TIMEOUT term``; nothing here takes long, so it has no effect."""
+    """Check ``USING TIMEOUT term``, which has no effect here, because nothing takes long."""
     if term is None:
         return lambda _: None
     of_type = Native("duration")

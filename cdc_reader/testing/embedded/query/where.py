@@ -1,4 +1,4 @@
-"""WHERE taken apart: partition keys or tokens, clustering ranges, what is left to filter by."""
+"""Analyses WHERE: partition keys or tokens, clustering ranges, and relations to filter by."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FITTING = ("=", "IN", *SLICES)
 
 @frozen
 class Where:
-    """What a WHERE clause says. `filters` are relations that rows must be looked at for.
+    """An analysed WHERE clause. `filters` are relations that are tested on each row.
 
     `skipped` names a clustering column that is restricted though one before it is not.
     """
@@ -48,7 +48,7 @@ class Where:
 
 
 def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
-    """Take a WHERE clause apart; InvalidRequest for columns and operators that cannot be."""
+    """Analyse a WHERE clause; InvalidRequest for invalid columns and operators."""
     single = _by_column(relations, scope)
     keys, key_filters = _keys(relations, single, scope)
     rows, row_filters, skipped = _rows(relations, single, scope)
@@ -62,7 +62,7 @@ def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
 
 
 def partition_key_markers(relations: Sequence[AnyRelation], scope: Scope) -> tuple[int, ...]:
-    """The bind variables that give the partition key, if all of it is bound by ``=``."""
+    """Return the bind variables of the partition key, if all of it is bound by ``=``."""
     bound = {
         relation.column: relation.value.index
         for relation in relations

@@ -1,4 +1,4 @@
-"""Refusals in the words of older versions: code here raises them in those of the newest."""
+"""Translates refusals, raised in the newest version's words, to those of older versions."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ _BEFORE_5_4 = [
 
 
 def in_older_words(error: CqlError) -> None:
-    """Word a refusal as versions before 5.4 do."""
+    """Reword a refusal as versions before 5.4 do."""
     for pattern, replacement in _BEFORE_5_4:
         error.message = pattern.sub(replacement, error.message)

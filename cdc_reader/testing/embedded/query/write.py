@@ -1,4 +1,4 @@
-"""Cells on their way into a mutation: one statement's timestamp and TTL."""
+"""The cells of a mutation, with one statement's timestamp and TTL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow
 
 _TICKS_PER_MICRO = timeuuid.TICKS_PER_MICRO
 _CLOCK_SEQUENCE_BITS = 14
-_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: prepended elements' times mirror there
+_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: mirrors prepended times
 _NODE = b"\xd4\x3d\x00\x22\x79\x7d"
 MAX_TTL = 630_720_000
 
@@ -24,9 +24,9 @@ ReadRow = Callable[[], LiveRow]
 
 @frozen
 class Write:
-    """What all cells of a statement share. `ttl` in seconds, 0 for none; `timestamp` in µs.
+    """The settings of all cells of a statement: `ttl` in seconds, 0 for none; `timestamp` in µs.
 
-    `expiry_first` says that expiry decides between cells of one timestamp before the value does.
+    `expiry_first`: between cells with one timestamp, expiry decides before the value.
     """
 
     timestamp: int
@@ -35,11 +35,11 @@ class Write:
     expiry_first: bool = True
 
     def cell(self, value: bytes | None) -> Cell:
-        """A live cell, or a dead one for null, which never carries a TTL."""
+        """Make a live cell, or for null a dead one, which never has a TTL."""
         if value is None or not self.ttl:
             return Cell(self.timestamp, value)
         expiry = self.execution.now + self.ttl
-        # Of two that expire together the one written later, so with less to live, wins.
+        # Of two cells that expire together, the one written later, with the shorter TTL, wins.
         precedence = expiry * (MAX_TTL + 1) - self.ttl if self.expiry_first else 0
         return Cell(self.timestamp, value, self.ttl, expiry, precedence)
 
@@ -47,12 +47,12 @@ class Write:
         return Cell(self.timestamp, None)
 
     def appended_keys(self, count: int) -> list[bytes]:
-        """Timeuuids for elements at a list's end."""
+        """Return timeuuids for elements at a list's end."""
         ordinals = self.execution.ordinals
         return [_element_key(self.timestamp, ordinals.append()) for _ in range(count)]
 
     def prepended_keys(self, count: int) -> list[bytes]:
-        """Timeuuids for elements before a list's first."""
+        """Return timeuuids for elements before a list's first."""
         if self.timestamp < _REFERENCE_US:
             raise InvalidRequest("List prepend custom timestamp must be greater than Jan 1 2010 "
                                  "00:00:00")  # fmt: skip
@@ -61,7 +61,7 @@ class Write:
 
 
 def _element_key(micros: int, ordinal: int) -> bytes:
-    """The timeuuid at `micros` whose order among its like is `ordinal`, below 2^17.
+    """Return the timeuuid at `micros` with this `ordinal` in order, below 2^17.
 
     The upper 3 bits count 100 ns ticks, the lower 14 are the clock sequence. Its low byte is
     flipped because timeuuids compare as signed bytes.

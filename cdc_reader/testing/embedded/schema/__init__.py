@@ -1,1 +1,1 @@
-"""What exists: keyspaces, tables, columns, user-defined types."""
+"""The schema: keyspaces, tables, columns, user-defined types."""

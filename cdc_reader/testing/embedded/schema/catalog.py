@@ -1,4 +1,4 @@
-"""All keyspaces of a server, and who is told when one changes."""
+"""All keyspaces of a server, and the listeners of their changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Keyspace:
     """A keyspace: replication map, tables and user types by name.
 
     A `system` keyspace belongs to the server: clients may neither alter nor drop it.
-    `consistency` is its option if that is not ``eventual``.
+    `consistency` is the option of that name, unless it is ``eventual``.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Keyspace:
 
 @frozen
 class SchemaChange:
-    """What a DDL statement did, in the words of the native protocol.
+    """The effect of a DDL statement, in the words of the native protocol.
 
     `change` is CREATED, UPDATED or DROPPED, `target` KEYSPACE, TABLE or TYPE;
     `name` is None for a keyspace.
@@ -50,8 +50,8 @@ class SchemaChange:
 class Catalog:
     """Keyspaces by name, the schema version, and the listeners of schema changes.
 
-    `profile` is the server's version: what it lets a schema be differs. `datacenters` are those
-    that a keyspace may have replicas in, in the cluster called `cluster_name`.
+    `profile` is the server's version, which decides what a schema may contain. `datacenters` are
+    those in which keyspaces may have replicas, in the cluster named `cluster_name`.
     """
 
     profile: Profile = Profile()
@@ -62,21 +62,21 @@ class Catalog:
     cluster_name: str = "embedded"
 
     def keyspace(self, name: str) -> Keyspace:
-        """The keyspace, or InvalidRequest as the server words it."""
+        """Return the keyspace, or InvalidRequest as the server words it."""
         try:
             return self.keyspaces[name]
         except KeyError:
             raise InvalidRequest(f"Keyspace {name} does not exist") from None
 
     def table(self, keyspace: str, name: str) -> Table:
-        """The table, or InvalidRequest as the server words it."""
+        """Return the table, or InvalidRequest as the server words it."""
         try:
             return self.keyspace(keyspace).tables[name]
         except KeyError:
             raise InvalidRequest(f"unconfigured table {name}") from None
 
     def has(self, keyspace: str, name: str) -> bool:
-        """Whether there is such a table."""
+        """True if there is such a table."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
 
     def add_index(self, keyspace: str, table: str, name: str, class_name: str) -> None:
@@ -87,7 +87,7 @@ class Catalog:
         self.changed(SchemaChange("UPDATED", "TABLE", keyspace, table))
 
     def changed(self, change: SchemaChange) -> SchemaChange:
-        """Take a new schema version and tell the listeners; returns `change`."""
+        """Set a new schema version and notify the listeners; return `change`."""
         self.version = uuid4()
         for listener in self.listeners:
             listener(change)

@@ -1,4 +1,4 @@
-"""What names in a statement stand for: tables by keyspace, types by their text."""
+"""Resolves names in a statement: tables by keyspace, types by their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG, _SHORT = 192, 48
 
 
 def check_keyspace_name(name: str, profile: Profile) -> None:
-    """InvalidRequest if no keyspace may be called so."""
+    """Raise InvalidRequest if the keyspace name is not allowed."""
     if name.lower() in ("system", "system_schema"):
         raise InvalidRequest("system keyspace is not user-modifiable")
     if not _WORD.fullmatch(name):
@@ -25,7 +25,7 @@ def check_keyspace_name(name: str, profile: Profile) -> None:
 
 
 def check_table_name(name: str, profile: Profile) -> None:
-    """InvalidRequest if no table may be called so."""
+    """Raise InvalidRequest if the table name is not allowed."""
     if not _WORD.fullmatch(name):
         raise InvalidRequest(
             f'"{name}" is not a valid table name (must be alphanumeric character only: '
@@ -43,7 +43,7 @@ def _check_length(what: str, name: str, profile: Profile) -> None:
 
 
 def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
-    """(keyspace, name), the connection's keyspace by default."""
+    """Return (keyspace, name), with the connection's keyspace by default."""
     found = name.keyspace or keyspace
     if found is None:
         raise InvalidRequest(
@@ -54,7 +54,7 @@ def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
 
 
 def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
-    """The type that `text` names in a keyspace; InvalidRequest if there is none."""
+    """Return the type that `text` names in a keyspace; InvalidRequest if there is none."""
 
     def user_type(name: str) -> UserType:
         place, _, bare = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""A table's definition, as a frozen value: ALTER makes a new one."""
+"""A table's definition, as a frozen value; ALTER makes a new one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Column:
 
     @property
     def is_multi_cell(self) -> bool:
-        """Whether the column holds a cell per element (non-frozen collection or UDT)."""
+        """True if the column holds a cell per element (non-frozen collection or UDT)."""
         return not self.is_key and is_multi_cell(self.type)
 
     @property
@@ -80,7 +80,7 @@ class Table:
 
     @cached_property
     def cdc(self) -> CdcOptions:
-        """The CDC settings in force: an index that is built from the log keeps it on."""
+        """The CDC settings in force; an index built from the log keeps CDC on."""
         options = self.cdc_options or _NO_CDC
         is_needed = any(index["class_name"] in _LOGGED for index in self.indexes.values())
         return evolve(options, enabled=True) if is_needed else options
@@ -107,17 +107,17 @@ class Table:
 
     @cached_property
     def select_order(self) -> tuple[Column, ...]:
-        """The order of ``SELECT *``: keys, then static, then regular columns by name bytes."""
+        """The columns in the order of ``SELECT *``: keys, then static and regular ones by name."""
         return self.partition_key + self.clustering + self.statics + self.regulars
 
     @cached_property
     def clustering_sort_keys(self) -> tuple[SortKey, ...]:
-        """Per clustering column, a function from a value's bytes to something that sorts."""
+        """Return for each clustering column a function from a value's bytes to a sortable key."""
         return tuple(sort_key(column.type, column.descending) for column in self.clustering)
 
     @property
     def is_cdc_log(self) -> bool:
-        """Log tables are known by their partitioner, not by their name."""
+        """True for a log table, recognised by its partitioner, not by its name."""
         return self.partitioner == CDC_PARTITIONER
 
     @property

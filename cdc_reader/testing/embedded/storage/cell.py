@@ -1,4 +1,4 @@
-"""The atom of storage: a value or its absence, with the timestamp that decides who wins."""
+"""Cells: a value or its absence, with the timestamp that decides which write wins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cell:
     precedence: int = 0
 
     def is_live(self, now: int) -> bool:
-        """Whether the cell has a value at `now` (seconds)."""
+        """True if the cell has a value at `now` (seconds)."""
         return self.value is not None and (not self.ttl or now < self.expiry)
 
 
@@ -37,14 +37,14 @@ class MultiCell:
     cells: dict[bytes, Cell] = field(factory=dict)
 
     def merge(self, other: MultiCell) -> None:
-        """Take over what wins in `other`."""
+        """Merge `other` into this one; the winner of each cell stays."""
         self.deletion = latest(self.deletion, other.deletion)
         for key, cell in other.cells.items():
             mine = self.cells.get(key)
             self.cells[key] = cell if mine is None else reconcile(mine, cell)
 
     def live(self, deletion: int | None, now: int) -> dict[bytes, Cell]:
-        """The live cells not covered by the collection's own tombstone or by `deletion`."""
+        """Return the live cells not covered by the collection's own tombstone or by `deletion`."""
         floor = latest(self.deletion, deletion)
         return {
             key: cell
@@ -57,7 +57,7 @@ class MultiCell:
 
 
 def reconcile(left: Cell, right: Cell) -> Cell:
-    """The winner of two cells at one place.
+    """Return the winner of two cells at one place.
 
     The later timestamp wins; then dead over live; then the precedence; then the larger value;
     then an expiring one, by later expiry.
@@ -77,10 +77,10 @@ def _rank(cell: Cell) -> tuple[int, bool, int, bytes, bool, int]:
 
 
 def latest(*deletions: int | None) -> int | None:
-    """The latest of the deletion timestamps, None if there is none."""
+    """Return the latest of the deletion timestamps, None if there is none."""
     return max((d for d in deletions if d is not None), default=None)
 
 
 def covers(deletion: int | None, timestamp: int) -> bool:
-    """Whether a tombstone at `deletion` hides what was written at `timestamp`."""
+    """True if a tombstone at `deletion` hides a write at `timestamp`."""
     return deletion is not None and timestamp <= deletion

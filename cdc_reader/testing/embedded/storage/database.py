@@ -32,7 +32,7 @@ class Database:
         partition.merge(mutation)
 
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
-        """The partition of `key`, if anything was ever written to it."""
+        """Return the partition of `key`, if anything was ever written to it."""
         place = (token_of(table.partitioner, key), key)
         partition: Partition | None = self.tables.get(table.id, _NOTHING).get(place)
         return partition
@@ -40,7 +40,7 @@ class Database:
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
-        """(token, partition) in token order, tokens in [first_token, last_token]."""
+        """Yield (token, partition) in token order, for tokens in [first_token, last_token]."""
         lower = None if first_token is None else (first_token,)
         upper = None if last_token is None else (last_token + 1,)
         partitions = self.tables.get(table.id, _NOTHING)
@@ -48,7 +48,7 @@ class Database:
             yield place[0], partitions[place]
 
     def drop(self, table_id: UUID) -> None:
-        """Forget a table's data: DROP and TRUNCATE."""
+        """Delete a table's data, for DROP and TRUNCATE."""
         self.tables.pop(table_id, None)
 
 

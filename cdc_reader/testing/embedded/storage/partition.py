@@ -1,6 +1,6 @@
-"""A partition: a deletion, a static row, clustering rows in order, range tombstones.
+"""A partition: a deletion, a static row, clustering rows in order, and range tombstones.
 
-The same class is a mutation on its way in: what one write says about one partition.
+The same class represents a mutation: one write to one partition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Partition:
         self.ranges = RangeTombstones(self.table.clustering_sort_keys)
 
     def row(self, key: tuple[bytes, ...]) -> Row:
-        """The clustering row with this full key, made if absent."""
+        """Return the clustering row with this full key, created if absent."""
         place = self.position(key)
         row: Row | None = self.rows.get(place)
         if row is None:
@@ -46,7 +46,7 @@ class Partition:
         self.deletion = latest(self.deletion, timestamp)
 
     def delete_range(self, tombstone: RangeTombstone) -> None:
-        """Delete a range of rows; a range that is exactly one row is a row deletion."""
+        """Delete a range of rows; a range of exactly one row is a row deletion."""
         start, end = tombstone.start, tombstone.end
         if (
             start.prefix == end.prefix
@@ -58,7 +58,7 @@ class Partition:
             self.ranges.add(tombstone)
 
     def merge(self, other: Partition) -> None:
-        """Take over what wins in `other`; cells under a tombstone are kept, reads hide them."""
+        """Merge `other` into this one; cells under a tombstone are kept, but hidden from reads."""
         self.deletion = latest(self.deletion, other.deletion)
         self.static.merge(other.static)
         for place, row in other.rows.items():
@@ -74,11 +74,11 @@ class Partition:
         return position(self.table.clustering_sort_keys, key)
 
     def live_static(self, now: int) -> LiveRow:
-        """The static row as read at `now` (seconds)."""
+        """Return the static row as read at `now` (seconds)."""
         return self.static.live(self.deletion, now)
 
     def live_row(self, key: tuple[bytes, ...], now: int) -> LiveRow:
-        """One row as read at `now`; false if it does not exist."""
+        """Return one row as read at `now`; false if it does not exist."""
         place = self.position(key)
         row: Row | None = self.rows.get(place)
         if row is None:
@@ -92,13 +92,13 @@ class Partition:
         upper: Position | None = None,
         reverse: bool = False,
     ) -> Iterator[LiveRow]:
-        """The rows that exist at `now`, between two positions, in clustering order or reversed."""
+        """The rows that exist at `now` between two positions, in clustering order or reversed."""
         for place in self.rows.irange(lower, upper, reverse=reverse):
             if live := self.rows[place].live(self.deletion_at(place), now):
                 yield live
 
     def deletion_at(self, place: Position) -> int | None:
-        """When the row at `place` was deleted by its partition or a range, if it was."""
+        """Return when the row at `place` was deleted by its partition or a range, if it was."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

@@ -20,7 +20,7 @@ BEFORE, AT, AFTER = 0, 1, 2
 
 
 def position(sort_keys: Sequence[SortKey], values: Sequence[bytes], place: int = AT) -> Position:
-    """The position of a full key (AT), or of the gap BEFORE or AFTER a prefix."""
+    """Return the position of a full key (AT), or of the gap BEFORE or AFTER a prefix."""
     flat: list[Any] = []
     for key, value in zip(sort_keys, values, strict=False):
         flat += (AT, key(value))

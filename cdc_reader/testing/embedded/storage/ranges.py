@@ -38,7 +38,7 @@ class RangeTombstones:
         return len(self.ranges)
 
     def add(self, added: RangeTombstone) -> None:
-        """Merge one in; an empty or inverted range changes nothing."""
+        """Merge a range tombstone; an empty or inverted range changes nothing."""
         if self._position(added.start) >= self._position(added.end):
             return
         bounds = {self._position(b): b for r in (*self.ranges, added) for b in (r.start, r.end)}
@@ -51,7 +51,7 @@ class RangeTombstones:
         self.ranges = pieces
 
     def deletion_at(self, position: Position) -> int | None:
-        """When the row at `position` was deleted by a range, if it was."""
+        """Return when the row at `position` was deleted by a range, if it was."""
         for tombstone in self.ranges:
             if self._position(tombstone.start) < position < self._position(tombstone.end):
                 return tombstone.timestamp

@@ -1,4 +1,4 @@
-"""A row: a marker that it exists, cells by column, a deletion."""
+"""A row: an existence marker, cells by column, and a deletion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Row:
     deletion: int | None = None
 
     def merge(self, other: Row) -> None:
-        """Take over what wins in `other`."""
+        """Merge `other` into this one; the winner of each cell stays."""
         self.deletion = latest(self.deletion, other.deletion)
         if other.marker is not None:
             self.set_marker(other.marker)
@@ -38,12 +38,12 @@ class Row:
         self.marker = marker if self.marker is None else reconcile(self.marker, marker)
 
     def set_cell(self, name: str, cell: Cell) -> None:
-        """Write an atomic cell; the winner of it and what is there stays."""
+        """Write an atomic cell; the winner of the old and the new cell stays."""
         mine = self.cells.get(name)
         self.cells[name] = reconcile(mine, cell) if isinstance(mine, Cell) else cell
 
     def multi_cell(self, name: str) -> MultiCell:
-        """The collection cell of column `name`, made if absent."""
+        """Return the collection cell of column `name`, created if absent."""
         value = self.cells.get(name)
         if not isinstance(value, MultiCell):
             value = self.cells[name] = MultiCell()
@@ -53,7 +53,7 @@ class Row:
         self.deletion = latest(self.deletion, timestamp)
 
     def live(self, deletion: int | None, now: int) -> LiveRow:
-        """What a reader sees at `now` (seconds); `deletion` is the tombstone above the row."""
+        """Return the row as read at `now` (seconds); `deletion` is the enclosing tombstone."""
         floor = latest(self.deletion, deletion)
         marker = self.marker
         if marker is not None and (not marker.is_live(now) or covers(floor, marker.timestamp)):
@@ -72,7 +72,7 @@ class Row:
         return LiveRow(self.key, marker, cells)
 
     def is_empty(self) -> bool:
-        """Whether the row says nothing at all, not even a deletion."""
+        """True if the row has no content, not even a deletion."""
         return self.marker is None and not self.cells and self.deletion is None
 
     def copy(self) -> Row:
@@ -89,5 +89,5 @@ class LiveRow:
     cells: dict[str, LiveValue]
 
     def __bool__(self) -> bool:
-        """Whether the row exists: a live marker or a live cell."""
+        """True if the row exists: it has a live marker or a live cell."""
         return self.marker is not None or bool(self.cells)

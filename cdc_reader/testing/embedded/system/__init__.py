@@ -1,4 +1,4 @@
-"""The server's own keyspaces: what they define, and the tables made up when they are read.
+"""The server's own keyspaces: their definitions, and their virtual tables.
 
 `system` and `system_schema` are virtual; the others are stored like any table.
 """

@@ -1,4 +1,4 @@
-"""`system.clients`: who is connected."""
+"""`system.clients`: the connected clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.testing.embedded.system.virtual import Values
 
 
 def client_rows(server: Server, engine: Engine) -> Iterator[Values]:
-    """A row for each session that is open on the node with this engine."""
+    """Return a row for each open session on the node with this engine."""
     for session in server.sessions:
         if session.host.engine is not engine:
             continue

@@ -1,4 +1,4 @@
-"""The server's keyspaces and tables, as a real one's schema tables list them."""
+"""The server's keyspaces and tables, as a real server's schema tables list them."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 
 
 class StreamsTable(Table):
-    """`system.cdc_streams`: within a timestamp and state, streams come in order of their tokens.
+    """`system.cdc_streams`: within a timestamp and state, streams are ordered by token.
 
-    That is not the order of their bytes, as tokens are signed.
+    Tokens are signed, so this is not the order of their bytes.
     """
 
     @cached_property
@@ -141,7 +141,7 @@ class StreamsTable(Table):
 
 
 def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
-    """The keyspaces that a server of this version has before anyone creates one."""
+    """Return the keyspaces that a new server of this version has."""
     scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
     scylla_keyspaces += ", consistency text" * profile.strong_consistency
     system = _SYSTEM + _SYSTEM_TABLETS * profile.cdc_on_tablets
@@ -155,7 +155,7 @@ def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
 
 
 def generation_range_tables() -> Iterator[Table]:
-    """What the upgrade from 4.3 adds to `system_distributed`."""
+    """Return the tables that the upgrade from 4.3 adds to `system_distributed`."""
     yield from _tables("system_distributed", _GENERATION_RANGES)
 
 
@@ -170,7 +170,7 @@ def _keyspace(name: str, replication: dict[str, str], text: str) -> Keyspace:
 
 @functools.cache
 def _tables(keyspace: str, text: str) -> tuple[Table, ...]:
-    """Tables do not change, so that all servers of a process share these."""
+    """Return the tables; they are immutable, so all servers of a process share them."""
     return tuple(_table(keyspace, line) for line in filter(None, text.splitlines()))
 
 
@@ -196,6 +196,6 @@ def _column(name: str, definition: str, kind: Kind, position: int) -> Column:
 
 
 def _table_id(keyspace: str, name: str) -> UUID:
-    """The id of a table that every server has: the name-based UUID of both names."""
+    """Return the id of a built-in table: the name-based UUID of both names."""
     digest = md5((keyspace + name).encode(), usedforsecurity=False).digest()
     return UUID(bytes=digest, version=3)

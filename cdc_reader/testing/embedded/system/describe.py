@@ -1,4 +1,4 @@
-"""DESCRIBE: elements of the schema as the statements that would make them."""
+"""DESCRIBE: prints elements of the schema as the statements that create them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOG_NOTE = """/* Do NOT execute this statement! It's only for informational pur
 
 @frozen
 class Description:
-    """The columns and rows that DESCRIBE answers, all of them texts."""
+    """The columns and rows of the answer to DESCRIBE, all of them texts."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -40,7 +40,7 @@ class Description:
 
 def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
     """Answer DESCRIBE on a connection whose keyspace is `current`."""
-    if not catalog.profile.describes:  # so drivers know such a server, and do it themselves
+    if not catalog.profile.describes:  # drivers recognise such a server, and describe by themselves
         raise SyntaxError("line 1:0 no viable alternative at input 'DESCRIBE'")
     if statement.name is None and statement.what != "KEYSPACE":
         return _all(statement.what, catalog)
@@ -48,7 +48,7 @@ def describe(statement: Describe, current: str | None, catalog: Catalog) -> Desc
 
 
 def _all(what: str, catalog: Catalog) -> Description:
-    """Everything of a kind outside the server's own keyspaces, which only FULL SCHEMA shows."""
+    """Describe everything of a kind; the server's own keyspaces appear only in FULL SCHEMA."""
     names = sorted(catalog.keyspaces)
     keyspaces = [catalog.keyspaces[n] for n in names if not catalog.keyspaces[n].system]
     match what:
@@ -132,7 +132,7 @@ def _type(user_type: UserType) -> Row:
 
 
 def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
-    """A table; newer versions add what makes its log so, and do not show a log to be executed."""
+    """Describe a table; newer versions show a log's properties, commented out."""
     text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
     if table.clustering:
         order = (f"{quote(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering)
@@ -201,5 +201,5 @@ def _text(value: str) -> str:
 
 
 def quote(name: str) -> str:
-    """A name as CQL text, in quotes where it must be."""
+    """Format a name as CQL text, quoted if necessary."""
     return f'"{name}"' if name in RESERVED else bare_or_quoted(name)

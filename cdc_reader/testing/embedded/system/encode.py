@@ -1,4 +1,4 @@
-"""Python values to cells, for the types that occur in the server's own tables."""
+"""Converts Python values to cells, for the types in the server's own tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_reader.testing.embedded.codec.order import join_cells
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes:
-    """The serialised value; maps and sets in order of their keys."""
+    """Serialise the value; maps and sets in order of their keys."""
     match cql_type:
         case Native(name):
             return _NATIVE[name](value)
@@ -28,7 +28,7 @@ def encode(cql_type: CqlType, value: Any) -> bytes:
 
 
 def encode_map(cql_type: MapType, value: Mapping[Any, Any]) -> dict[bytes, bytes]:
-    """The serialised entries in order of their keys."""
+    """Serialise the entries in order of their keys."""
     cells = {encode(cql_type.key, k): encode(cql_type.value, v) for k, v in value.items()}
     return dict(sorted(cells.items()))
 

@@ -1,4 +1,4 @@
-"""The tables in which clients find generations: stored, so that a test may write them too."""
+"""The tables in which clients find generations; stored, so tests can write them too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GenerationTables:
     database: Database
 
     def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Write the streams of each token range, or of the first so many, in shard order."""
+        """Write the streams of each token range, or of the first `rows`, in shard order."""
         table = self.catalog.table(*STREAMS_DESCRIPTIONS)
         described = Partition(table, (_timestamp(generation),))
         for span in generation.ranges[:rows]:
@@ -45,7 +45,7 @@ class GenerationTables:
 
 @frozen
 class LegacyGenerationTable:
-    """`DescriptionTables` up to 4.3: a generation is one row, so it is all there or not at all."""
+    """`DescriptionTables` up to 4.3: one row per generation, so it is published as a whole."""
 
     catalog: Catalog
     database: Database
@@ -65,7 +65,7 @@ class LegacyGenerationTable:
 
 
 def stream_set(streams: Sequence[bytes]) -> bytes:
-    """The serialised ``set<blob>``, in this order: clients rely on that of the shards."""
+    """Serialise a ``set<blob>`` in shard order, on which clients rely."""
     return len(streams).to_bytes(4, "big") + join_cells(list(streams))
 
 

@@ -1,4 +1,4 @@
-"""`system`: what a node says of itself, its peers, its clients and its CDC streams."""
+"""`system`: a node's own facts, its peers, its clients and its CDC streams."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FEATURES = (
 class NodeTables:
     """The virtual tables of keyspace `system` as `node` answers them.
 
-    `clients` gives the rows of `system.clients`, `port` where nodes listen.
+    `clients` returns the rows of `system.clients`; nodes listen on `port`.
     """
 
     node: Node
@@ -44,7 +44,7 @@ class NodeTables:
     port: Callable[[], int] = int
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
-        """The sources by (keyspace, table)."""
+        """Return the sources by (keyspace, table)."""
         filled: dict[str, Callable[[PartitionKey | None], Iterable[Values]]] = {
             "cdc_local": self._cdc_local,
             "clients": lambda _: self.clients(),
@@ -101,7 +101,7 @@ class NodeTables:
         }
 
     def _config(self, _: PartitionKey | None) -> Iterator[Values]:
-        """The settings that clients look at, as they are here."""
+        """Return the settings that clients read, with this server's values."""
         settings: dict[str, tuple[str, object]] = {
             "cluster_name": ("string", self.cluster.name),
             "enable_tablets": ("bool", "false"),

@@ -1,4 +1,4 @@
-"""How clients come to see generations: at once, or half-way until a test completes it."""
+"""Publication of generations: at once, or in part until a test completes it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 
 
 class DescriptionTables(Protocol):
-    """Where a version of the server publishes generations; V1 and V2 differ."""
+    """The tables in which a version of the server publishes generations; V1 and V2 differ."""
 
     def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Write what a generation consists of, or so many rows of it."""
+        """Write the description of a generation, or `rows` rows of it."""
         ...
 
     def announce(self, generation: Generation) -> None:
@@ -24,7 +24,7 @@ class DescriptionTables(Protocol):
 
 @define
 class Publication:
-    """Publishes generations as the server does: all that describes one, then its timestamp."""
+    """Publishes generations as the server does: the description, then the timestamp."""
 
     tables: DescriptionTables
     _rows: int | None = None
@@ -32,7 +32,7 @@ class Publication:
     _held: list[Generation] = field(factory=list)
 
     def publish(self, generation: Generation) -> None:
-        """Make a generation visible to clients, or half of it while publications are held."""
+        """Make a generation visible to clients, or only part of it while publications are held."""
         if self._holding:
             self._held.append(generation)
             self.tables.describe(generation, self._rows)
@@ -40,11 +40,11 @@ class Publication:
             self._publish(generation)
 
     def hold(self, rows: int | None = None) -> None:
-        """From now on write only so many description rows, all if None, and no timestamp."""
+        """From now on write only `rows` description rows, all if None, and no timestamp."""
         self._holding, self._rows = True, rows
 
     def complete(self) -> tuple[Generation, ...]:
-        """Write what was held back, in order; from now on nothing is. Returns what that was."""
+        """Write what was held back, in order; from now on hold nothing. Return what was held."""
         self._holding = False
         held, self._held = tuple(self._held), []
         for generation in held:
@@ -52,7 +52,7 @@ class Publication:
         return held
 
     def rewrite(self, tables: DescriptionTables, generations: Iterable[Generation]) -> None:
-        """Publish in other tables from now on; these generations there once more."""
+        """Publish in other tables from now on, and publish these generations there again."""
         self.tables = tables
         for generation in generations:
             if generation not in self._held:

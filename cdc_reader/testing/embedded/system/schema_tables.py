@@ -44,7 +44,7 @@ _NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 
 @frozen
 class _KeyspaceRows:
-    """The rows of one schema table: those of one keyspace after the other."""
+    """The rows of one schema table, keyspace after keyspace."""
 
     catalog: Catalog
     of: Callable[[Keyspace], Iterator[Values]]
@@ -61,7 +61,7 @@ class _KeyspaceRows:
 
 
 def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
-    """The sources of all tables of `system_schema`, by (keyspace, table)."""
+    """Return the sources of all tables of `system_schema`, by (keyspace, table)."""
     filled = {
         "columns": _columns,
         "dropped_columns": _dropped_columns,
@@ -89,7 +89,7 @@ def _keyspace(keyspace: Keyspace) -> Iterator[Values]:
 
 
 def replication(keyspace: Keyspace) -> dict[str, str]:
-    """How a keyspace is replicated, the class by its full name."""
+    """Return how a keyspace is replicated, with the full name of the class."""
     found = dict(keyspace.replication)
     return {**found, "class": _qualified(found.get("class", ""), _LOCATOR)}
 
@@ -129,7 +129,7 @@ def _tables(keyspace: Keyspace, profile: Profile) -> Iterator[Values]:
 
 
 def properties(table: Table, profile: Profile) -> dict[str, Any]:
-    """A table's properties by name, those not given as the version has them by default."""
+    """Return a table's properties by name, with the version's defaults for missing ones."""
     given = {name: _NUMBERS[name](v) for name, v in table.options.items() if name in _NUMBERS}
     strategy = "Incremental" if profile.newer_defaults else "SizeTiered"
     default = {"class": f"{strategy}CompactionStrategy"}
@@ -213,7 +213,7 @@ def _types(keyspace: Keyspace) -> Iterator[Values]:
 
 
 def _scylla_tables(keyspace: Keyspace) -> Iterator[Values]:
-    """Each table's version, and the partitioner if it has its own; not for the server's tables."""
+    """Return each user table's version, and its partitioner if it has a special one."""
     for table in () if keyspace.system else keyspace.tables.values():
         yield {
             "keyspace_name": keyspace.name,

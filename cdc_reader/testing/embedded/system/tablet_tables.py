@@ -16,7 +16,7 @@ CURRENT, CLOSED, OPENED = range(3)
 
 @frozen
 class TabletTables:
-    """The virtual tables that describe the streams of tablets tables.
+    """The virtual tables that describe the streams of tables on tablets.
 
     `cdc_timestamps` and `cdc_streams` are for clients, by name of the base table;
     `cdc_streams_state` (the oldest set) and `cdc_streams_history` (what changed since) are the
@@ -26,7 +26,7 @@ class TabletTables:
     streams: TabletStreams
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
-        """The sources by (keyspace, table)."""
+        """Return the sources by (keyspace, table)."""
         filled: dict[str, Callable[[StreamHistory], Iterable[Values]]] = {
             "cdc_streams": _streams,
             "cdc_streams_history": _history,

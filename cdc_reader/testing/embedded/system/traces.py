@@ -1,4 +1,4 @@
-"""`system_traces`: what became of requests that asked to be traced."""
+"""`system_traces`: the traces that requests asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = 1000
 
 @frozen
 class Trace:
-    """One request: who sent it to which node, when (µs) and for how long (µs)."""
+    """One traced request: its client, its node, its start (µs) and its duration (µs)."""
 
     id: uuid.UUID
     client: str
@@ -29,16 +29,16 @@ class Trace:
 
 @define
 class Traces:
-    """The latest traces of a cluster; each has the events that a single node makes."""
+    """The latest traces of a cluster; each has the events of a single node."""
 
     _kept: deque[Trace] = field(factory=lambda: deque(maxlen=_KEPT))
 
     def add(self, trace: Trace) -> None:
-        """Keep a trace; the oldest ones are forgotten."""
+        """Add a trace; the oldest ones are forgotten."""
         self._kept.append(trace)
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:
-        """The sources by (keyspace, table)."""
+        """Return the sources by (keyspace, table)."""
         return {
             ("system_traces", "events"): VirtualTable(self._events),
             ("system_traces", "sessions"): VirtualTable(self._sessions),

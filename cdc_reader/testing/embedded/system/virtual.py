@@ -1,4 +1,4 @@
-"""Tables without storage: their rows are made when they are read."""
+"""Virtual tables: their rows are made when they are read."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ WRITTEN = ""
 class VirtualTable:
     """A `TableSource` over rows given as Python values by column name, None for null.
 
-    `rows` makes the rows; the argument, unless None, is a partition key that suffices.
+    `rows` makes the rows; its argument, unless None, is the only partition key needed.
     """
 
     rows: Callable[[PartitionKey | None], Iterable[Values]]
 
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
-        """The partition with this key, if there is one."""
+        """Return the partition with this key, if there is one."""
         return self._partitions(table, key).get(key)
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
-        """(token, partition) in order of (token, key), tokens in [first_token, last_token]."""
+        """Yield (token, partition) by (token, key), for tokens in [first_token, last_token]."""
         made = self._partitions(table, None)
         for token, key in sorted((token_of(table.partitioner, key), key) for key in made):
             if (first_token is None or first_token <= token) and (
@@ -63,7 +63,7 @@ class VirtualTable:
 
 
 def empty(_: PartitionKey | None) -> Iterable[Values]:
-    """No rows at all."""
+    """Return no rows."""
     return ()
 
 

@@ -1,1 +1,1 @@
-"""The simulated cluster: nodes, their tokens, generations of streams, and who gets which write."""
+"""The simulated cluster: nodes, tokens, generations of streams, and the stream of each write."""

@@ -1,4 +1,4 @@
-"""Whose streams a log table has."""
+"""Chooses the source of a log table's streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 
 @frozen
 class StreamChoice:
-    """Its own streams for a log in a keyspace of tablets, the cluster's for all others."""
+    """The log's own streams in a keyspace on tablets, else the cluster's."""
 
     catalog: Catalog
     vnodes: Streams
@@ -22,7 +22,7 @@ class StreamChoice:
     misplacing: Misplacing
 
     def __call__(self, log: Table) -> StreamChooser:
-        """The chooser of a log's streams."""
+        """Return the chooser of a log's streams."""
         uses_tablets = self.catalog.keyspace(log.keyspace).tablets is not None
         chooser = self.tablets.of(log) if uses_tablets else self.vnodes
         return MisplacingChooser(chooser, self.misplacing)

@@ -1,4 +1,4 @@
-"""The simulated cluster: its nodes, its ring, the generations it goes through."""
+"""The simulated cluster: its nodes, its ring, and its generations over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GENERATION_DELAY_MS = 5_000
 def draw_nodes(
     source: random.Random, addresses: Sequence[str], vnodes: int, shards: int
 ) -> tuple[Node, ...]:
-    """Nodes with random tokens, one per address. ValueError for counts below one."""
+    """Create nodes with random tokens, one per address. ValueError for counts below one."""
     if min(len(addresses), vnodes, shards) < 1:
         raise ValueError(
             f"{len(addresses)} nodes, {vnodes} vnodes, {shards} shards: expected at least 1 of each"
@@ -35,10 +35,10 @@ def draw_nodes(
 class Cluster:
     """Nodes that share one store, and the generations published so far.
 
-    `publish` is told of each new generation, as the server announces it ahead of its time.
-    With a `ring_delay_ms` of 0 a generation operates at once, as in the server. The first one
-    always does, but where `first_waits`. `marks_rewritten` tells whether nodes mark that they
-    have copied the generations of 4.3.
+    `publish` is called with each new generation, which the server announces ahead of its time. With
+    a `ring_delay_ms` of 0 a generation operates at once, as in the server. The first one always
+    does, unless `first_waits`. With `marks_rewritten`, nodes mark that they have copied the
+    generations of 4.3.
     """
 
     name: str
@@ -56,45 +56,46 @@ class Cluster:
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """All generations, oldest first, the newest perhaps not operating yet."""
+        """All generations, oldest first; the newest may not operate yet."""
         return tuple(self.streams.generations)
 
     @property
     def delay_ms(self) -> int:
-        """How long after its making a generation, or a set of tablets' streams, begins."""
+        """The time (ms) between the creation and the start of a generation or stream set."""
         return 2 * self.ring_delay_ms + GENERATION_DELAY_MS if self.ring_delay_ms else 0
 
     def start(self, now_us: int) -> Generation:
-        """Make the first generation."""
+        """Create the first generation."""
         return self._new_generation(now_us // 1000 + self.delay_ms * self.first_waits)
 
     def new_node(self, vnodes: int, shards: int, address: str | None = None) -> Node:
-        """A node that is yet to join: its tokens differ from those of the ring."""
+        """Create a node that has yet to join; its tokens differ from those of the ring."""
         tokens = draw_tokens(self.source, vnodes, taken=self.ring.tokens)
         return Node(_host_id(self.source), tokens, shards, address)
 
     def join(self, now_us: int, node: Node) -> Generation:
-        """Add a node, and make the generation that comes with it."""
+        """Add a node, and create the generation that results."""
         self.ring = Ring((*self.ring.nodes, node))
         return self._later_generation(now_us)
 
     def leave(self, node: Node) -> None:
-        """Take a node off the ring: no new generation, until the streams are repaired."""
+        """Remove a node from the ring; the streams change only when they are repaired."""
         self.ring = Ring(tuple(n for n in self.ring.nodes if n is not node))
 
     def check_and_repair(self, now_us: int) -> Generation | None:
-        """Make a new generation if the newest does not fit the ring; None if it does."""
+        """Create a generation if the newest does not match the ring; None if it does."""
         if self.generations and self.generations[-1].is_optimal_for(self.ring):
             return None
         return self._later_generation(now_us)
 
     def add_empty_generation(self, now_us: int) -> Generation:
-        """A generation without streams: none takes a write, until the next one operates."""
+        """Create a generation without streams: it takes no writes."""
         return self._add(Generation.empty(self._later(now_us), self.source))
 
     def later_timestamp(self, now_us: int, previous: int) -> int:
-        """When (ms) what follows on a timestamp begins, if it is made now: never before now, for
-        what was written in this millisecond is in the streams there were.
+        """Return the start (ms) of a generation created now, after one that starts at `timestamp`.
+
+        It is never before now, because writes of this millisecond went to the earlier streams.
         """
         return max(-(-now_us // 1000) + self.delay_ms, previous + 1)
 

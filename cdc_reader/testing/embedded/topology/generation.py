@@ -1,4 +1,4 @@
-"""Generations: which streams a cluster has from one moment on."""
+"""Generations: the streams of a cluster from a given time on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamRange:
     ignore_msb: int = IGNORE_MSB
 
     def stream_for(self, token: int) -> bytes:
-        """The stream of a token in this range."""
+        """Return the stream of a token in this range."""
         return self.streams[shard_of(token, len(self.streams), self.ignore_msb)]
 
 
@@ -41,17 +41,17 @@ class Generation:
 
     @classmethod
     def of(cls, ring: Ring, timestamp: int, source: random.Random) -> Generation:
-        """The generation that this ring makes; `source` gives the random bits of the ids."""
+        """Make the generation of this ring; `source` gives the random bits of the ids."""
         return cls(timestamp, _unique(source), tuple(_ranges(ring, source)))
 
     @classmethod
     def empty(cls, timestamp: int, source: random.Random) -> Generation:
-        """A generation without any stream."""
+        """Make a generation without any stream."""
         return cls(timestamp, _unique(source), ())
 
     @property
     def start_us(self) -> int:
-        """When it begins, in µs."""
+        """The start, in µs."""
         return self.timestamp * 1000
 
     @cached_property
@@ -59,12 +59,12 @@ class Generation:
         return tuple(span.range_end for span in self.ranges)
 
     def stream_for(self, token: int) -> bytes:
-        """The stream of a partition key's token; an empty generation has none."""
+        """Return the stream of a partition key's token; an empty generation has none."""
         index = bisect_left(self.range_ends, token)
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
-        """Whether each stream's rows live on one node: its ranges are those of the ring."""
+        """True if each stream's rows are on one node: its ranges are those of the ring."""
         return self.range_ends == ring.tokens
 
 

@@ -1,4 +1,4 @@
-"""Write timestamps the server refuses, in its words.
+"""The server's refusals of write timestamps.
 
 Dates are in UTC; versions that take writes to the previous generation print their fractions.
 """
@@ -53,12 +53,12 @@ _NO_STREAM_OF_TABLE = (
 
 @frozen
 class Refusals:
-    """What a server of this version answers to a write timestamp; all times in µs."""
+    """The answers of a server of this version to write timestamps; all times in µs."""
 
     profile: Profile = Profile()
 
     def check_future(self, write_us: int, now_us: int) -> None:
-        """InvalidRequest for a write more than the leeway ahead of the server's clock."""
+        """Raise InvalidRequest for a write that is too far ahead of the server's clock."""
         if write_us > now_us + LEEWAY_US:
             raise InvalidRequest(self._text(_FUTURE, write=write_us, now=now_us))
 
@@ -75,7 +75,7 @@ class Refusals:
         return ServerError(self._text(_NO_STREAM_NOW, now=now_us))
 
     def no_stream_of_table(self, table_id: UUID, write_us: int) -> ServerError:
-        """For a tablets table; the one text whose time is a number."""
+        """Return the refusal for a table on tablets, the only text with a time as a number."""
         return ServerError(_NO_STREAM_OF_TABLE.format(table=table_id, write=write_us))
 
     def _text(self, template: str, **moments: int) -> str:
@@ -84,7 +84,7 @@ class Refusals:
 
 
 def _date(micros: int, fraction: bool) -> str:
-    """A moment as the server prints it in UTC; years that have no date print as µs."""
+    """Format a time as the server prints it in UTC; years without a date print as µs."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:

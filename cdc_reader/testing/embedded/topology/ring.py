@@ -42,7 +42,7 @@ class Vnode:
 
 @frozen(slots=False)
 class Ring:
-    """All tokens of all nodes in order. ValueError if two nodes claim a token, or none has one."""
+    """The tokens of all nodes in order. ValueError if two nodes claim a token, or none has one."""
 
     nodes: tuple[Node, ...]
 
@@ -62,20 +62,20 @@ class Ring:
         return sorted(pairs, key=lambda pair: pair[0])
 
     def vnodes(self) -> Iterator[Vnode]:
-        """The ranges in token order; the first one wraps."""
+        """Return the ranges in token order; the first one wraps."""
         start = self.tokens[-1]
         for end, owner in self._owners:
             yield Vnode(start, end, owner)
             start = end
 
     def owner(self, token: int) -> Node:
-        """The node that owns a token."""
+        """Return the node that owns a token."""
         index = bisect_left(self.tokens, token)
         return self._owners[index % len(self._owners)][1]
 
 
 def draw_tokens(source: random.Random, count: int, taken: Sequence[int] = ()) -> tuple[int, ...]:
-    """`count` random tokens that differ from each other and from those `taken`."""
+    """Return `count` random tokens that differ from each other and from those `taken`."""
     known = frozenset(taken)
     drawn: dict[int, None] = {}
     while len(drawn) < count:

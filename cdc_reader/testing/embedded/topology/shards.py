@@ -1,4 +1,4 @@
-"""Which shard of a node owns a token, by ScyllaDB's biased-token-round-robin.
+"""Computes the shard of a node that owns a token, by ScyllaDB's biased-token-round-robin.
 
 The token, counted from the start of the ring and without its `ignore_msb` highest bits, is
 scaled to the number of shards. So each shard owns a slice in each of 2^ignore_msb repetitions.
@@ -13,12 +13,12 @@ _MASK = (1 << _BITS) - 1
 
 
 def shard_of(token: int, shards: int, ignore_msb: int) -> int:
-    """The number of the shard that owns `token`."""
+    """Return the number of the shard that owns `token`."""
     return (((token - MIN_TOKEN) << ignore_msb & _MASK) * shards) >> _BITS
 
 
 def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: int) -> int:
-    """The first token of the range (start, end] that `shard` owns, seen from `start`; else `end`.
+    """Return the first token of the range (start, end] that `shard` owns, from `start`; else `end`.
 
     A range with start >= end wraps around the ring.
     """
@@ -26,7 +26,7 @@ def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: in
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:
         token = _first_without_wrap(shard, start, MAX_TOKEN, shards, ignore_msb)
-        # The end of the search is also its answer for "none": only the shard tells them apart.
+        # The end may be a match, or mean "none": only its shard distinguishes the two.
         if token != MAX_TOKEN or shard_of(token, shards, ignore_msb) == shard:
             return token
     return _first_without_wrap(shard, MIN_TOKEN, end, shards, ignore_msb)
@@ -40,7 +40,7 @@ def _first_without_wrap(shard: int, start: int, end: int, shards: int, ignore_ms
 
 
 def _next_token_of(shard: int, token: int, shards: int, ignore_msb: int) -> int:
-    """The first token after `token` at which the slice of `shard` begins."""
+    """Return the first token after `token` at which the slice of `shard` begins."""
     slice_bits = _BITS - ignore_msb
     repetition = (token - MIN_TOKEN) >> slice_bits
     if shard <= shard_of(token, shards, ignore_msb):

@@ -1,8 +1,8 @@
-"""Which stream of a generation a write goes to, and which write timestamps are refused.
+"""Chooses the stream of a write on vnodes, and refuses write timestamps.
 
-A write may be up to five seconds ahead of the server's clock. Behind it, newer versions
-refuse what is both older than five seconds and not of the current generation; older ones
-(`Profile.writes_to_previous_generation` false) whatever precedes the current generation.
+A write may be up to five seconds ahead of the server's clock. Newer versions refuse a write that is
+both older than five seconds and not of the current generation. Older versions
+(`Profile.writes_to_previous_generation` false) refuse every write before the current generation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.topology.refusals import LEEWAY_US, Refusals
 
 @define
 class Streams:
-    """The generations that the server knows; the `StreamChooser` of all tables of vnodes."""
+    """The generations that the server knows; the `StreamChooser` of all tables on vnodes."""
 
     profile: Profile = Profile()
     generations: list[Generation] = field(factory=list)
@@ -29,7 +29,7 @@ class Streams:
     )
 
     def add(self, generation: Generation) -> None:
-        """Learn of a generation; ValueError unless it begins after those known."""
+        """Add a generation; ValueError unless it begins after the known ones."""
         if self.generations and generation.timestamp <= self.generations[-1].timestamp:
             raise ValueError(
                 f"generation at {generation.timestamp} ms: expected a timestamp after "
@@ -38,18 +38,18 @@ class Streams:
         self.generations.append(generation)
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """The stream of a partition key for a write timestamp; CqlError if it is refused."""
+        """Return the stream of a partition key for a write timestamp; CqlError if it is refused."""
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """The stream `by` generations after the one in force; None if there is none."""
+        """Return the stream `by` generations after the one in force; None if there is none."""
         at = bisect_right(self.generations, write_us, key=lambda g: g.start_us) - 1 + by
         if not 0 <= at < len(self.generations) or not self.generations[at].ranges:
             return None
         return self.generations[at].stream_for(token_of(MURMUR3, key))
 
     def generation_for(self, write_us: int, now_us: int) -> Generation:
-        """The generation that takes a write; CqlError if none does, or an empty one."""
+        """Return the generation that takes a write; CqlError if there is none, or it is empty."""
         self._refusals.check_future(write_us, now_us)
         if self.profile.writes_to_previous_generation:
             self._refuse_past(write_us, now_us)

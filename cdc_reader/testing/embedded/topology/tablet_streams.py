@@ -1,4 +1,4 @@
-"""The streams of all tablets tables: made with their logs, replaced on demand, collected."""
+"""The streams of all tables on tablets: created with their logs, replaced on demand, expired."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ COLLECTION_INTERVAL_US = 60_000_000
 
 @define
 class TabletStreams:
-    """The stream histories of all logs in keyspaces of tablets.
+    """The stream histories of all logs in keyspaces on tablets.
 
-    `default_tablets` is how many a table gets whose keyspace leaves it open, `later` the timestamp
-    (ms) of a set that follows one of a timestamp. Once a minute, when somebody looks, sets are
-    forgotten that ended longer ago than the table's log rows live.
+    `default_tablets` is the number of a table's tablets if its keyspace does not set it. `later`
+    returns the timestamp (ms) of the set after a given one. On access, at most once a minute, sets
+    are forgotten whose rows have all expired.
     """
 
     catalog: Catalog
@@ -44,9 +44,9 @@ class TabletStreams:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Make streams for new logs and forget those of dropped ones: a catalog's listener.
+        """Create streams for new logs and drop those of dropped ones, as a catalog's listener.
 
-        Where a table's least number of tablets was changed they split, or merge, step by step.
+        If a table's minimum number of tablets has changed, they split or merge step by step.
         """
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
@@ -60,22 +60,22 @@ class TabletStreams:
             self._wanted[log_id] = wanted
 
     def histories(self) -> tuple[StreamHistory, ...]:
-        """All histories as they are now, those of detached logs too."""
+        """Return all current histories, those of detached logs too."""
         self._collect()
         return tuple(self._histories.values())
 
     def of(self, log: Table) -> StreamHistory:
-        """The history of a log, which is the chooser of its streams."""
+        """Return the history of a log, which is the chooser of its streams."""
         self._collect()
         return self._histories[log.id]
 
     def split(self, keyspace: str, table: str) -> StreamSet:
-        """Give a base table twice as many tablets, and so new streams."""
+        """Double the tablets of a base table, which gives new streams."""
         history = self._of_base(keyspace, table)
         return self._resize(history, len(history.newest.streams) * 2)
 
     def merge(self, keyspace: str, table: str) -> StreamSet:
-        """Give a base table half as many tablets; ValueError if it has but one."""
+        """Halve the tablets of a base table; ValueError if it has only one."""
         history = self._of_base(keyspace, table)
         if len(history.newest.streams) == 1:
             raise ValueError(f"{keyspace}.{table} has one tablet: expected two or more to merge")
@@ -87,7 +87,7 @@ class TabletStreams:
                 yield from ((keyspace, t) for t in keyspace.tables.values() if t.is_cdc_log)
 
     def _tablets(self, keyspace: Keyspace, log: Table) -> int:
-        """How many tablets a table should have: a power of two."""
+        """Return the number of tablets that a table should have: a power of two."""
         base = keyspace.tables.get(log.name.removesuffix(LOG_SUFFIX))
         options = base.options.get("tablets", {}) if base is not None else {}
         least = int(options.get("min_tablet_count", 1))
@@ -124,7 +124,7 @@ class TabletStreams:
                 self._histories[log_id] = history.since(now_us - ttl * 1_000_000)
 
     def _log_ttl(self, history: StreamHistory) -> int:
-        """How long log rows live, in seconds; 0 for ever, as where the base is no more."""
+        """Return the TTL of log rows, in seconds; 0 for none, also if the base table is gone."""
         try:
             return self.catalog.table(history.keyspace, history.table).cdc.ttl
         except InvalidRequest:

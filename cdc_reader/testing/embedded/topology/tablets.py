@@ -1,7 +1,7 @@
-"""Streams of tablets: each table has its own, one per tablet.
+"""Streams on tablets: each table has its own, one per tablet.
 
 A split or merge of a table's tablets replaces all its streams, as a generation does for tables
-of vnodes. Any write since the oldest set known is taken, however late it comes.
+on vnodes. Every write since the oldest known set is accepted, however late it arrives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StreamSet:
 
     @classmethod
     def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
-        """New streams for this many tablets, a power of two; their tokens end the tablets."""
+        """Create streams for this many tablets, a power of two; their tokens end the tablets."""
         streams = (
             bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
             for token in last_tokens(tablets)
@@ -41,20 +41,20 @@ class StreamSet:
 
     @property
     def start_us(self) -> int:
-        """When it begins, in µs."""
+        """The start, in µs."""
         return self.timestamp * 1000
 
     @cached_property
     def last_tokens(self) -> tuple[int, ...]:
-        """The last token of each tablet; that of the last one is the ring's last."""
+        """Return the last token of each tablet; the last tablet's is the ring's last."""
         return tuple(map(cdc_token, self.streams))
 
     def stream_for(self, token: int) -> bytes:
-        """The stream of a partition key's token."""
+        """Return the stream of a partition key's token."""
         return self.streams[bisect_left(self.last_tokens, token)]
 
     def without(self, other: StreamSet) -> tuple[bytes, ...]:
-        """The streams that are not in the other set."""
+        """Return the streams that are not in the other set."""
         known = frozenset(other.streams)
         return tuple(stream for stream in self.streams if stream not in known)
 
@@ -74,11 +74,11 @@ class StreamHistory:
 
     @property
     def newest(self) -> StreamSet:
-        """The last set, perhaps not in force yet."""
+        """The last set, which may not be in force yet."""
         return self.sets[-1]
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """The stream of a partition key for a write timestamp; CqlError if it is refused."""
+        """Return the stream of a partition key for a write timestamp; CqlError if it is refused."""
         self.refusals.check_future(write_us, now_us)
         index = self._operating_at(write_us)
         if index is None:
@@ -86,22 +86,22 @@ class StreamHistory:
         return self.sets[index].stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """The stream `by` sets after the one in force; None if there is none."""
+        """Return the stream `by` sets after the one in force; None if there is none."""
         index = self._operating_at(write_us)
         if index is None or not 0 <= index + by < len(self.sets):
             return None
         return self.sets[index + by].stream_for(token_of(MURMUR3, key))
 
     def with_set(self, added: StreamSet) -> StreamHistory:
-        """The history that goes on with this set."""
+        """Return the history extended by this set."""
         return evolve(self, sets=(*self.sets, added))
 
     def since(self, moment_us: int) -> StreamHistory:
-        """The history that begins with the set in force at this moment."""
+        """Return the history from the set in force at this time on."""
         return evolve(self, sets=self.sets[self._operating_at(moment_us) or 0 :])
 
     def changes(self) -> Iterator[tuple[StreamSet, tuple[bytes, ...], tuple[bytes, ...]]]:
-        """(set, streams it closes, streams it opens); the first one opens all of its own."""
+        """Yield (set, streams it closes, streams it opens); the first one opens all of its own."""
         previous = StreamSet(0, ())
         for each in self.sets:
             yield each, previous.without(each), each.without(previous)
@@ -113,7 +113,7 @@ class StreamHistory:
 
 
 def last_tokens(tablets: int) -> Iterator[int]:
-    """Where each of so many tablets ends; ValueError unless they are a power of two."""
+    """Return where each tablet ends; ValueError unless their number is a power of two."""
     if tablets < 1 or tablets & tablets - 1:
         raise ValueError(f"{tablets} tablets: expected a power of two")
     for index in range(tablets):
