@@ -1,4 +1,4 @@
-"""Runs pipelines, one after the other, on a Spark of their own: FOLDER SPEC...; prints JSON."""
+"""Runs a pipeline on a Spark of its own: FOLDER SPEC; prints JSON."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectService$"
 
 
 def run(spec: str, remote: str) -> str:
-    """All that the pipelines' command says."""
+    """All that the pipeline's command says."""
     command = [sys.executable, cli.__file__, "run", "--spec", spec]
     env = {**os.environ, "SPARK_REMOTE": remote}
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     return ran.stdout + ran.stderr
 
 
-def main(folder: Path, specs: list[str]) -> None:
-    """Print what each run said, and the rows of the table `orders` at the end."""
+def main(folder: Path, spec: str) -> None:
+    """Print what the run said, and the rows of the table `orders` if it has made one."""
     spark = local_session(
         "pipelines",
         folder / "spark.log",
@@ -35,11 +35,12 @@ def main(folder: Path, specs: list[str]) -> None:
         },
     )
     port = getattr(getattr(spark._jvm, SERVER), "MODULE$").localPort()
-    said = [run(spec, f"sc://localhost:{port}") for spec in specs]
-    orders = [row.asDict() for row in spark.table("orders").collect()]
+    said = run(spec, f"sc://localhost:{port}")
+    made = spark.catalog.tableExists("orders")
+    orders = [row.asDict() for row in spark.table("orders").collect()] if made else []
     print(json.dumps({"said": said, "orders": orders}))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2])
