@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from cdc_reader.changes.change import Change
@@ -29,6 +30,7 @@ EAGER = evolve(
 Write = Callable[..., None]
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     processes: Processes, write: Write
 ) -> None:

@@ -147,6 +147,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 """What is broken and how; and a seed that is known to find it, which is tried first."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def test_the_laws_hold_in_every_history() -> None:
         _check_variety(runs)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats() -> None:
     """To the last event, in another process that hashes otherwise."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}

@@ -80,6 +80,7 @@ cluster.shutdown()
 """
 
 
+@pytest.mark.slow
 def test_scylla_driver_works(server: EmbeddedScylla) -> None:
     """It finds every shard, prepares, writes, and reads the log."""
     python = environment(SCYLLA_DRIVER) / "python"
@@ -87,6 +88,7 @@ def test_scylla_driver_works(server: EmbeddedScylla) -> None:
     assert printed.split("\n")[:3] == ["True", "pk", "[0, 1, 2]"]
 
 
+@pytest.mark.slow
 def test_cqlsh_works(server: EmbeddedScylla) -> None:
     """It starts, changes the schema, writes and shows tables of results."""
     cqlsh = environment(CQLSH) / "cqlsh"
