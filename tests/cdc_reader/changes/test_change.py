@@ -1,4 +1,4 @@
-"""`Change` and its parts, as a user of one sees them."""
+"""`Change` and its parts through their public interface."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = log_schema(*BASE)
 
 
 def change_of(*rows: dict[str, Any], schema: Any = SCHEMA, **facts: bool) -> Change:
-    """A change of log rows; `op` and `ttl` in short, everything of partition 1."""
+    """Make a change from abbreviated log rows of partition 1."""
     columns = {name for row in rows for name in row} - {"op", "ttl"}
     values = {name: [row.get(name) for row in rows] for name in columns}
     common: dict[str, list[Any]] = {
@@ -51,7 +51,7 @@ def change_of(*rows: dict[str, Any], schema: Any = SCHEMA, **facts: bool) -> Cha
 
 
 def test_a_change_says_where_and_when_it_was_made() -> None:
-    """Table, stream, key, and its write timestamp to the microsecond."""
+    """A change has its table, stream, key, and write timestamp to the microsecond."""
     change = change_of({"op": 2, "ck": 2, "a": 3})
     assert change.table == TableName("ks", "t")
     assert change.stream == StreamId(bytes(16))
@@ -63,7 +63,7 @@ def test_a_change_says_where_and_when_it_was_made() -> None:
 
 
 def test_left_alone_set_to_null_and_not_shown_are_three_things() -> None:
-    """Of deltas and of images."""
+    """Deltas and images distinguish the three cases."""
     change = change_of(
         {"op": 0, "ck": 2, "a": 1, "cdc$deleted_b": True},
         {"op": 1, "ck": 2, "cdc$deleted_a": True},
@@ -79,7 +79,7 @@ def test_left_alone_set_to_null_and_not_shown_are_three_things() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """That is not a write that left all columns alone; a delete has none to show."""
+    """A log of keys differs from a write that left all columns alone; a delete has no deltas."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -92,7 +92,7 @@ def test_a_log_of_keys_shows_no_deltas() -> None:
 
 
 def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
-    """Nothing is lost of the parts; the merged view is what the statement said."""
+    """The parts keep everything; the merged view shows the statement's effect."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "cdc$deleted_m": True, "cdc$deleted_b": True},
@@ -112,7 +112,7 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
 
 
 def test_cells_of_several_ttls_have_none_in_common() -> None:
-    """Each part tells its own."""
+    """Each part has its own TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 5}, {"op": 1, "ck": 1, "b": "x"})
     assert change.ttl is None
     assert [part.ttl for part in change.parts] == [5, None]
@@ -144,7 +144,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     ],
 )
 def test_what_is_done_to_a_collection(cells: dict[str, Any], delta: Any) -> None:
-    """Added, removed, overwritten, deleted; fields by name; a null field was left alone."""
+    """Collections show added, removed and overwritten elements; null fields were left alone."""
     values = {
         name: FrozenDict(value) if isinstance(value, dict) else value
         for name, value in cells.items()
@@ -154,7 +154,7 @@ def test_what_is_done_to_a_collection(cells: dict[str, Any], delta: Any) -> None
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """As it is in the table; a frozen one is a value."""
+    """It is null in the table too; an empty frozen collection is a value."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -164,7 +164,7 @@ def test_an_empty_collection_in_an_image_is_null() -> None:
 
 
 def test_deltas_of_one_write_merge_in_any_order() -> None:
-    """They touch different elements."""
+    """Deltas of one write touch different elements."""
     overwritten = CollectionDelta(True, {1: "a"}, frozenset())
     added = CollectionDelta(False, {2: "b"}, frozenset([3]))
     both = CollectionDelta(True, {1: "a", 2: "b"}, frozenset([3]))
@@ -176,7 +176,7 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
 
 
 def test_a_static_row_is_a_row_of_its_own() -> None:
-    """Its key is the partition's."""
+    """Its key is the partition's key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
     assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})
@@ -185,7 +185,7 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
 
 
 def test_a_range_has_two_ends() -> None:
-    """A clustering prefix each, the key being the partition's; an end that is not there is None."""
+    """Each end is a clustering prefix, or None if missing; the key is the partition's."""
     change = change_of({"op": 6, "ck": 1}, {"op": 7, "ck": None})
     assert change.operation is ChangeOperation.RANGE_DELETE
     assert change.range is not None
@@ -199,14 +199,14 @@ def test_a_range_has_two_ends() -> None:
 
 
 def test_an_image_alone_is_carried() -> None:
-    """Of a record whose rest was not seen."""
+    """The rest of its record was not read."""
     change = change_of({"op": 0, "ck": 1, "a": 1}, complete=False)
     assert (change.operation, change.before, change.parts) == ("image", {"a": 1}, ())
 
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_changes_are_values(history: Any) -> None:
-    """Equal to their pickles and copies, hashed alike, and unequal to all others."""
+    """A change equals its pickles and copies, with the same hash, and no other change."""
     changes = history.changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes
@@ -219,7 +219,7 @@ def test_changes_are_values(history: Any) -> None:
 
 
 def test_a_change_prints_on_a_line() -> None:
-    """For people: what, where, the deltas, when."""
+    """The line shows the operation, the table, the deltas and the time."""
     element = uuid.UUID(int=1)
     change = change_of(
         {
@@ -241,7 +241,7 @@ def test_a_change_prints_on_a_line() -> None:
 
 
 def test_a_change_is_json_as_a_dict() -> None:
-    """With every fact of it; equal changes give equal text."""
+    """The dict has every attribute; equal changes give equal text."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "m": FrozenDict({1: "x"}), "cdc$deleted_elements_s": frozenset([2, 1])},
@@ -290,7 +290,7 @@ ALL_TYPES: dict[str, tuple[str, Any, Any]] = {
 
 
 def changes_of(connection: ConnectionConfig, table: TableName) -> list[Change]:
-    """All changes of a table."""
+    """Return all changes of a table."""
     opened = Connection(connection, ReadConfig())
     try:
         grouping = Grouping(SchemaSource(opened).log_schema(table))
@@ -303,7 +303,7 @@ def changes_of(connection: ConnectionConfig, table: TableName) -> list[Change]:
 def test_values_of_every_type_come_as_pythons_own(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Written as text, read as values, told as JSON."""
+    """Values written as CQL text are read as Python values, and shown as JSON."""
     columns = ", ".join(f"c{at} {cql_type}" for at, cql_type in enumerate(ALL_TYPES))
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     scylla.session.execute(
@@ -321,7 +321,7 @@ def test_values_of_every_type_come_as_pythons_own(
 
 
 def test_fields_that_the_type_has_lost_are_removed_by_number() -> None:
-    """The schema may be newer than the row."""
+    """The schema may be newer than the row, so removed fields are identified by index."""
     schema = log_schema(*KEYS, Column("un", U), Column("v", parse("int")))
     change = change_of(
         {"op": 1, "ck": 1, "cdc$deleted_elements_un": frozenset([1, 7])}, schema=schema

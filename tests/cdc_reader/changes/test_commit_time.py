@@ -17,14 +17,14 @@ TIMES = st.lists(
 
 
 def column(times: list[uuid.UUID]) -> pa.Array:
-    """The times as the kernel gives them, in the middle of a longer column."""
+    """Return the times as the kernel yields them, as a slice of a longer column."""
     around = [uuid.UUID(int=0)]
     return pa.array([*map(str, [*around, *times, *around])])[1:-1]
 
 
 @given(TIMES)
 def test_commit_timestamps(times: list[uuid.UUID]) -> None:
-    """The write timestamp is recovered to the microsecond."""
+    """The write timestamp is exact to the microsecond."""
     found = commit_timestamps(column(times)).cast(pa.int64()).to_pylist()
     assert [
         make(micros, time.bytes[8:]) for micros, time in zip(found, times, strict=True)
@@ -33,7 +33,7 @@ def test_commit_timestamps(times: list[uuid.UUID]) -> None:
 
 @given(TIMES, TIMES)
 def test_versions_sort_as_the_server_sorts(times: list[uuid.UUID], others: list[uuid.UUID]) -> None:
-    """As texts, versions have the order of the time UUIDs, those of one microsecond too."""
+    """As texts, versions sort like the time UUIDs, even within one microsecond."""
     pairs = zip(times, others, strict=False)
     mixed = [uuid.UUID(bytes=one.bytes[:8] + two.bytes[8:]) for one, two in pairs]
     every = times + others + mixed

@@ -1,4 +1,4 @@
-"""From batches of log rows to changes."""
+"""Grouping batches of log rows into changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STREAM = bytes(16)
 
 
 def log_batch(schema: LogSchema, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Log rows by column; `time` in µs, `op` and `seq` in short, all of one stream."""
+    """Make log rows of one stream by column; `time` in µs."""
     full = [
         {
             "cdc$stream_id": row.get("stream", STREAM),
@@ -53,7 +53,7 @@ def _names(schema: LogSchema) -> set[str]:
 
 
 def flattened(changes: list[Change]) -> Counter[Any]:
-    """The log rows that the changes' public face tells of, as they were logged."""
+    """Reconstruct the log rows from the changes' public attributes."""
     rows: Counter[Any] = Counter()
     for change in changes:
         place = change.stream, change.time, change.partition_key["pk"]
@@ -79,7 +79,7 @@ def _items(mapping: Any) -> Any:
 
 
 def logged(history: History) -> Counter[Any]:
-    """The log's rows, told by the rules of the log instead of the package."""
+    """Interpret the log's rows independently of the package."""
     batch = history.batch()
     columns = {c.name: converter(c.type)(batch[c.name]) for c in history.schema.columns}
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
@@ -113,7 +113,7 @@ def _image_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_nothing(column: Column, value: Any) -> bool:
-    """Whether a table has null where an image has this value."""
+    """True if an image's value is null in the table."""
     if column.type == U:
         return not any(cell is not None for cell in (value or {}).values())
     return is_multi_cell(column.type) and not value
@@ -143,13 +143,13 @@ def _deltas_of(row: dict[str, Any]) -> dict[str, Delta]:
 
 @each_history
 def test_changes_tell_all_that_was_recorded(history: History) -> None:
-    """Flattened again they are the log's rows, cell for cell, and no row twice."""
+    """Flattened again, the changes give the log's rows, each once."""
     assert flattened(history.changes()) == logged(history)
 
 
 @each_history
 def test_changes_are_one_for_each_row_of_a_record(history: History) -> None:
-    """Images, inserts and updates of a row together; the last of a record says so."""
+    """Images, inserts and updates of a row form one change; the record's last change is marked."""
     changes = history.changes()
     assert all(change.complete for change in changes)
     for _, record in itertools.groupby(changes, lambda change: (change.stream, change.time)):
@@ -164,7 +164,7 @@ def test_changes_are_one_for_each_row_of_a_record(history: History) -> None:
 @settings(max_examples=30)
 @given(st.data())
 def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
-    """Records that straddle pages, even several, are whole; nothing is left over."""
+    """Records that span page boundaries, even several, stay whole."""
     history = data.draw(st.sampled_from(histories()))
     start = data.draw(st.integers(0, 500))
     whole = Grouping(history.schema).feed(history.batch(start, start + 40))
@@ -179,14 +179,14 @@ def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
 
 @each_history
 def test_changes_are_the_same_one_at_a_time(history: History) -> None:
-    """Of a page of many records, some of them long: made while the reader goes on."""
+    """Lazily made changes equal those made at once, even for long records."""
     batch = history.batch(0, 1_000)
     found = Grouping(history.schema).each(batch)
     assert [next(found), *found] == Grouping(history.schema).feed(batch) != []
 
 
 def test_what_is_made_of_a_change_goes_with_it() -> None:
-    """A reader that keeps no change has little of a page in memory while it reads on."""
+    """A reader that keeps no change holds little of a page in memory."""
     rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]
     changes = Grouping(SMALL).each(log_batch(SMALL, *rows))
     read = [weakref.ref(change.deltas["a"]) for change in itertools.islice(changes, 900)]
@@ -195,7 +195,7 @@ def test_what_is_made_of_a_change_goes_with_it() -> None:
 
 
 def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
-    """A column's value after a delta; null as images tell it."""
+    """Return a column's value after a delta; null as images show it."""
     if isinstance(delta, Set):
         return delta.value
     if not isinstance(delta, CollectionDelta):
@@ -213,7 +213,7 @@ def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
 
 @pytest.mark.parametrize("history", histories()[1:], ids=["both", "full"])
 def test_the_image_after_is_the_one_before_with_the_deltas(history: History) -> None:
-    """For every change of two recorded histories that shows how its row became."""
+    """Check every change of two recorded histories that has both images."""
     seen = Counter[str]()
     for change in history.changes():
         if change.after is None:
@@ -228,7 +228,7 @@ def test_the_image_after_is_the_one_before_with_the_deltas(history: History) -> 
 
 
 def test_a_record_without_an_end_is_neither_lost_nor_merged() -> None:
-    """It is told as incomplete when another begins, or the read is over."""
+    """It is reported as incomplete when another record begins, or the read ends."""
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
     assert grouping.feed(cut) == []
@@ -243,7 +243,7 @@ def test_a_record_without_an_end_is_neither_lost_nor_merged() -> None:
 
 
 def test_a_log_that_marks_no_ends_is_grouped_all_the_same() -> None:
-    """As of ScyllaDB before 4.3: a record is complete when the next one begins."""
+    """Before ScyllaDB 4.3, a record is complete when the next one begins."""
     columns = tuple(c for c in SMALL.columns if c.name != "cdc$end_of_batch")
     old = LogSchema(SMALL.base, columns)
     rows = log_batch(
@@ -259,7 +259,7 @@ def test_a_log_that_marks_no_ends_is_grouped_all_the_same() -> None:
 
 
 def test_equal_times_in_two_streams_are_two_records() -> None:
-    """A record is of one stream and one time, to the last random bit."""
+    """A record is identified by its stream and its time, including the random bits."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 1, "ck": 1, "end": True},
@@ -272,7 +272,7 @@ def test_equal_times_in_two_streams_are_two_records() -> None:
 
 
 def test_several_ranges_of_a_record_are_several_changes() -> None:
-    """Each with the bounds that follow each other; a row between them is its own."""
+    """Each range has its own bounds; a row between them is a separate change."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 1, "ck": 9, "a": 1, "seq": 0},
@@ -291,7 +291,7 @@ def test_several_ranges_of_a_record_are_several_changes() -> None:
 
 
 def test_operations_unknown_to_this_version_are_carried() -> None:
-    """By name, each a change of its own, with the cells that its row has."""
+    """Each is a change of its own with the row's cells."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 0, "ck": 1, "a": 1},
@@ -309,7 +309,7 @@ def test_operations_unknown_to_this_version_are_carried() -> None:
 
 
 def test_keys_that_python_takes_for_equal_are_two_rows() -> None:
-    """Minus zero is a row of its own, and one whose key is not a number is one row."""
+    """-0.0 and 0.0 are two rows; NaN keys are one row."""
     double = Column("ck", parse("double"), ColumnKind.CLUSTERING, 0)
     schema = log_schema(KEYS[0], double, Column("a", parse("int")))
     keys = [0.0, -0.0, math.nan]
@@ -323,7 +323,7 @@ def test_keys_that_python_takes_for_equal_are_two_rows() -> None:
 
 
 def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
-    """What deletes the partition is told with the image of the row."""
+    """A partition delete then has the image of the row."""
     schema = log_schema(KEYS[0], Column("a", parse("int")))
     rows = log_batch(
         schema, {"time": 1, "op": 0, "a": 1}, {"time": 1, "op": 4, "seq": 1, "end": True}
@@ -334,7 +334,7 @@ def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
 
 
 def test_an_empty_batch_and_a_column_more_do_no_harm() -> None:
-    """As a reader of remaining TTLs has it."""
+    """Extra columns, such as the remaining TTL, are ignored."""
     rows = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "end": True})
     more = rows.append_column("ttl(cdc$operation)", pa.array([7], pa.int32()))
     grouping = Grouping(SMALL)
@@ -343,7 +343,7 @@ def test_an_empty_batch_and_a_column_more_do_no_harm() -> None:
 
 
 def test_equal_times_are_told_apart_by_all_their_bits() -> None:
-    """`cdc$time` has its version bits; nothing is made of them."""
+    """Records are compared by all bits of `cdc$time`, including the version bits."""
     rows = log_batch(SMALL, {"time": 7, "op": 2, "ck": 1, "end": True})
     (found,) = Grouping(SMALL).feed(rows)
     assert (found.time, found.timestamp) == (uuid.UUID(rows["cdc$time"][0].as_py()), 7)

@@ -1,4 +1,4 @@
-"""Which rows of the log are one change, against the rule told row by row."""
+"""Compares the rows of changes with a row-by-row reference."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """The rows of each change: by record and base row; a range's end with the start before it."""
+    """The rows of each change by the reference: a range's end belongs to the start before it."""
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []
     for _, group in groupby(enumerate(rows), key=lambda each: each[1]["time"]):
@@ -69,14 +69,14 @@ def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]
 
 
 def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
-    """The first row that is no image; the first row if all are."""
+    """Return the first row that is not an image, or the first row if all are images."""
     return next((row for row in change if rows[row]["op"] not in IMAGES), change[0])
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_rows_of_a_change_are_found_as_by_the_rule(name: str, data: st.DataObject) -> None:
-    """Whatever operations a record has, in whatever order, on whatever rows."""
+    """This holds for all operations, in any order and on any rows."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)
@@ -100,7 +100,7 @@ def test_rows_of_a_change_are_found_as_by_the_rule(name: str, data: st.DataObjec
 
 @given(st.data())
 def test_records_are_whole_wherever_pages_end(data: st.DataObject) -> None:
-    """With marks of their ends or without: no row is lost, and no record is in two parts."""
+    """With or without end marks, no row is lost and no record is split."""
     schema = SCHEMAS["one"]
     times = sorted(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=15)))
     ends = [time != after for time, after in zip(times, [*times[1:], None], strict=True)]

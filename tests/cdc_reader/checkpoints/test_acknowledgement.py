@@ -1,4 +1,4 @@
-"""Checkpoints follow from acknowledgements: never ahead of them, never behind."""
+"""Checkpoints match acknowledgements exactly."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ NAME = CheckpointName("app", TableName("ks", "t"))
 
 
 def time(micros: int) -> bytes:
-    """`cdc$time` of a write at `BASE` + `micros`."""
+    """Return the `cdc$time` of a write at `BASE` + `micros`."""
     return timeuuid.make(BASE + micros, b"\x80" * 8).bytes
 
 
 def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> InFlightRows:
-    """A change of so many rows."""
+    """Make a change with this many rows."""
     return InFlightRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
 def names(change: InFlightRows) -> list[tuple[StreamId, RowKey]]:
-    """The stream and key of each of its rows."""
+    """Return the stream and key of each of its rows."""
     return [(change.stream, RowKey(change.time, seq)) for seq in change.seqs]
 
 
 def window(number: int) -> Window:
-    """The windows adjoin."""
+    """Return adjoining windows."""
     return Window(BASE + number * LENGTH, BASE + (number + 1) * LENGTH)
 
 
 class Log:
-    """A log by the naive book: every row delivered, and every row acknowledged, kept for good."""
+    """A reference log that remembers every delivered and acknowledged row."""
 
     def __init__(self, *, settled: bool) -> None:
         self.settled = settled
@@ -56,7 +56,7 @@ class Log:
         self.start()
 
     def start(self) -> None:
-        """Begin, or begin again, from what is saved."""
+        """Start, or restart from the saved checkpoint."""
         self.begun = self.saved
         self.work = Acknowledgements(self.begun, settled=self.settled)
         self.outstanding: list[InFlightRows] = []
@@ -101,7 +101,7 @@ class Log:
 
     @property
     def position(self) -> int:
-        """By the naive book: the last window end with nothing outstanding before it."""
+        """The reference position: the last window end before which nothing is outstanding."""
         reached = [
             end
             for count, end in self.ends
@@ -110,14 +110,14 @@ class Log:
         return max(reached, default=self.begun.position)
 
     def check(self) -> None:
-        """What is saved is what was acknowledged, row by row."""
+        """Check that exactly the acknowledged rows are saved."""
         self.save()
         assert self.saved.position == self.position == self.work.position
         assert self.those_saved() == self.acknowledged
 
 
 def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
-    """A window's records, stream after stream; the rows of a record's changes lie intermixed."""
+    """Make a window's records, stream by stream; the rows of a record's changes interleave."""
     found = []
     for stream in range(len(STREAMS)):
         for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
@@ -133,7 +133,7 @@ def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bool) -> None:
-    """Whatever the order of acknowledgements, of saves and of crashes."""
+    """This holds for any order of acknowledgements, saves and crashes."""
     log = Log(settled=settled)
     windows = [records(data, number) for number in range(3)]
     order = random.Random(data.draw(st.integers(0, 1 << 32)))
@@ -162,7 +162,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 
 
 def test_only_what_changed_is_taken() -> None:
-    """A mark once taken is not taken again; an idle window has none."""
+    """A mark is taken once; an idle window has none."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(stream, 1) for stream in (0, 1)]
     for change in changes:
@@ -180,7 +180,7 @@ def test_only_what_changed_is_taken() -> None:
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
-    """Its last row lies behind one that is not acknowledged."""
+    """Its last row follows one that is not acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
     work.deliver(first)
@@ -197,7 +197,7 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
 
 
 def test_eager_work_names_rows_one_by_one() -> None:
-    """Between two rows a third may come to light."""
+    """Another row may still arrive between two acknowledged rows."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     for micros in (1, 2):
         change = place(0, micros)
@@ -224,7 +224,7 @@ def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
 
 
 def test_windows_that_are_reached_together_are_told_as_one() -> None:
-    """So however long one change takes, empty windows do not pile up."""
+    """However long a change takes, empty windows do not accumulate."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     change = place(0, 1)
     work.deliver(change)
@@ -234,7 +234,7 @@ def test_windows_that_are_reached_together_are_told_as_one() -> None:
 
 
 def test_what_is_held_is_what_is_outstanding() -> None:
-    """A change behind one that is not acknowledged is remembered too, row by row."""
+    """A change after an unacknowledged one is remembered too, row by row."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(0, micros) for micros in range(5)]
     for change in changes:

@@ -1,4 +1,4 @@
-"""One law for the leases of all stores: one owner at a time saves, and nobody saves after it."""
+"""All stores obey one law for leases: only the current owner saves."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ KEYSPACE = (
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """What tells when leases run out."""
+    """The clock by which leases expire."""
     return ManualClock(NOW)
 
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server whose clock it is."""
+    """A server that uses this clock."""
     with EmbeddedScylla(clock=clock) as server:
         server.execute(KEYSPACE)
         yield server
@@ -65,7 +65,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def scylla_store(server: EmbeddedScylla) -> Iterator[ScyllaCheckpoints]:
-    """A table of that server."""
+    """A store in a table of that server."""
     store = ScyllaCheckpoints(ConnectionConfig(server.contact_point), "ks")
     yield store
     store.close()
@@ -87,7 +87,7 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Time passes in steps that end well before or after a lease: a TTL is in seconds."""
+    """Advances time in steps well below or above a lease, because TTLs are in seconds."""
 
     store: ClassVar[LeasingStore]
     clock: ClassVar[ManualClock]
@@ -137,7 +137,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_who_acquired_last_saves_and_nobody_else(store: LeasingStore, clock: ManualClock) -> None:
-    """A lease that ran out is still its owner's, until somebody else acquires it."""
+    """An expired lease stays with its owner until another acquires it."""
     Machine.store, Machine.clock = store, clock
     run_state_machine_as_test(
         Machine,
@@ -148,14 +148,14 @@ def test_who_acquired_last_saves_and_nobody_else(store: LeasingStore, clock: Man
 
 
 def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
-    """The lease as `owner` sees it."""
+    """Return the lease of `owner`."""
     return Lease(store, NAME, owner, DURATION, clock)
 
 
 def test_an_owner_is_sure_until_its_lease_may_have_run_out(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """Counted from before it asked; it goes on if nobody took over meanwhile."""
+    """The time counts from before the request; the lease continues if nobody took over."""
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None
@@ -173,7 +173,7 @@ def test_an_owner_is_sure_until_its_lease_may_have_run_out(
 def test_an_owner_that_slept_is_refused_once_another_took_over(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """And the other is told who holds it as long as it does."""
+    """The other is told the holder as long as there is one."""
     mine, other = lease(store, ONE, clock), lease(store, OTHER, clock)
     assert mine.acquire() is None
     mine.save(Checkpoint(NOW + 5))
@@ -192,7 +192,7 @@ def test_an_owner_that_slept_is_refused_once_another_took_over(
 
 
 def test_many_marks_are_saved_whole_or_not_at_all(store: LeasingStore, clock: ManualClock) -> None:
-    """More than fit one transaction, and by its owner alone."""
+    """Marks beyond one transaction's size are saved atomically, and only by the owner."""
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0), frozenset(_keys(200)))
     marks = {StreamId.from_parts(token, 0, 0): mark for token in range(30)}
     assert lease(store, ONE, clock).acquire() is None
@@ -210,7 +210,7 @@ def _keys(count: int) -> Iterator[RowKey]:
 
 
 def test_an_owner_is_a_text_that_says_who_it_is() -> None:
-    """To people and to programs; also one written by a version to come."""
+    """Programs can parse it, even from a later version."""
     text = ONE.to_text()
     assert Owner.from_text(text) == ONE
     assert Owner.from_text(f'{{"new": 1, {text[1:]}') == ONE
@@ -224,7 +224,7 @@ def test_an_owner_is_a_text_that_says_who_it_is() -> None:
 def test_a_transaction_whose_answer_is_lost_is_repeated(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
 ) -> None:
-    """It was applied: who held the lease holds it, what was saved is saved."""
+    """The request was applied: the lease is still held, and the save is stored."""
     scylla_store.load(NAME)
     fault = Fault("drop", match)
     with server.faults.during(fault):
@@ -238,7 +238,7 @@ def test_a_transaction_whose_answer_is_lost_is_repeated(
 def test_a_save_under_a_lease_is_one_request(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints
 ) -> None:
-    """Also one that moves the position on from marks."""
+    """This includes a save that advances the position past marks."""
     scylla_store.acquire(NAME, ONE, DURATION)
     mark = Mark(RowKey(timeuuid.make(NOW + 5, bytes(8)).bytes, 0))
     all_statements = Fault("delay", "ks.cdc_checkpoints", times=None, seconds=0.000_001)
@@ -253,7 +253,7 @@ def test_a_save_under_a_lease_is_one_request(
 def test_a_save_by_a_clock_ahead_is_waited_for(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was made without a lease, and would outlive what is saved with one."""
+    """It was made without a lease, and would override later saves under one."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):
@@ -267,7 +267,7 @@ def test_a_save_by_a_clock_ahead_is_waited_for(
 def test_saves_with_and_without_a_lease_follow_each_other(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The later one counts, though the servers' clock is ahead of ours."""
+    """The later save wins, although the servers' clock is ahead of ours."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() - 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
@@ -281,7 +281,7 @@ def test_saves_with_and_without_a_lease_follow_each_other(
 def test_servers_without_transactions_are_told(
     scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ScyllaDB before 2025.4 answers for a table on tablets."""
+    """ScyllaDB before 2025.4 answers like this for tables on tablets."""
 
     def refuse(_self: Statements, _writes: object) -> None:
         raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")

@@ -1,4 +1,4 @@
-"""Processes of this machine, and whether they have ended."""
+"""Detecting whether processes of this machine have ended."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 
 def test_this_process_has_not_ended() -> None:
-    """And starts when it says."""
+    """Its start time matches."""
     assert process.machine()
     assert process.started(os.getpid()) > 0
     assert not process.has_ended(os.getpid(), process.started(os.getpid()))
 
 
 def test_a_process_that_was_killed_has_ended() -> None:
-    """At once, before its parent asks after it; and after."""
+    """This is detected before and after the parent reaps it."""
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         start = process.started(sleeping.pid)
         assert not process.has_ended(sleeping.pid, start)
@@ -33,12 +33,12 @@ def test_a_process_that_was_killed_has_ended() -> None:
 
 
 def test_a_pid_that_is_used_again_is_of_another_process() -> None:
-    """Which started at another time."""
+    """The start time distinguishes the two."""
     assert process.has_ended(os.getpid(), process.started(os.getpid()) - 1)
 
 
 def test_what_is_hidden_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of another user may be neither signalled nor read about."""
+    """Another user's process can be neither signalled nor inspected."""
 
     def refuse(_pid: int, _signal: int) -> None:
         raise PermissionError

@@ -1,4 +1,4 @@
-"""The table itself: what a save costs, and what is said of tables that will not do."""
+"""The checkpoint table: the cost of a save, and errors for unusable tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(connection: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpo
 
 
 def mark(micros: int) -> Mark:
-    """All rows up to that time after `NOW`."""
+    """Make a mark of all rows up to that time after `NOW`."""
     return Mark(RowKey(timeuuid.make(NOW + micros, bytes(8)).bytes, 0))
 
 
@@ -46,7 +46,7 @@ def mark(micros: int) -> Mark:
 def test_an_idle_window_is_one_write(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """However many streams had marks before; a save with marks is one request too."""
+    """The number of earlier marks does not matter; a save with marks is one request too."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
@@ -63,7 +63,7 @@ def test_an_idle_window_is_one_write(
 def test_void_marks_are_gone_from_the_table(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """Those that live on are there under the new position."""
+    """Surviving marks are stored under the new position."""
     store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
     store.save(NAME, Checkpoint(NOW + 10, 1))
@@ -74,7 +74,7 @@ def test_void_marks_are_gone_from_the_table(
 def test_a_host_whose_clock_is_behind_saves_all_the_same(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its writes are later than those of the process before it."""
+    """Its writes get later timestamps than the previous process's."""
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
@@ -88,7 +88,7 @@ def test_a_host_whose_clock_is_behind_saves_all_the_same(
 def test_a_checkpoint_expires_as_was_asked(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Positions and marks have the TTL."""
+    """Positions and marks get the TTL."""
     store = ScyllaCheckpoints(connection, keyspace, "c", ttl=timedelta(days=3))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
@@ -99,7 +99,7 @@ def test_a_checkpoint_expires_as_was_asked(
 
 
 def test_a_keyspace_that_is_not_there_is_told(connection: ConnectionConfig) -> None:
-    """With what to do."""
+    """The error says what to do."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give a keyspace that is there"):
         store.load(NAME)
@@ -109,7 +109,7 @@ def test_a_keyspace_that_is_not_there_is_told(connection: ConnectionConfig) -> N
 def test_another_table_is_refused(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Its columns are looked at before anything is written."""
+    """The store checks the columns before it writes."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
     store = ScyllaCheckpoints(connection, keyspace, "t")
     with pytest.raises(CheckpointError, match=r"is not one of checkpoints.*position bigint"):
@@ -143,7 +143,7 @@ def columns(scylla: Scylla, keyspace: str) -> int:
 def test_a_table_of_the_first_version_is_upgraded(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str, first_version: str
 ) -> None:
-    """By the first save: loading leaves it as it is, and what it could not hold is not known."""
+    """The first save upgrades it; loading does not, and missing facts are unknown."""
     assert store.load(NAME) == Checkpoint(NOW, 3, {}, 4)
     assert columns(scylla, keyspace) == 11
     learnt = Checkpoint(NOW + 1, 3, {STREAMS[0]: mark(7)}, 4, uuid4(), TtlHistory([(1, 60)]))
@@ -159,7 +159,7 @@ def test_a_table_of_the_first_version_is_upgraded(
 def test_two_processes_may_upgrade_a_table(
     store: ScyllaCheckpoints, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """The second one finds the columns that the first one added."""
+    """The second one finds the columns already added."""
     other = ScyllaCheckpoints(connection, keyspace)
     assert store.load(NAME) == other.load(NAME) == Checkpoint(NOW, 3, {}, 4)
     store.save(NAME, Checkpoint(NOW + 1))
@@ -173,7 +173,7 @@ def test_two_processes_may_upgrade_a_table(
 def test_a_save_is_retried_and_given_up_at_the_deadline(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """What was saved before is still there, and a later save goes through."""
+    """The earlier checkpoint stays, and a later save succeeds."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
@@ -192,6 +192,6 @@ def test_a_save_is_retried_and_given_up_at_the_deadline(
 
 
 def test_the_schema_is_the_documented_one() -> None:
-    """Word by word."""
+    """The page shows the statement word for word."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "checkpoints.md"
     assert SCHEMA.format(table="shop.cdc_checkpoints") in page.read_text()

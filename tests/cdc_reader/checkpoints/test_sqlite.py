@@ -1,4 +1,4 @@
-"""The file itself: who may use it, and what a process killed at any moment leaves."""
+"""The checkpoint file: sharing it, and surviving a kill at any moment."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OWNER = Owner.of_this_process(0)
 
 
 def execute(path: Path, *statements: str) -> None:
-    """Change the file behind the store's back."""
+    """Change the file without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for statement in statements:
             database.execute(statement)
 
 
 def test_another_applications_database_is_refused(tmp_path: Path) -> None:
-    """And left as it is."""
+    """The file is left unchanged."""
     path = tmp_path / "theirs.db"
     execute(path, "CREATE TABLE t (x)")
     before = path.read_bytes()
@@ -47,7 +47,7 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
-    """In order; none in a new file."""
+    """Names are sorted; a new file has none."""
     store = SqliteCheckpoints(tmp_path / "c.db")
     assert store.names() == []
     names = [CheckpointName(app, NAME.table, part) for app in "ab" for part in ("1/2", "2/2")]
@@ -58,7 +58,7 @@ def test_the_names_in_a_file_are_known(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """And left as it is."""
+    """The file is left unchanged."""
     path = tmp_path / "notes.txt"
     path.write_text("no database at all, " * 100)
     with pytest.raises(CheckpointError, match=r"not a database; expected a file of checkpoints"):
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_later_layout_is_refused(tmp_path: Path) -> None:
-    """A file written by a version to come says so."""
+    """The error names the later layout."""
     path = tmp_path / "c.db"
     SqliteCheckpoints(path).save(NAME, Checkpoint(1))
     execute(path, "PRAGMA user_version = 7")
@@ -76,7 +76,7 @@ def test_a_later_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
-    """What it holds stays; what it could not hold is not known, and learnt by the next save."""
+    """Its contents stay; the next save adds what was missing."""
     path = tmp_path / "c.db"
     execute(
         path,
@@ -114,13 +114,13 @@ def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """Nothing is made up to it."""
+    """The store does not create the directory."""
     with pytest.raises(CheckpointError, match=r"unable to open database file; expected a file"):
         SqliteCheckpoints(tmp_path / "nowhere" / "c.db").load(NAME)
 
 
 def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
-    """Loading goes on meanwhile; saving works again once the lock is gone."""
+    """Loading still works; saving works again once the lock is released."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
     store.save(NAME, Checkpoint(1))
@@ -135,7 +135,7 @@ def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
 
 
 def test_a_holder_that_locks_the_file_is_waited_for(tmp_path: Path) -> None:
-    """Its lease ran out; what it is at is not known, and nobody can write."""
+    """Its lease has expired, but it may be saving, so nobody else can acquire it."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
     other, minute = Owner.of_this_process(1), timedelta(minutes=1)
@@ -151,7 +151,7 @@ def test_a_holder_that_locks_the_file_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_processes_may_share_a_file_from_its_making_on(tmp_path: Path) -> None:
-    """Each with a name of its own."""
+    """Each process uses its own name."""
     context = multiprocessing.get_context("spawn")
     path = tmp_path / "c.db"
     workers = [context.Process(target=_save_some, args=(path, f"app {n}")) for n in range(3)]
@@ -173,7 +173,7 @@ def _save_some(path: Path, application: str) -> None:
 
 
 def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
-    """At least what the process said it had saved is there, and no half of anything."""
+    """Every confirmed save is stored, and no checkpoint is partial."""
     path = tmp_path / "c.db"
     context = multiprocessing.get_context("spawn")
     mine, its = context.Pipe(duplex=False)

@@ -1,4 +1,4 @@
-"""One law for all stores of checkpoints."""
+"""All checkpoint stores obey one law."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = [
 
 
 def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
-    """The key of a row written at `BASE` + `micros`."""
+    """Return the key of a row written at `BASE` + `micros`."""
     return RowKey(timeuuid.make(BASE + micros, low).bytes, seq)
 
 
@@ -41,7 +41,7 @@ def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
 def open_store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[], CheckpointStore]]:
-    """Opens one and the same store again and again."""
+    """Opens the same store repeatedly."""
     store: CheckpointStore
     if request.param == "memory":
         store = MemoryCheckpoints()
@@ -85,14 +85,14 @@ checkpoints = st.builds(
 
 
 def times(mark: Mark) -> list[int]:
-    """The write times of all the rows that a mark names."""
+    """Return the write times of all rows that a mark names."""
     return [
         key.micros for key in (*mark.rows, *([mark.acked_through] if mark.acked_through else []))
     ]
 
 
 class Model:
-    """What a store should hold, in the plainest words."""
+    """A reference model of a store's contents."""
 
     def __init__(self) -> None:
         self.kept: dict[CheckpointName, Checkpoint] = {}
@@ -120,7 +120,7 @@ class Model:
 
 
 def test_a_store_gives_back_what_it_was_given(open_store: Callable[[], CheckpointStore]) -> None:
-    """Marks are replaced stream by stream, void ones are gone, names are apart; also reopened."""
+    """Marks are replaced by stream, void ones dropped, and names kept apart, also if reopened."""
     runs = iter(range(1_000_000))
 
     class Machine(RuleBasedStateMachine):
@@ -156,7 +156,7 @@ def test_a_store_gives_back_what_it_was_given(open_store: Callable[[], Checkpoin
 
 
 def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) -> None:
-    """More than fit one mutation of a server."""
+    """The marks exceed one mutation of a server."""
     marks = {
         StreamId.from_parts(token, 0, 0): Mark(
             key(5), frozenset(key(time, seq) for time in range(10, 20) for seq in range(10))
@@ -173,7 +173,7 @@ def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) ->
 
 
 def test_threads_may_save_at_once(open_store: Callable[[], CheckpointStore]) -> None:
-    """Each its own name, as the tables of a consumer do."""
+    """Each thread saves its own name, like the tables of a consumer."""
     store = open_store()
     names = [CheckpointName("app", TableName("ks", f"t{number}")) for number in range(4)]
 

@@ -19,12 +19,12 @@ CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 @click.command
 @connection_options
 def show(connection: ConnectionConfig) -> None:
-    """Print what a command gets."""
+    """Print the connection that a command gets."""
     click.echo(f"{connection} {connection.password}")
 
 
 def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
-    """An option goes before the variable of the same thing."""
+    """An option overrides its environment variable."""
     secret = tmp_path / "secret"
     secret.write_text("from the file\n")
     variables = {
@@ -45,7 +45,7 @@ def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
 
 
 def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And shown nowhere."""
+    """The password is never shown."""
     monkeypatch.setattr("cdc_reader.cli.connection._at_terminal", lambda: True)
     outcome = CliRunner().invoke(show, ["--username", "me"], input="secret\n")
     assert outcome.stdout.endswith(" secret\n")
@@ -64,7 +64,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_line(arguments: list[str], message: str) -> None:
-    """With status 2."""
+    """The status is 2."""
     outcome = CliRunner().invoke(main, ["generations", *arguments])
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()
@@ -72,7 +72,7 @@ def test_what_cannot_be_used_is_told_in_one_line(arguments: list[str], message: 
 
 
 def test_a_cluster_that_is_not_there_is_told_in_one_line() -> None:
-    """With status 1."""
+    """The status is 1."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
@@ -81,7 +81,7 @@ def test_a_cluster_that_is_not_there_is_told_in_one_line() -> None:
 
 @pytest.mark.needs("faults")
 def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are options, and an error names what to change."""
+    """Both are options, and an error names the one to change."""
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(elsewhere))
     with EmbeddedScylla(certificate=elsewhere, key=key) as server:
@@ -96,7 +96,7 @@ def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.needs("faults")
 def test_a_login_over_tls(tmp_path: Path) -> None:
-    """With the password in a file; a wrong one is told, and not shown."""
+    """The password comes from a file; a wrong one is reported, but not shown."""
     certificate, key = CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem"
     with EmbeddedScylla(credentials=("me", "right"), certificate=certificate, key=key) as server:
         secret = tmp_path / "secret"

@@ -1,4 +1,4 @@
-"""``scylla-cdc demo``, run as people run it."""
+"""``scylla-cdc demo`` as a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = Path(sys.executable).with_name("scylla-cdc")
 
 
 def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The demo in a process of its own."""
+    """Run the demo in a separate process."""
     return subprocess.run(
         [COMMAND, "demo", *arguments],
         capture_output=True,
@@ -30,7 +30,7 @@ def run_demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def counts(output: str) -> dict[str, int]:
-    """The numbers of the summary, by what they count."""
+    """Parse the numbers of the summary."""
     summary = output[output.index("summary") :]
     found = re.findall(r"^ +(\w.*?\w) {2,}([\d,]+) *$", summary, re.MULTILINE)
     return {what: int(number.replace(",", "")) for what, number in found}
@@ -53,7 +53,7 @@ def test_embedded() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
-    """On a cluster that runs already the demo works too, and leaves nothing behind."""
+    """The demo also works on a running cluster, and leaves nothing behind."""
     if scylla.credentials:
         pytest.skip("the demo logs in to clusters that ask for no password")
     ran = run_demo("--contact-points", scylla.contact_point)
@@ -71,7 +71,7 @@ def test_without_java(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_unreachable_cluster() -> None:
-    """A cluster that is not there is named in one line."""
+    """The one-line error names the cluster."""
     ran = run_demo("--contact-points", "127.0.0.1:1")
     assert ran.returncode == 1
     assert ran.stderr.startswith("Error: cannot connect to 127.0.0.1:1")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(contact_point: str, *arguments: str) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", contact_point, *arguments])
     assert outcome.exit_code == 0, outcome.output
     return outcome.output
@@ -30,7 +30,7 @@ def rows(contact_point: str, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.needs("topology")
 def test_the_generations_of_a_cluster_on_vnodes() -> None:
-    """One in force, one to come, one whose timestamp is not there yet."""
+    """The cluster has one in force, one to come, and one without a timestamp."""
     with EmbeddedScylla(vnodes=3, shards=2) as server:
         first = server.cluster.generations[0]
         second = server.join(vnodes=2, shards=3)
@@ -52,7 +52,7 @@ def test_the_generations_of_a_cluster_on_vnodes() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_table_on_tablets_has_its_own_generations() -> None:
-    """Told by its name."""
+    """The command names the table."""
     with EmbeddedScylla() as server:
         session = open_session(server.host, server.port)
         session.execute(
@@ -71,7 +71,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_generation_of_4_3_that_is_over() -> None:
-    """Its kind is told, for it has no token ranges."""
+    """Its kind is shown, because it has no token ranges."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
         found = rows(server.contact_point)
@@ -79,7 +79,7 @@ def test_a_generation_of_4_3_that_is_over() -> None:
 
 
 def test_a_table_that_cannot_be_followed_is_told_in_one_line(scylla: Scylla, keyspace: str) -> None:
-    """On stderr, with status 1."""
+    """The error is on stderr, with status 1."""
     arguments = ["generations", "--hosts", scylla.contact_point, f"{keyspace}.nonesuch"]
     outcome = CliRunner().invoke(main, arguments)
     assert outcome.exit_code == 1

@@ -38,7 +38,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """The command, run to its end."""
+    """Run the command to its end."""
     return CliRunner().invoke(main, ["status", "--hosts", scylla.contact_point, *arguments])
 
 
@@ -56,7 +56,7 @@ def generation_start(scylla: Scylla, table: str) -> int:
 
 
 def save(file: Path, table: str, **positions: Checkpoint) -> None:
-    """Positions of applications, of both halves of the ring."""
+    """Save positions of applications for both halves of the ring."""
     store = SqliteCheckpoints(file)
     for application, checkpoint in positions.items():
         for shard in ("1/2", "2/2"):
@@ -65,7 +65,7 @@ def save(file: Path, table: str, **positions: Checkpoint) -> None:
 
 
 def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
-    """What the log shows and for how long, and the streams in force."""
+    """The command shows the log's contents, its TTL, and the streams in force."""
     status = found(scylla, table)
     assert status["table"] == table
     assert status["log"] == {
@@ -85,7 +85,7 @@ def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
 
 
 def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Position, lag, and how long until what is not read is gone."""
+    """The command shows position, lag, and the time until unread rows expire."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(
         file,
@@ -122,7 +122,7 @@ def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) 
 def test_a_file_without_a_position_of_the_table_says_so(
     scylla: Scylla, table: str, tmp_path: Path
 ) -> None:
-    """Rather than show an empty list."""
+    """The message replaces an empty list."""
     save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
@@ -130,7 +130,7 @@ def test_a_file_without_a_position_of_the_table_says_so(
 
 
 def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """One if any reader shown lags by more than is allowed, or if nobody reads; else zero."""
+    """The status is 1 if a reader lags too far or there is no reader, else 0."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(file, table, late=Checkpoint(now - HOUR), prompt=Checkpoint(now))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -153,7 +153,7 @@ def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_pa
 def test_a_reader_that_has_just_begun_lags_by_all_there_is(
     scylla: Scylla, table: str, tmp_path: Path
 ) -> None:
-    """It has acknowledged nothing of what the log holds."""
+    """It has acknowledged nothing of the log."""
     age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
     save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
     arguments = (table, "--checkpoint", str(tmp_path / "positions"), "--max-lag")
@@ -163,7 +163,7 @@ def test_a_reader_that_has_just_begun_lags_by_all_there_is(
 
 @pytest.mark.needs("topology")
 def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
-    """So that it costs little, however large the cluster is and however long it has run."""
+    """The cost does not depend on the size or age of the cluster."""
     clock = ManualClock(time.time_ns() // 1_000 - HOUR)
     with EmbeddedScylla(vnodes=2, shards=1, ring_delay_ms=0, clock=clock) as server:
         server.execute(
@@ -198,7 +198,7 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
 def test_a_position_that_is_not_there_is_told_in_one_line(
     scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """With status 2; no file is made."""
+    """The status is 2, and no file is created."""
     save(tmp_path / "c", table, a=Checkpoint(0))
     given = (argument.format(tmp=tmp_path) for argument in arguments)
     outcome = invoke(scylla, table, *given)

@@ -33,7 +33,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """The command, run to its end."""
+    """Run the command to its end."""
     return CliRunner().invoke(main, ["streams", "--hosts", scylla.contact_point, *arguments])
 
 
@@ -45,7 +45,7 @@ def rows(scylla: Scylla, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table: str) -> None:
-    """In ring order; the same for people as for programs."""
+    """Streams are listed in ring order, in both output forms."""
     found = rows(scylla, table)
     for row in found:
         stream = StreamId(bytes.fromhex(row["stream"]))
@@ -63,7 +63,7 @@ def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table:
 
 
 def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -> None:
-    """In the generation that was in force when they were written."""
+    """The generation is the one in force at the write time."""
     log = scylla.session.execute(f'SELECT "cdc$stream_id", a, b FROM {table}_scylla_cdc_log')
     streams = {(row[1], row[2]): row[0].hex() for row in log}
     assert len(streams) == COUNT
@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """Its start, or any later one before the next."""
+    """Its start or any time before the next generation selects it."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -106,7 +106,7 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_stream_of_a_key_is_not_guessed_where_ranges_are_not_known() -> None:
-    """As in 4.3; its streams are listed all the same."""
+    """ScyllaDB 4.3 publishes no ranges; the streams are still listed."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -135,7 +135,7 @@ def test_the_stream_of_a_key_is_not_guessed_where_ranges_are_not_known() -> None
 def test_a_key_that_is_none_is_told_in_one_line(
     scylla: Scylla, table: str, key: str, message: str
 ) -> None:
-    """With status 2."""
+    """The status is 2."""
     outcome = invoke(scylla, table, "--key", key)
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()

@@ -58,7 +58,7 @@ def insert(number: int) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """The command, run to its end."""
+    """Run the command to its end."""
     return CliRunner().invoke(main, ["tail", "--hosts", scylla.contact_point, *arguments])
 
 
@@ -70,7 +70,7 @@ def numbers(outcome: Result | str) -> list[int]:
 
 @contextmanager
 def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that follows, from the moment on when it says so; what it says has been read."""
+    """Start a process that follows, and read its messages."""
     process = subprocess.Popen(
         [*COMMAND, "--hosts", scylla.contact_point, *arguments],
         stdout=subprocess.PIPE,
@@ -92,7 +92,7 @@ def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_people_read_what_changed_and_the_images(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """A line a change and one an image; lists without the ids of their elements."""
+    """Each change and each image takes a line; list elements appear without their ids."""
     write(
         "INSERT INTO <t> (p, c, v, l) VALUES (1, 2, 'a\x1b[31m', ['x'])",
         "UPDATE <t> USING TTL 60 SET l = l + ['y'] WHERE p = 1 AND c = 2",
@@ -122,7 +122,7 @@ def test_people_read_what_changed_and_the_images(
 
 
 def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
-    """Rather than that nothing was written."""
+    """The message does not claim that nothing was written."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -135,7 +135,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
 def test_programs_get_an_object_a_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """`Change.to_dict`, of as many changes as they asked for."""
+    """The output is `Change.to_dict`, limited by `--limit`."""
     write(*map(insert, range(5)))
     outcome = invoke(scylla, table, *SETTLED, "--json", "--limit", "3")
     assert outcome.exit_code == 0
@@ -148,7 +148,7 @@ def test_programs_get_an_object_a_line(
 def test_several_tables_are_told_apart(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """By their names, in each line."""
+    """Each line names its table."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.other (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -162,7 +162,7 @@ def test_several_tables_are_told_apart(
 def test_a_span_of_time_is_what_lies_in_it(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """From its start on, up to and without its end."""
+    """The start is inclusive, the end exclusive."""
     write(*map(insert, range(20)))
     whole = invoke(scylla, table, *SETTLED, "--json")
     times = [json.loads(line)["written_at"] for line in whole.stdout.splitlines()]
@@ -174,7 +174,7 @@ def test_a_span_of_time_is_what_lies_in_it(
 def test_parts_of_the_ring_have_all_changes_together(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each of them once."""
+    """Each change is printed once."""
     write(*(insert(number).replace("(1,", f"({number},") for number in range(20)))
     parts = [
         numbers(invoke(scylla, table, *SETTLED, "--json", "--shard", f"{part}/3"))
@@ -185,7 +185,7 @@ def test_parts_of_the_ring_have_all_changes_together(
 
 
 def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
-    """Behind what was written."""
+    """The note follows the values."""
     row = {"op": 2, "ck": 2, "a": 3}
     shown = change_text(change_of(row, late=True, complete=False), names_table=True).plain
     assert shown == (
@@ -196,7 +196,7 @@ def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
 def test_with_a_checkpoint_it_goes_on_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """In the middle of a window too; under another name it begins anew."""
+    """It resumes even within a window; another name starts anew."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")
@@ -212,7 +212,7 @@ def test_with_a_checkpoint_it_goes_on_where_it_stopped(
 def test_a_table_of_checkpoints_does_as_a_file(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """And `status` shows it."""
+    """`status` shows it too."""
     write(*map(insert, range(4)))
     kept = ("--checkpoint-table", f"{keyspace}.positions")
     hosts = ("--hosts", scylla.contact_point)
@@ -234,7 +234,7 @@ def test_a_table_of_checkpoints_does_as_a_file(
 def test_it_follows_until_a_signal_ends_it(
     scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
 ) -> None:
-    """What is written while it runs shows at once if it is eager; it ends with status 0."""
+    """With `--eager`, new writes appear at once; the exit status is 0."""
     with tailing(scylla, table, "--eager", "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -249,7 +249,7 @@ def test_it_follows_until_a_signal_ends_it(
 def test_a_reader_that_leaves_is_no_error(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """As in ``| head -1``: it ends with the next change, says nothing and has status 0."""
+    """As with ``| head -1``, it ends quietly at the next change, with status 0."""
     with tailing(scylla, table, "--eager") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -264,7 +264,7 @@ def test_a_reader_that_leaves_is_no_error(
 def test_output_that_cannot_be_written_is_told_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """As on a full disk; with status 1."""
+    """A full disk gives status 1."""
     write(insert(1))
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
     with Path("/dev/full").open("w") as full:
@@ -275,7 +275,7 @@ def test_output_that_cannot_be_written_is_told_in_one_line(
 
 
 def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """There the operation is green; long lines are left to the terminal."""
+    """On a terminal, the operation is green and long lines are not cut."""
     write(f"INSERT INTO <t> (p, c, v) VALUES (1, 1, '{'long ' * 50}')")
     ours, theirs = os.openpty()
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
@@ -289,7 +289,7 @@ def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[.
 
 
 def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, table: str) -> None:
-    """When a window ends."""
+    """The command notices at the end of a window."""
     options = ("--from", "-1m", "--confidence-window", "0s")
     with tailing(scylla, table, *options) as process:
         assert process.stdout is not None
@@ -298,7 +298,7 @@ def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, tab
 
 
 def test_its_help_says_what_is_in_order() -> None:
-    """And what `--eager` does to the order."""
+    """The help explains the effect of `--eager` on the order."""
     text = " ".join(CliRunner().invoke(main, ["tail", "--help"]).stdout.split())
     assert "printed in order of write time, those of several tables merged" in text
     assert "same microsecond are printed table by table and stream by stream" in text
@@ -306,7 +306,7 @@ def test_its_help_says_what_is_in_order() -> None:
 
 
 def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
-    """On stderr: the table, from when, and when changes show."""
+    """Stderr shows the table, the start, and the delay."""
     outcome = invoke(scylla, table, *SETTLED)
     assert outcome.stderr == (
         f"following {table} from the earliest change there is; changes are shown in order, 0 s "
@@ -335,7 +335,7 @@ def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
 def test_what_cannot_be_done_is_told_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
-    """With a status that says whose fault it is."""
+    """The exit status says whether the call or the cluster was at fault."""
     outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
     assert outcome.exit_code == status
     [line] = outcome.stderr.splitlines()

@@ -22,13 +22,13 @@ PATIENCE = timedelta(seconds=1)
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A port that takes connections and never says a word."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
 
 def port_of(server: socket.socket) -> int:
-    """Where it listens."""
+    """Return the port of the listener."""
     port: int = server.getsockname()[1]
     return port
 
@@ -44,21 +44,21 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
 
 
 def test_a_silent_server_is_given_up_at_the_timeout(listener: socket.socket) -> None:
-    """However many contact points there are."""
+    """The timeout does not depend on the number of contact points."""
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
         Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
 
 
 def test_an_unknown_host_is_named() -> None:
-    """A name that no name server may know, by RFC 6761."""
+    """RFC 6761 reserves this name, so no name server knows it."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
         Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate"])
 def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -> None:
-    """Missing or no PEM file: the option and path are in the message."""
+    """The message has the option and the path."""
     path = tmp_path / "ca.pem"
     if content:
         path.write_text(content)
@@ -73,7 +73,7 @@ def test_no_tls_path_is_no_tls() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """A connection without TLS to the same port is given up in time."""
+    """A connection without TLS to the same port times out."""
     from cdc_reader.testing import EmbeddedScylla
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"

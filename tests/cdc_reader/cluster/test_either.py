@@ -1,4 +1,4 @@
-"""One package, two distributions: which is installed, and what is said if both are."""
+"""Detection of the installed driver, and warnings if both are installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader
 
 
 def run(code: str, *arguments: str, path: Path | None = None) -> str:
-    """What a Python of its own says on stderr; `path` is where it looks for packages too."""
+    """Return the stderr of a separate Python; `path` is searched for packages too."""
     environment = {} if path is None else {"PYTHONPATH": str(path)}
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -38,12 +38,12 @@ def run(code: str, *arguments: str, path: Path | None = None) -> str:
 
 
 def test_one_of_them_is_installed() -> None:
-    """As the environment of a test has it."""
+    """The environment of the tests has one."""
     assert len(installed_drivers()) == 1
 
 
 def test_both_are_told_of_once(tmp_path: Path) -> None:
-    """They share a folder, so one has overwritten files of the other: the line names the remedy."""
+    """The line names the remedy: one driver has overwritten the other's files."""
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
     folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"
@@ -58,14 +58,14 @@ def test_both_are_told_of_once(tmp_path: Path) -> None:
 
 
 def test_none_is_told_with_what_to_install() -> None:
-    """Where there is neither, or what is left of one when the other was removed."""
+    """This covers no driver, and the remains of a removed one."""
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")
 
 
 def test_columns_are_kept_once_they_are_known() -> None:
-    """The next result may then do without its metadata."""
+    """The next result may then omit its metadata."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:
         session = Opening(ConnectionConfig(server.contact_point), 100).session()

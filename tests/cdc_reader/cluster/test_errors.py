@@ -75,7 +75,7 @@ NO_STREAM = "cdc::metadata::get_stream: could not find any CDC stream for timest
 def test_each_error_of_a_request_has_one_meaning(
     error: Exception, expected: type[CdcError]
 ) -> None:
-    """In one line that says what was being done."""
+    """The one-line message says what was being done."""
     translated = request_error(error, "reading ks.t")
     assert type(translated) is expected
     assert str(translated).startswith("reading ks.t: ")
@@ -83,7 +83,7 @@ def test_each_error_of_a_request_has_one_meaning(
 
 
 def test_an_outage_of_all_nodes_is_told_in_words() -> None:
-    """The driver, which knows them to be down, tries none and has no error to name."""
+    """The driver knows that all nodes are down, tries none, and gives no error."""
     outage = NoHostAvailable("Unable to complete the operation against any hosts", {})
     assert str(request_error(outage, "reading ks.t")).startswith(
         "reading ks.t: no node can be reached; check that"
@@ -91,14 +91,14 @@ def test_an_outage_of_all_nodes_is_told_in_words() -> None:
 
 
 def test_our_own_errors_pass_untouched() -> None:
-    """A page that does not decode is not the server's fault."""
+    """A decoding error is not the server's fault."""
     error = DecodeError("odd")
     assert request_error(error, "reading") is error
     assert connect_error(error, "host:1") is error
 
 
 def test_a_refused_login_is_told_from_a_dead_host() -> None:
-    """Though the driver reports both as hosts that are not available."""
+    """The driver reports both as unavailable hosts."""
     refused = NoHostAvailable("", {"a": cassandra.AuthenticationFailed("bad credentials")})
     dead = NoHostAvailable("", {"a": ConnectionRefusedError(111, "Connection refused")})
     assert type(connect_error(refused, "a:1")) is AuthenticationFailedError

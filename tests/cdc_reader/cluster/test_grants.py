@@ -1,4 +1,4 @@
-"""Missing permissions, as the driver reports them: each error names the grant that mends it."""
+"""Missing permissions, as the driver reports them: each error names the required grant."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedScylla]:
 
 
 def denied(server: EmbeddedScylla, match: str, action: Callable[[ConnectionConfig], object]) -> str:
-    """What is said of an action while statements about `match` are refused; one line."""
+    """Return the one-line error of an action while statements about `match` are refused."""
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with (
         server.faults.during(Fault("unauthorized", match, times=None)),
@@ -59,14 +59,14 @@ def read(config: ConnectionConfig) -> None:
 
 
 def test_reading_a_log_takes_select_on_its_base_table(server: EmbeddedScylla) -> None:
-    """The server checks that, not the log."""
+    """The server checks the base table, not the log."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")
 
 
 def test_a_permission_that_is_taken_away_is_told_at_once(server: EmbeddedScylla) -> None:
-    """Nobody grants it meanwhile, so nothing is asked again."""
+    """The request is not retried."""
     refused = Fault("unauthorized", "ks.t_scylla_cdc_log", times=None)
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with closing(Connection(config, ReadConfig())) as connection:
@@ -80,7 +80,7 @@ def test_a_permission_that_is_taken_away_is_told_at_once(server: EmbeddedScylla)
 
 
 def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) -> None:
-    """Which ones depends on the keyspace."""
+    """The tables depend on the keyspace."""
     if server.catalog.keyspaces["ks"].tablets is None:
         schema, tables = "system_distributed", GENERATION_TABLES
     else:
@@ -110,7 +110,7 @@ def test_checkpoints_take_create_select_and_modify(
 
 
 def test_a_copy_takes_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """Of the role that writes."""
+    """The writing role needs it."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:
@@ -139,7 +139,7 @@ def test_a_copy_takes_modify_on_its_target(server: EmbeddedScylla) -> None:
     ],
 )
 def test_names_are_quoted_where_they_must_be(refusal: str, remedy: str) -> None:
-    """And words of another kind stand as they are."""
+    """Other names stay unquoted."""
     said = with_grant(refusal)
     assert said.startswith(f"{refusal}; ")
     assert said.endswith(remedy)

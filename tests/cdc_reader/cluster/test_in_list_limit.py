@@ -55,7 +55,7 @@ def connection(server: EmbeddedScylla) -> ConnectionConfig:
 
 
 def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """Each once, those of a key in order."""
+    """Each row is read once, in order for each key."""
     with CdcReader(connection, "ks.t", config=READ) as reader:
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
@@ -80,7 +80,7 @@ def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> No
 
 
 def streams_of(asked: list[RecordedQuery]) -> list[int]:
-    """How many streams each query of the log named."""
+    """Return the number of streams in each query of the log."""
     return [
         len(names)
         for each in asked
@@ -91,7 +91,7 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
 @pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
 def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
-    """From then on no query names more streams than the server takes, nor fewer than it could.
+    """Later queries name exactly as many streams as the server takes.
 
     Looking back for late rows is no different.
     """
@@ -115,7 +115,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> Non
 
 
 def test_a_refusal_that_names_no_limit_is_raised(server: EmbeddedScylla) -> None:
-    """At once: no shorter list would help."""
+    """The error is raised at once, because a shorter list would not help."""
 
     def refuse(asked: RecordedQuery) -> None:
         if "cdc$stream_id" in asked.query.cql:

@@ -1,4 +1,4 @@
-"""The generations of ScyllaDB 4.3, and the upgrade from it while a reader looks on."""
+"""The generations of ScyllaDB 4.3, and following a live upgrade from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def server() -> EmbeddedScylla:
 
 
 def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None:
-    """Each stream a group of its own, as it does not say where ranges end."""
+    """Each stream is a group of its own, because the table has no range ends."""
     generations = LegacyGenerations(InProcessConnection(server))
     first, second = server.cluster.generations
     assert sorted(generations.timestamps()) == [first.start_us, second.start_us]
@@ -59,7 +59,7 @@ def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None
 
 
 def test_a_newer_cluster_that_never_was_4_3_is_told_apart() -> None:
-    """By the table of 4.3, which it has not."""
+    """It lacks the table of 4.3."""
     server = EmbeddedScylla(version="5.2")
     assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
 
@@ -89,7 +89,7 @@ def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, copied: bool) -> None:
-    """Later versions write none, and have the table of 4.3 still; what was never copied counts."""
+    """Later versions write no mark but still have 4.3's table; generations never copied count."""
     generations = TableGenerations(InProcessConnection(server), NAME)
     before = set(generations.timestamps())
     server.cluster.marks_rewritten = False
@@ -107,7 +107,7 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
 
 
 def test_a_cluster_without_the_mark_is_followed() -> None:
-    """Through the upgrade, and by one that starts after it."""
+    """This holds for readers that started before and after the upgrade."""
     clock = ManualClock(1_700_000_000_000_000)
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0, clock=clock)
     server.cluster.marks_rewritten = False
@@ -144,7 +144,7 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_table_that_a_version_has_not_says_what_the_version_is(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """One too new to have been upgraded lately, or one too old for tablets."""
+    """A version may be too new for the upgrade, or too old for tablets."""
 
     def refuse(asked: RecordedQuery) -> None:
         if missing in asked.query.cql:

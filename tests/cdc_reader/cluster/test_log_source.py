@@ -1,4 +1,4 @@
-"""The log read by streams and by ranges, each with and without what remains of its rows."""
+"""Reading the log by streams and by ranges, with and without remaining TTLs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 def test_streams_and_ranges_give_the_same_rows(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Each row once, every stream's in order; ranges come in order of the tokens too."""
+    """Each row comes once, and each stream in order; ranges are in token order."""
     source = CqlLogSource(opened, schema)
     by_stream = read(
         source,
@@ -102,7 +102,7 @@ def test_streams_and_ranges_give_the_same_rows(
 
 
 def test_limit(opened: Connection, schema: LogSchema, streams: list[StreamId]) -> None:
-    """A task has no more rows than the source's limit, whatever names its streams."""
+    """The limit holds for each kind of task."""
     source = CqlLogSource(opened, schema, limit=1)
     for task in (Task(ALL, tuple(streams)), RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)):
         assert len(read(source, [task])) == 1
@@ -112,7 +112,7 @@ def test_limit(opened: Connection, schema: LogSchema, streams: list[StreamId]) -
 def test_a_range_is_half_open_in_time_and_token(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Rows at the end of either belong to the next one."""
+    """Rows at the end of a range belong to the next one."""
     source = CqlLogSource(opened, schema)
     rows = read(source, ranges(streams, ALL))
     row = rows[len(rows) // 2]
@@ -134,7 +134,7 @@ def test_a_range_is_half_open_in_time_and_token(
 def test_a_row_tells_how_long_it_still_lives_if_asked(
     opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
-    """In seconds, in a column behind the log's own."""
+    """The extra column has the seconds left."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
     source = CqlLogSource(opened, schema)
     rows = read(source, tasks, remaining_ttl=True)

@@ -1,4 +1,4 @@
-"""A table that changes, and what its readers are told."""
+"""Readers of a table that changes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def table(
 
 
 def count(source: LogSource) -> int:
-    """How many rows there are."""
+    """Count the rows."""
     return sum(batch.num_rows for batch in source.read(RING))
 
 
 def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) -> None:
-    """All that following it takes."""
+    """These are all that a follower needs."""
     schema = table.schema()
     [batch] = table.source(schema).read(RING)
     assert batch.schema == arrow_schema(schema.columns)
@@ -64,7 +64,7 @@ def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) ->
 def test_the_schema_version_changes_with_any_schema(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """And with nothing else."""
+    """It changes with nothing else."""
     first = table.schema_version()
     assert table.schema_version() == first
     run("ALTER TABLE {ks}.t ADD x int")
@@ -75,7 +75,7 @@ def test_the_schema_version_changes_with_any_schema(
 def test_a_dropped_column_refuses_the_query_and_the_schema_tells_the_rest(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """Whether the query was prepared before or not."""
+    """This holds for queries prepared before and after the drop."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("ALTER TABLE {ks}.t DROP w")

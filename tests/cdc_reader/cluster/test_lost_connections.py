@@ -1,4 +1,4 @@
-"""Reading over a line that is cut, again and again, in the middle of its work."""
+"""Reading over a connection that is repeatedly cut."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
-    """Each page is asked for again from its own paging state, once the line is back."""
+    """Each page is requested again from its own paging state."""
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]
@@ -65,7 +65,7 @@ def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
 @pytest.mark.parametrize("kind", ["drop", "close"])
 @pytest.mark.parametrize("tls", [False, True])
 def test_an_answer_that_ends_half_way_is_asked_for_again_at_once(kind: str, *, tls: bool) -> None:
-    """By a reset or an orderly close: the request would time out after an hour."""
+    """This covers a reset and an orderly close; the request timeout is an hour."""
     from cdc_reader.testing import EmbeddedScylla, Fault
 
     certificate, key = (TLS / "certificate.pem", TLS / "key.pem") if tls else (None, None)

@@ -1,4 +1,4 @@
-"""Pages asked for ahead and again, on a session that answers as it is told."""
+"""Prefetching and retrying pages, on a scripted session."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ScriptedSession:
 
 
 def numbered(page: int) -> Page:
-    """A page that tells its number, without columns; there are five."""
+    """Make a numbered page without columns; there are five."""
     if page == 4:
         return Page.parse(struct.pack(">iiii", 2, _NO_METADATA, 0, page))
     header = struct.pack(">iii", 2, _MORE_PAGES | _NO_METADATA, 0)
@@ -67,7 +67,7 @@ def numbered(page: int) -> Page:
 
 
 def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
-    """The numbers of the pages, as they are handed on."""
+    """Return the numbers of the pages in order of delivery."""
     read = ReadConfig(retry_deadline=timedelta(seconds=deadline))
     connection = Connection(ConnectionConfig("host"), read)
     connection.session = lambda: session  # type: ignore[method-assign]  # it takes no socket
@@ -76,7 +76,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
 
 
 def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None:
-    """And the first at once; so the server works while the client decodes."""
+    """The server works on a page while the client decodes the previous one."""
     session = ScriptedSession()
     reading = pages(session)
     assert next(reading) == 0
@@ -86,14 +86,14 @@ def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None
 
 
 def test_a_page_that_failed_is_asked_for_again_from_its_own_paging_state() -> None:
-    """Nothing before it is read twice, nothing after it is skipped."""
+    """No page is read twice or skipped."""
     session = ScriptedSession({2: [Unavailable("two nodes down"), Unavailable("still")]})
     assert list(pages(session)) == [0, 1, 2, 3, 4]
     assert session.asked == [0, 1, 2, 2, 2, 3, 4]
 
 
 def test_failures_beyond_the_deadline_end_the_read() -> None:
-    """With what was read before it delivered."""
+    """Pages read before are delivered."""
     session = ScriptedSession({1: [Unavailable("down")] * 9})
     reading = pages(session, deadline=0)
     assert next(reading) == 0
@@ -110,7 +110,7 @@ def test_a_refused_query_is_not_repeated() -> None:
 
 
 def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SELECT answers with rows, if only none of them."""
+    """A SELECT always answers with rows, even if there are none."""
     nothing = Answer(None, [])
     monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
     with pytest.raises(DecodeError, match="expected a result of rows, found none"):

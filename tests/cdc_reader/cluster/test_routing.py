@@ -1,4 +1,4 @@
-"""Queries for streams go to a node that has their rows, and where it is known to its shard."""
+"""Queries are sent to a node that owns their rows and, if known, to its shard."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Until the driver, which connects in the background, has done so."""
+    """Repeat until the driver has connected in the background."""
     deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline
@@ -66,7 +66,7 @@ def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
 
 
 class Reads:
-    """Reads streams, and sees the driver's requests for them."""
+    """Reads streams, and records the driver's requests."""
 
     def __init__(self, connection: Connection) -> None:
         table = CdcTable(connection, TableName("ks", "t"))
@@ -78,14 +78,14 @@ class Reads:
         connection.session().add_request_init_listener(self.requests.append)
 
     def rows(self, *streams: StreamId) -> int:
-        """How many rows they have."""
+        """Count their rows."""
         return sum(batch.num_rows for batch in self.source.read(Task(ALL, streams)))
 
 
 def test_the_owner_of_the_last_stream_is_asked(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """One node after the other, as the streams go around the ring."""
+    """The owners take turns around the ring."""
     reads = Reads(connection)
     chunks = [reads.streams[at : at + 8] for at in range(0, len(reads.streams), 8)]
     reads.rows(*reads.streams[:1])  # prepares the statement
@@ -100,7 +100,7 @@ def test_the_owner_of_the_last_stream_is_asked(
 def test_another_node_is_asked_when_the_owner_fails(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Its errors do not stop a read, whatever they are; nor does it have to be there."""
+    """Errors of the owner, or its absence, do not stop a read."""
     reads = Reads(connection)
     stream = reads.streams[0]
     expected = reads.rows(stream)
@@ -119,7 +119,7 @@ def test_another_node_is_asked_when_the_owner_fails(
 
 @pytest.mark.skipif(not IS_SCYLLA, reason="cassandra-driver knows no shards")
 def test_a_single_stream_is_asked_of_its_shard(connection: Connection) -> None:
-    """Over the connection that the node's shard serves."""
+    """The query uses the connection that the shard serves."""
     reads = Reads(connection)
     pools = connection.session().get_pools()
     ask_until(connection, lambda: all(len(pool._connections) == SHARDS for pool in pools))
@@ -135,7 +135,7 @@ def test_a_single_stream_is_asked_of_its_shard(connection: Connection) -> None:
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
-    """By the drivers' own hash; no stream has the least token of all."""
+    """The drivers' own hash confirms it; no stream has the smallest token."""
     assert murmur3(key_of_token(token)) == token
 
 
@@ -145,7 +145,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 def test_most_streams_are_on_the_node_that_is_asked(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
-    """With three replicas and chunks of 64, as the page on the design says."""
+    """The figures are those of the design page."""
     source = random.Random(1)
     ring = Ring(draw_nodes(source, [f"10.0.0.{number}" for number in range(nodes)], 256, shards))
     ranges = sorted(Generation.of(ring, 0, source).ranges, key=lambda each: each.range_end)
@@ -162,7 +162,7 @@ def test_most_streams_are_on_the_node_that_is_asked(
 
 
 def replicas(ring: Ring, token: int) -> frozenset[str | None]:
-    """Of a token: the first three nodes that own ranges from there on."""
+    """Return the first three nodes that own ranges from a token on."""
     at = bisect_left(ring.tokens, token)
     owners = (ring.owner(end).address for end in (*ring.tokens[at:], *ring.tokens))
     found: dict[str | None, None] = {}

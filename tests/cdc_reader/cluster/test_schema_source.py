@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def opened(connection: ConnectionConfig) -> Iterator[Connection]:
-    """A connection of the test's own."""
+    """A separate connection for the test."""
     opened = Connection(connection, ReadConfig())
     yield opened
     opened.close()
@@ -110,7 +110,7 @@ def _types(schema: LogSchema) -> dict[str, str]:
 def test_a_missing_table_is_told_with_the_nearest_name(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """And a missing keyspace as such."""
+    """A missing keyspace is reported as such."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
     schemas = SchemaSource(opened)
     with pytest.raises(TableNotFoundError, match="order was not found; did you mean orders"):
@@ -122,7 +122,7 @@ def test_a_missing_table_is_told_with_the_nearest_name(
 def test_a_table_without_cdc_is_told_how_to_turn_it_on(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """With the statement to run."""
+    """The error has the statement."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY)")
     remedy = f'ALTER TABLE "{keyspace}"."t" WITH cdc'
     with pytest.raises(CdcNotEnabledError, match=remedy):
@@ -132,7 +132,7 @@ def test_a_table_without_cdc_is_told_how_to_turn_it_on(
 def test_a_log_table_is_told_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """Reading a log of a log makes no sense."""
+    """A log has no log of its own."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -160,7 +160,7 @@ def test_a_log_table_is_told_its_base_table(
 def test_columns_that_share_a_name_in_the_log_are_told(
     scylla: Scylla, keyspace: str, opened: Connection, columns: str, expected: str
 ) -> None:
-    """With both columns, for the log's column under that name would be either's.
+    """The error names both columns, because the log's column could be either's.
 
     CDC is never turned on: some servers end at such a table, others refuse it. A table that
     looks like a log stands in for the log.
@@ -207,7 +207,7 @@ def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
 def test_a_log_that_cdc_no_longer_writes_is_read_with_a_plain_warning(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That tells what there is to read, and how to have more."""
+    """The warning says what can be read, and how to log more."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
@@ -263,7 +263,7 @@ def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
 def test_a_keyspace_that_logs_no_writes_is_refused(
     server: EmbeddedScylla, consistency: str
 ) -> None:
-    """Nothing would ever come of it, and nobody would say so."""
+    """Its log would stay empty without any error."""
     create_on_tablets(server, consistency)
     assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
     expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"
@@ -275,6 +275,6 @@ def test_a_keyspace_that_logs_no_writes_is_refused(
 
 
 def test_a_keyspace_of_eventual_consistency_is_read(server: EmbeddedScylla) -> None:
-    """Be it said or not."""
+    """The option may be explicit or a default."""
     create_on_tablets(server, "eventual")
     assert keys_in(server, "tk.t") == [1]

@@ -50,14 +50,14 @@ def server(clock: ManualClock) -> EmbeddedScylla:
 
 @pytest.fixture
 def generations(server: EmbeddedScylla) -> TableGenerations:
-    """The generations of the table, its kind found out."""
+    """Return the table's generations, with the detected kind."""
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))
     connection = InProcessConnection(server, impatient, sleep=lambda _: None)
     return TableGenerations(connection, NAME)
 
 
 def test_tablets_are_found_out_by_the_keyspace(generations: TableGenerations) -> None:
-    """Nobody configures them."""
+    """No configuration is needed."""
     assert isinstance(generations.source, TabletGenerations)
 
 
@@ -75,7 +75,7 @@ def test_each_stream_is_a_group_that_its_token_ends(generations: TableGeneration
 def test_a_split_and_a_merge_are_generations(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """Each with its whole set, none of which is of another; all visible before they begin."""
+    """Each has its own set of streams, visible before it begins."""
     server.split_tablets("tk", "t")
     server.merge_tablets("tk", "t")
     starts = sorted(generations.timestamps())
@@ -89,7 +89,7 @@ def test_a_split_and_a_merge_are_generations(
 def test_a_set_that_the_server_forgot_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """Its rows have all expired; the reader says so and goes on."""
+    """Its rows have all expired; the reader warns and goes on."""
     first = min(generations.timestamps())
     server.split_tablets("tk", "t")
     clock.advance(3_800 * SECOND)
@@ -98,14 +98,14 @@ def test_a_set_that_the_server_forgot_has_no_streams(
 
 
 def test_a_node_that_lags_is_asked_again(generations: TableGenerations) -> None:
-    """A set that another node told of is never taken for one without streams."""
+    """A set known from another node is never treated as one without streams."""
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)
 
 
 def test_a_node_that_hears_of_a_set_meanwhile_tells_its_streams(server: EmbeddedScylla) -> None:
-    """While it is asked again."""
+    """The retry finds the streams."""
     pauses: list[float] = []
 
     def hear(seconds: float) -> None:
@@ -121,7 +121,7 @@ def test_a_node_that_hears_of_a_set_meanwhile_tells_its_streams(server: Embedded
 def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """The error says that it was dropped."""
+    """The error says that the table was dropped."""
     [start] = generations.timestamps()
     server.execute("DROP TABLE tk.t")
     with pytest.raises(TableNotFoundError, match=r"tk\.t .* dropped"):

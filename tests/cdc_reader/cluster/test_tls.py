@@ -1,4 +1,4 @@
-"""TLS on real sockets: which servers are trusted, by which name, and what is said of others.
+"""TLS on real sockets: trusted servers, expected names, and errors.
 
 The certificates in `tests/data/tls` are self-signed, all with `key.pem`: `certificate.pem` names
 localhost and 127.0.0.1, as does `expired.pem`; `localhost.pem` names localhost alone,
@@ -27,7 +27,7 @@ BOTH, BY_NAME, ELSEWHERE, EXPIRED, CLIENT, KEY = (
 
 
 def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> list[str]:
-    """The nodes that a session opened with these settings can ask; it is closed again."""
+    """Return the nodes that a session with these settings can query."""
     config = ConnectionConfig(f"{host}:{server.port}", **settings)  # type: ignore[arg-type]
     session = Opening(config, 100).session()
     try:
@@ -37,7 +37,7 @@ def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -
 
 
 def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> str:
-    """What is said where such a session cannot be opened: one line."""
+    """Return the one-line error of such a session."""
     with pytest.raises(ConnectionFailedError) as caught:
         reach(server, host, **settings)
     assert "\n" not in str(caught.value)
@@ -46,19 +46,19 @@ def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object)
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_certificate_may_name_the_host_or_its_address(host: str) -> None:
-    """Whichever the contact point is given by."""
+    """The contact point may be given as either."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert reach(server, host, tls_ca=BOTH) == ["127.0.0.1"]
 
 
 def test_the_name_of_a_contact_point_counts() -> None:
-    """The driver dials the address; the certificate has only the name it was found by."""
+    """The driver dials the address, but the certificate has only the host's name."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         assert reach(server, "localhost", tls_ca=BY_NAME) == ["127.0.0.1"]
 
 
 def test_a_certificate_of_another_name_is_refused() -> None:
-    """The message says which name was expected, and what to do."""
+    """The message has the expected name and the remedy."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         said = refusal(server, tls_ca=BY_NAME)
     assert f"cannot connect to 127.0.0.1:{server.port}: " in said
@@ -69,7 +69,7 @@ def test_a_certificate_of_another_name_is_refused() -> None:
 
 
 def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
-    """No other authority would help."""
+    """The error does not suggest another authority."""
     with EmbeddedScylla(certificate=EXPIRED, key=KEY) as server:
         said = refusal(server, tls_ca=EXPIRED)
     assert "certificate has expired" in said
@@ -77,7 +77,7 @@ def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
 
 
 def test_names_are_left_alone_if_asked() -> None:
-    """The authority counts all the same."""
+    """The authority is still checked."""
     with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
         assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
         said = refusal(server, tls_ca=BY_NAME, tls_verify_hostname=False)
@@ -85,7 +85,7 @@ def test_names_are_left_alone_if_asked() -> None:
 
 
 def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `tls`, and no file of one."""
+    """`tls` is given without a file."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert "give the authority that signed it as tls_ca" in refusal(server, tls=True)
         monkeypatch.setenv("SSL_CERT_FILE", BOTH)
@@ -93,7 +93,7 @@ def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPat
 
 
 class Warnings(logging.Handler):
-    """The first warning of this package, waited for."""
+    """Waits for the first warning of this package."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -105,7 +105,7 @@ class Warnings(logging.Handler):
 
 
 def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
-    """Another node's certificate lacks its address: it is not asked, and a warning says why."""
+    """A node without its address in the certificate is not queried, and a warning says why."""
     warnings = Warnings()
     logger = logging.getLogger("cdc_reader.cluster.tls")
     logger.addHandler(warnings)
@@ -131,7 +131,7 @@ def test_a_server_without_tls_is_told() -> None:
 
 
 def test_a_client_shows_its_certificate() -> None:
-    """To a server that asks for one; it refuses a client without."""
+    """A server that requires certificates refuses a client without one."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=CLIENT) as server:
         assert reach(server, tls_ca=BOTH, tls_cert=CLIENT, tls_key=KEY)
         refusal(server, tls_ca=BOTH, connect_timeout=timedelta(seconds=1))
@@ -149,13 +149,13 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """Nobody connects in the clear who gave a certificate."""
+    """A certificate without TLS is an error, never a plain connection."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 
 
 def test_unfit_client_files_are_named(tmp_path: Path) -> None:
-    """The option and the path."""
+    """The error has the option and the path."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server, pytest.raises(CdcError) as caught:
         reach(server, tls_ca=BOTH, tls_cert=str(tmp_path / "none"), tls_key=KEY)
     assert str(caught.value).startswith(f"tls_cert is '{tmp_path}/none'")

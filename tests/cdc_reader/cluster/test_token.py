@@ -1,4 +1,4 @@
-"""Tokens of partition keys: the server's own for all types, and what is no key."""
+"""Tokens of partition keys of all types, and invalid keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES = [
 def test_tokens_are_the_server_s(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """Of a key with a column of every kind of type, and of single keys."""
+    """This covers composite keys with all kinds of types, and single keys."""
     session = scylla.session
     session.execute(f"CREATE TYPE {keyspace}.pair (x int, y text)")
     columns = ", ".join(f"{name} {text}" for name, text in zip(KEY, TYPES, strict=True))
@@ -62,6 +62,6 @@ def test_tokens_are_the_server_s(
 
 
 def test_no_key_has_the_least_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one whose hash it is has the greatest."""
+    """The key whose hash is the smallest token gets the greatest."""
     monkeypatch.setattr("cassandra.metadata.Murmur3Token.hash_fn", lambda _: -(2**63))
     assert murmur3(b"") == 2**63 - 1

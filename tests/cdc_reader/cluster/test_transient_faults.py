@@ -1,4 +1,4 @@
-"""Reading while statements fail: each fault that may pass, alone and all together."""
+"""Reading through transient faults, alone and combined."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
 
 
 def check(rows: list[tuple[int, int]]) -> None:
-    """Every row once, those of a key in the order in which they were written."""
+    """Check that every row is there once, in write order for each key."""
     assert sorted(c for _, c in rows) == list(range(COUNT))
     for key in range(10):
         written = [c for p, c in rows if p == key]
@@ -67,14 +67,14 @@ def check(rows: list[tuple[int, int]]) -> None:
 def test_a_fault_that_passes_loses_and_repeats_nothing(
     server: EmbeddedScylla, fault: Fault
 ) -> None:
-    """In the middle of reading pages."""
+    """The fault strikes while pages are read."""
     with server.faults.during(fault):
         check(read(server))
         assert server.faults.struck(fault) == fault.times
 
 
 def test_many_faults_lose_and_repeat_nothing(server: EmbeddedScylla) -> None:
-    """One upon the other, on the log and on what leads to it."""
+    """Faults strike the log and the tables of generations in succession."""
     faults = [
         Fault("server-error", "system_distributed", times=2),
         Fault("overloaded", LOG, times=2, after=2),

@@ -26,7 +26,7 @@ GROUPS = (
 
 @pytest.fixture
 def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
-    """The server's generations, asked for page by page: there is a page to each group."""
+    """Return the server's generations, read with one page per group."""
     opened = Connection(connection, ReadConfig(fetch_size=1))
     yield VnodeGenerations(opened)
     opened.close()
@@ -45,7 +45,7 @@ def test_a_published_generation_is_found_with_its_streams(
 def test_a_generation_that_was_never_published_has_no_streams(
     generations: VnodeGenerations,
 ) -> None:
-    """The planner warns of it and goes on."""
+    """The planner warns and goes on."""
     assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
 
 
@@ -59,7 +59,7 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
 def test_a_generation_described_but_not_announced_is_unpublished(rows: int | None) -> None:
-    """In part or in full, until its timestamp is there."""
+    """This holds for partial and full descriptions, until the timestamp appears."""
     server = EmbeddedScylla()
     generations = VnodeGenerations(InProcessConnection(server))
     assert list(generations.unpublished()) == []
@@ -74,7 +74,7 @@ def test_a_generation_described_but_not_announced_is_unpublished(rows: int | Non
 
 @pytest.mark.needs("topology")
 def test_what_is_announced_meanwhile_is_not_taken_for_unpublished() -> None:
-    """Between the two queries that it takes to tell."""
+    """The generation is announced between the two queries."""
     server = EmbeddedScylla()
 
     def announce(asked: RecordedQuery) -> None:

@@ -49,7 +49,7 @@ def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
 
 
 def test_null_and_unset_are_two_things(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """One overwrites, the other leaves alone."""
+    """Null overwrites a value; unset leaves it alone."""
     writer.write([insert(table, 1, 1, "a"), insert(table, 1, 2, "b")])
     writer.write([insert(table, 1, 1, None)])
     writer.write([insert(table, 1, 2, UNSET)])
@@ -59,7 +59,7 @@ def test_null_and_unset_are_two_things(scylla: Scylla, writer: CqlWriter, table:
 def test_what_is_too_large_for_a_batch_is_written_in_several(
     scylla: Scylla, writer: CqlWriter, table: str
 ) -> None:
-    """By bytes and by number; a single large one goes alone."""
+    """Batches are limited by bytes and by number; a single large statement is sent alone."""
     long = "x" * 30_000
     writer.write([insert(table, 1, c, long) for c in range(5)])
     writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
@@ -75,7 +75,7 @@ def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table:
 
 
 def test_a_refusal_is_told_in_this_packages_words(writer: CqlWriter, table: str) -> None:
-    """Of the server, or of the driver for a value that is none of its type."""
+    """The server refuses some, and the driver others."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
     with pytest.raises(SourceError, match=r"INSERT INTO"):
@@ -91,7 +91,7 @@ def test_a_refusal_is_told_in_this_packages_words(writer: CqlWriter, table: str)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server of these tests' own, with a table ks.t."""
+    """A separate server with a table ks.t."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla() as server:
@@ -107,7 +107,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_may_pass_is_tried_again(server: EmbeddedScylla, kind: str, count: int) -> None:
-    """A statement alone, and several in a batch."""
+    """This covers single statements and batches."""
     assert struck_while_writing(server, kind, count) == 2
 
 
@@ -118,7 +118,7 @@ def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla)
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
-    """How often a fault struck while rows were written, which are there in the end."""
+    """Return how often a fault struck while rows were written, all of which arrive."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")
@@ -136,7 +136,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
 
 @pytest.mark.needs("faults")
 def test_what_does_not_pass_is_given_up_at_the_deadline(server: EmbeddedScylla) -> None:
-    """With what was done, and the last reason."""
+    """The error has the action and the last reason."""
     from cdc_reader.testing import Fault
 
     read = ReadConfig(retry_deadline=timedelta(seconds=0.2))

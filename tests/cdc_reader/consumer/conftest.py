@@ -1,4 +1,4 @@
-"""Tables with changes in their logs, and consumers that are at their end at once."""
+"""Tables with changes in their logs, and consumers that end at once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def processes(
     request: pytest.FixtureRequest, connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> Processes:
-    """Consumer processes of one test, with either store."""
+    """Consumer processes for one test, with each store."""
     from tests.cdc_reader.consumer.processes import Processes
 
     return Processes(connection, table, tmp_path, request.param)

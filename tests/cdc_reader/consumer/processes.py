@@ -1,4 +1,4 @@
-"""Consumers in processes of their own, and what they handled."""
+"""Consumers in separate processes, and the changes they handled."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Processes:
 
     @property
     def still(self) -> Path:
-        """As long as this file is there, a consumer stands still with each change at hand."""
+        """While this file exists, a consumer blocks in each handler."""
         return self.path / "still"
 
     def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
-        """A process that consumes; SIGTERM comes after so many changes, if a number is given."""
+        """Start a consumer process; SIGTERM comes after `count` changes, if given."""
         begun = CONTEXT.Process(target=_consume, args=(self, run, terminated_after, options))
         begun.start()
         return begun
@@ -103,7 +103,7 @@ def await_stillness(processes: Processes, owner: BaseProcess) -> None:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether it is there, and a process is writing to it."""
+    """True if the file exists and a process is writing to it."""
     if not file.exists():
         return False
     with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:

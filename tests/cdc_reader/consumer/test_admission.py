@@ -1,4 +1,4 @@
-"""Room for what is in hand."""
+"""Limits on what is in flight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.consumer.admission import InFlightLimit, Reservation
 def entering(
     limit: InFlightLimit, changes: int, size: int
 ) -> tuple[threading.Thread, list[Reservation | None]]:
-    """A thread that enters, and what it gets."""
+    """Start a thread that enters, and collect its result."""
     found: list[Reservation | None] = []
     thread = threading.Thread(target=lambda: found.append(limit.enter(changes, size)))
     thread.start()
@@ -18,7 +18,7 @@ def entering(
 
 
 def test_there_is_room_until_the_limit_is_reached() -> None:
-    """A page that is larger than all there is comes in when nothing else is."""
+    """A page larger than the limit is admitted when nothing else is in flight."""
     limit = InFlightLimit(10, 100)
     first = limit.enter(50, 10)
     assert first is not None
@@ -33,7 +33,7 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
 
 
 def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
-    """It is in memory until then."""
+    """It stays in memory until then."""
     limit = InFlightLimit(10, 100)
     page = limit.enter(2, 100)
     assert page is not None
@@ -46,7 +46,7 @@ def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
 
 
 def test_once_closed_nobody_comes_in() -> None:
-    """Those who wait are told."""
+    """Waiting threads are woken."""
     limit = InFlightLimit(1, 1)
     assert limit.enter(1, 1) is not None
     thread, found = entering(limit, 1, 1)

@@ -1,4 +1,4 @@
-"""The asyncio faces over a real socket."""
+"""The asyncio API over a real socket."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Write = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def no_threads_are_left() -> Iterator[None]:
-    """However a loop ends."""
+    """Check that no thread survives the loop."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
     assert [name for name in left if name != "cdc-connect"] == []
 
 
 def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
-    """Those of a consumer up to now."""
+    """The options of a consumer that ends now."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
 
 
 async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
-    """Cancel what is under way once the event is set, and see it end by that."""
+    """Cancel the task once the event is set, and wait for it to end cancelled."""
     task = asyncio.create_task(work)
     await at.wait()
     task.cancel()
@@ -55,7 +55,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 def test_a_loop_has_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """And ends at the end; the next one goes on from there."""
+    """The loop ends at the end; the next one resumes there."""
     write(table, 100)
     store = MemoryCheckpoints()
 
@@ -76,7 +76,7 @@ def test_a_loop_has_each_change_once_in_order(
 def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
-    """That one was not acknowledged."""
+    """That change was not acknowledged."""
     write(table, 60)
     settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
 
@@ -97,7 +97,7 @@ def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
 def test_a_loop_that_is_cancelled_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """While it waits for more."""
+    """The loop is waiting for more changes."""
     write(table, 10)
     numbers: set[int] = set()
     all_there = asyncio.Event()
@@ -115,7 +115,7 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
 def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Though the event loop ends right after, and nobody waits for the iteration to end."""
+    """The event loop ends right after, without awaiting the iterator's end."""
     write(table, 20)
     settings = options(
         MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=timedelta(hours=1))
@@ -144,7 +144,7 @@ def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
 
 @pytest.mark.parametrize("consumer", [False, True])
 def test_cancelled_while_it_connects(*, consumer: bool) -> None:
-    """What ends it is the cancellation, not that there was no connection by then."""
+    """The result is the cancellation, not a connection error."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(hours=1))
@@ -164,7 +164,7 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
 
 
 def test_errors_come_out_of_the_loop(connection: ConnectionConfig, keyspace: str) -> None:
-    """Those of reading."""
+    """Errors of reading are raised in the loop."""
 
     async def loop() -> None:
         async for _ in AsyncChanges(connection, f"{keyspace}.nosuch", **options()):
@@ -177,7 +177,7 @@ def test_errors_come_out_of_the_loop(connection: ConnectionConfig, keyspace: str
 def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each partition's changes one after the other."""
+    """Each partition's changes are handled one after another."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -202,7 +202,7 @@ def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
 def test_a_handler_that_fails_is_treated_as_any_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Called again, then the end."""
+    """It is called again; then the consumer ends."""
     write(table, 5)
     calls = 0
 
@@ -220,7 +220,7 @@ def test_a_handler_that_fails_is_treated_as_any_other(
 def test_cancelling_a_consumer_cancels_its_handlers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Their changes come again, though there is to be one attempt and no stop at a failure."""
+    """Their changes are delivered again, even with one attempt and `on_error` skip."""
     write(table, 20)
     store = MemoryCheckpoints()
     config = ConsumerConfig(workers=1, attempts=1, on_error="skip")
@@ -258,7 +258,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """Whether the loop got to a handler before the worker's thread knew, or had yet to."""
+    """The handler may or may not have started when the cancellation arrives."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe
