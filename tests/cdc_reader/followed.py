@@ -1,4 +1,4 @@
-"""A table of an embedded server in this process, and a reader that follows it by hand."""
+"""A table of an in-process embedded server, and a reader driven by a manual clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPOCH = 1_700_000_000 * SECOND
 
 @define(slots=False)
 class Followed:
-    """A server with the table ks.t, and what was asked of it."""
+    """A server with the table ks.t, and a record of its queries."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
@@ -54,14 +54,14 @@ class Followed:
         return self.server.execute(cql)
 
     def insert(self, p: int, c: int, at: int | None = None) -> None:
-        """A row written at `at` µs, or now."""
+        """Insert a row at `at` µs, or now."""
         at = self.clock.now() if at is None else at
         self.execute(f"INSERT INTO ks.t (p, c, v) VALUES ({p}, {c}, {c}) USING TIMESTAMP {at}")
 
     def follower(
         self, start: Checkpoint | int, shard: Shard | None = None, **changed: Any
     ) -> Follower:
-        """A reader from `start` on; settings that are named here differ from `config`."""
+        """Make a reader from `start` on; named settings override `config`."""
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start)
         table = CdcTable(self.connection(), TableName("ks", "t"))
@@ -76,7 +76,7 @@ class Followed:
         )
 
     def follow(self, start: Checkpoint | int, end: int = FOREVER, **changed: Any) -> list[Delivery]:
-        """All that is delivered from `start` to `end`."""
+        """Return all deliveries from `start` to `end`."""
         return list(self.follower(start, **changed).follow(end))
 
     def _pass_time(self, seconds: float) -> None:
@@ -88,17 +88,17 @@ class Followed:
 
 
 def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
-    """Everything up to each stream's last row in the batch is acknowledged."""
+    """Return marks that acknowledge each stream up to its last row in the batch."""
     return {stream: Mark(key_at(batch, end - 1)) for stream, _, end in runs(batch)}
 
 
 def rows_read(deliveries: Iterable[Delivery]) -> list[RowsRead]:
-    """The deliveries that have rows."""
+    """Return the deliveries with rows."""
     return [delivery for delivery in deliveries if isinstance(delivery, RowsRead)]
 
 
 def cells(deliveries: Iterable[Delivery], *names: str) -> list[tuple[Any, ...]]:
-    """The named columns of all rows delivered."""
+    """Return the named columns of all rows delivered."""
     return [
         tuple(row[name] for name in names)
         for read in rows_read(deliveries)

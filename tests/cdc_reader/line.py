@@ -1,4 +1,4 @@
-"""A line to a server, which can be cut and held."""
+"""A connection to a server that can be cut and held."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Line:
                 end.shutdown(socket.SHUT_RDWR)
 
     def hold(self) -> None:
-        """Pass nothing on, in either direction."""
+        """Forward nothing in either direction."""
         self.holds.clear()
         self._flows.clear()
 

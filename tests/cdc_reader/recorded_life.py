@@ -1,4 +1,4 @@
-"""A recorded cluster lived through again: rows and generations come to be seen when they were."""
+"""Replays a recorded cluster: rows and generations appear at their recorded times."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ANNOUNCE = (
 
 @frozen
 class Event:
-    """Something that came to be seen at a moment, in µs."""
+    """An event at its time of appearance, in µs."""
 
     at: int
     cql: str
@@ -50,7 +50,7 @@ class Event:
 
 @frozen
 class Recorded:
-    """A recorded table, its log, its generations by their starts (µs), and all that happened.
+    """A recorded table: its log, its generations by start (µs), and all events.
 
     `announced` tells when each generation came to be seen.
     """
@@ -68,7 +68,7 @@ class Recorded:
 
 
 def switch() -> Recorded:
-    """One writer while a node joins: a row every few milliseconds, each seen when acknowledged."""
+    """A recording with one writer while a node joins: a row every few milliseconds."""
     recorded = read_recording(DATA / "scylla-5.2-switch.json.gz")
     seen = {int(each["timestamp_visible"], 16) * 1_000: each["at_us"] for each in recorded["seen"]}
     acknowledged = {write[2]: write[3] for write in recorded["writes"]}
@@ -78,7 +78,7 @@ def switch() -> Recorded:
 
 
 def generations() -> Recorded:
-    """Three generations: a node joins and leaves, and the streams are repaired."""
+    """A recording with three generations: a node joins and leaves, and the streams are repaired."""
     recorded = read_recording(DATA / "scylla-5.2-generations.json.gz")
     seen: dict[int, int] = {}
     for phase in recorded["phases"]:
@@ -126,7 +126,7 @@ def _rows(log: Result, acknowledged: dict[int, int]) -> Iterator[Event]:
 
 @define
 class _Life:
-    """The `Clock` of a life: whatever was due by now has happened."""
+    """A `Clock` that applies all events due by now."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -149,7 +149,7 @@ class _Life:
 
 @frozen
 class Reading:
-    """A query of the log: when it was asked, for which streams and window; times in µs."""
+    """A query of the log: its time, streams and window; times in µs."""
 
     at: int
     streams: frozenset[StreamId]
@@ -158,14 +158,14 @@ class Reading:
 
 @define
 class Followed:
-    """What came of following a recorded life."""
+    """The outcome of following a recording."""
 
     deliveries: list[Delivery] = field(factory=list)
     readings: list[Reading] = field(factory=list)
 
 
 def follow(recorded: Recorded, config: ReadConfig) -> Followed:
-    """Follow a life from before its first row until its last one has settled."""
+    """Follow a recording from before its first row until its last one has settled."""
     times, clock = recorded.times, ManualClock(min(recorded.streams) - _BEFORE)
     server = EmbeddedScylla(clock=clock, vnodes=1, shards=1)
     server.execute(

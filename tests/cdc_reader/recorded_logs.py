@@ -1,4 +1,4 @@
-"""Logs for tests of changes: recorded ones as batches, and schemas of small ones made here."""
+"""Logs for tests of changes: recorded ones as batches, and small schemas."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ BASE = (
 
 
 def log_schema(*base: Column, cdc: CdcOptions = CdcOptions(enabled=True)) -> LogSchema:  # noqa: B008 - a frozen value
-    """The log's schema of a base table ks.t of these columns."""
+    """Return the log's schema for a base table ks.t of these columns."""
     logged = itertools.chain.from_iterable(map(_logged, base))
     return LogSchema(TableSchema(TableName("ks", "t"), base, cdc), (*_META, *logged))
 
 
 def _logged(column: Column) -> list[Column]:
-    """The columns of a log that speak of a column."""
+    """Return the log's columns for a base column."""
     if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
         return [Column(column.name, column.type)]
     deleted = Column(f"cdc$deleted_{column.name}", parse("boolean"))
@@ -98,18 +98,18 @@ class History:
     rows: list[list[bytes | None]]
 
     def batch(self, start: int = 0, end: int | None = None) -> pa.RecordBatch:
-        """Some of the log's rows; all by default."""
+        """Return some of the log's rows; all by default."""
         return decode(page_of(body_of(*self.rows[start:end]), self.schema.columns))
 
     def changes(self) -> list[Change]:
-        """All changes, from one batch."""
+        """Return all changes, from one batch."""
         grouping = Grouping(self.schema)
         return grouping.feed(self.batch()) + grouping.finish()
 
 
 @functools.cache
 def histories() -> list[History]:
-    """The three: without images, with both, with full ones."""
+    """Return the three histories: without images, with both, with full ones."""
     return [_history(recorded) for recorded in read_recording(HISTORIES)]
 
 

@@ -58,7 +58,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
-    """By default: before and after each change, in order of write."""
+    """By default there are rows before and after each change, in write order."""
     execute(*WRITES)
     table = reader.change_batches().read_all()
     found = table.select(["_change_type", "pk", "ck", "v", "d"]).to_pylist()
@@ -71,7 +71,7 @@ def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
-    """The same rows as `batches` has, and the microsecond of `cdc$time` as a timestamp."""
+    """The rows equal those of `batches`, plus the microsecond of `cdc$time` as a timestamp."""
     execute(*WRITES)
     found = reader.change_batches(format="log").read_all()
     plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)
@@ -99,7 +99,7 @@ def test_envelopes(reader: CdcReader, execute: Execute) -> None:
 
 @pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
 def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> None:
-    """An empty window is an empty table that has it."""
+    """An empty window gives an empty table with the schema."""
     found = reader.change_batches(format=shape)
     assert found.schema.names
     table = found.read_all()
@@ -163,7 +163,7 @@ def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: s
 def test_a_log_without_the_images_is_refused(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """At once, with the statement that makes the table log more."""
+    """The error has the statement that enables them."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",
@@ -176,7 +176,7 @@ def test_a_log_without_the_images_is_refused(
 
 
 def test_an_error_in_the_middle_is_our_own(reader: CdcReader, execute: Execute) -> None:
-    """In Python; a tool in another language tells the message in words of its own."""
+    """Python gets our error; other tools get their own error with our message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):
@@ -186,7 +186,7 @@ def test_an_error_in_the_middle_is_our_own(reader: CdcReader, execute: Execute) 
 
 
 def test_a_change_from_before_the_postimages_is_told(reader: CdcReader, execute: Execute) -> None:
-    """Where to begin instead is in the words of this interface."""
+    """The error says where to begin instead, in this interface's terms."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
         WRITES[0],

@@ -47,7 +47,7 @@ def test_contact_points_are_hosts_with_or_without_ports(
 def test_a_value_that_cannot_be_used_is_refused_by_its_name(
     given: dict[str, Any], option: str
 ) -> None:
-    """At once, where it is set."""
+    """The error comes at once, and names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         ConnectionConfig(**{"contact_points": "a", **given})
     assert caught.value.option == option
@@ -65,13 +65,13 @@ def test_a_value_that_cannot_be_used_is_refused_by_its_name(
     ],
 )
 def test_a_read_setting_out_of_bounds_is_refused_by_its_name(option: str, value: object) -> None:
-    """The server refuses IN lists of more than 100 streams, so we do before it."""
+    """The server refuses IN lists of more than 100 streams, so the configuration does too."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]
 
 
 def test_configurations_pickle() -> None:
-    """They travel to the processes that read."""
+    """They are sent to reading processes."""
     config = ConnectionConfig("a", username="u", password="p", consistency="local_quorum")
     assert pickle.loads(pickle.dumps((config, ReadConfig()))) == (config, ReadConfig())
     assert config.consistency == "LOCAL_QUORUM"

@@ -24,7 +24,7 @@ from cdc_reader.errors import ConfigurationError
     ],
 )
 def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -> None:
-    """Units may be short or long, joined or apart."""
+    """Units may be short or long, joined or separate."""
     assert parse_duration(text) == expected
 
 
@@ -32,12 +32,12 @@ def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -
     "text", ["", "30", "s", "5 parsecs", "-1s", "1.5h", "1h,30m", "9" * 30 + "d"]
 )
 def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
-    """A bare number has no unit to guess."""
+    """A bare number has no unit."""
     with pytest.raises(ConfigurationError, match=r"^confidenceWindow is "):
         parse_duration(text, "confidenceWindow")
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
 def test_microseconds_are_exact(duration: timedelta) -> None:
-    """No float comes between a duration and its microseconds."""
+    """No float is involved."""
     assert timedelta(microseconds=duration_micros(duration)) == duration

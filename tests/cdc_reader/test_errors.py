@@ -7,7 +7,7 @@ from cdc_reader.errors import CdcError, ConfigurationError
 
 
 def test_a_configuration_error_is_one_line_with_option_value_and_remedy() -> None:
-    """The message names what was given, and what to give."""
+    """The message has the given value and the remedy."""
     error = ConfigurationError("port", 0, "give a whole number from 1 to 65535")
     assert str(error) == "port is 0: give a whole number from 1 to 65535"
     assert isinstance(error, CdcError)

@@ -1,4 +1,4 @@
-"""Where log events go: as the application has set up structlog and logging, or to stderr."""
+"""The destination of log events under each configuration of structlog and logging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def stderr_of(setup: str, *, after: str = "") -> str:
-    """What a process writes that sets logging up, imports us, sets more up, and logs."""
+    """Return the stderr of a process that configures logging, imports us, and logs."""
     code = f"{setup}\nimport cdc_reader._log\n{after}\n{EVENTS}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -43,7 +43,7 @@ def test_without_any_set_up_lines_have_time_and_level() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_an_application_that_uses_logging_has_them_as_it_likes(late: bool) -> None:
-    """Before or after it imports us; each event once."""
+    """It may configure logging before or after importing us; each event appears once."""
     setup = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"
@@ -57,7 +57,7 @@ def test_an_application_that_uses_logging_has_them_as_it_likes(late: bool) -> No
 
 
 def test_an_application_may_silence_us() -> None:
-    """As it does other libraries."""
+    """Our loggers follow the usual rules of libraries."""
     assert stderr_of("import logging\nlogging.getLogger('cdc_reader').setLevel('CRITICAL')") == ""
     quiet = "import logging\nlogging.getLogger('cdc_reader').addHandler(logging.NullHandler())"
     assert stderr_of(quiet) == ""
@@ -65,7 +65,7 @@ def test_an_application_may_silence_us() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_an_application_that_uses_structlog_has_them_with_its_own(late: bool) -> None:
-    """Through its processors, not ours."""
+    """Events pass through its processors."""
     setup = (
         "import sys, structlog\n"
         "structlog.configure(\n"

@@ -1,4 +1,4 @@
-"""Several iterators as one, each read in a thread of its own."""
+"""Merging several iterators, each read in its own thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def test_every_item_comes_once_and_each_source_in_order() -> None:
-    """Between sources there is no order."""
+    """The order between sources is undefined."""
     sources = [partial(numbers, source, 100) for source in range(4)]
     found = list(Merging(sources, 3, lambda: None))
     assert sorted(found) == [(source, at) for source in range(4) for at in range(100)]
@@ -27,7 +27,7 @@ def test_every_item_comes_once_and_each_source_in_order() -> None:
 
 
 def test_an_error_of_one_source_ends_all() -> None:
-    """And leaves no thread behind."""
+    """No thread is left."""
     stopped = threading.Event()
 
     def endless() -> Iterator[int]:
@@ -44,7 +44,7 @@ def test_an_error_of_one_source_ends_all() -> None:
 
 
 def test_leaving_early_stops_the_sources() -> None:
-    """As soon as the iterator is closed."""
+    """Closing the iterator stops them at once."""
     stopped = threading.Event()
     source = partial(itertools.takewhile, lambda _: not stopped.is_set(), itertools.count())
     threads = threading.active_count()

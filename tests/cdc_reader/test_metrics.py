@@ -1,4 +1,4 @@
-"""Figures, and who is told of them."""
+"""Metrics and their recorders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = TableName("ks", "t")
 
 
 def test_prometheus_is_told_by_table() -> None:
-    """In a registry of one's own; counters end in `_total`."""
+    """The registry is the user's; counters end in `_total`."""
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     metrics.add(ROWS, TABLE, 3)
@@ -29,7 +29,7 @@ def test_prometheus_is_told_by_table() -> None:
 
 
 def test_every_metric_has_a_name_and_a_sentence() -> None:
-    """Names as Prometheus has them, each once."""
+    """Names are valid for Prometheus, and unique."""
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name.islower() for name in names)
@@ -37,14 +37,14 @@ def test_every_metric_has_a_name_and_a_sentence() -> None:
 
 
 def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the recorder is made, not when this package is imported."""
+    """The error comes when the recorder is created, not on import."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigurationError, match=r"scylla-cdc\[metrics\]"):
         PrometheusMetrics()
 
 
 def test_numbers_can_be_kept_to_look_at() -> None:
-    """Zero for what was never told."""
+    """A metric never recorded is zero."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 2)
     metrics.add(ROWS, TABLE, 3)
@@ -54,7 +54,7 @@ def test_numbers_can_be_kept_to_look_at() -> None:
 
 
 def test_the_page_about_metrics_tells_of_each() -> None:
-    """In the same order and words."""
+    """The page has the same order and texts."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
     rows = re.findall(
         r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.MULTILINE

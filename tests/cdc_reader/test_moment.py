@@ -1,4 +1,4 @@
-"""Points in write time as callers give them."""
+"""Points in write time as callers pass them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
     ],
 )
 def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
-    """In one line that says what was meant, where that can be known."""
+    """The one-line error says what was probably meant."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
         moment_micros(moment, "start", NOW)
     assert "\n" not in str(refused.value)
@@ -81,7 +81,7 @@ def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
 
 @given(st.integers(1_000_000_000, 95_000_000_000))
 def test_a_number_of_another_unit_is_never_taken(seconds: int) -> None:
-    """The message shows the number in the unit that is expected, and that one is taken."""
+    """The message suggests the number in the expected unit, which is accepted."""
     millis, micros = seconds * 1_000, seconds * 1_000_000
     assert moment_micros(micros, "start", NOW) == moment_micros(str(millis), "start", NOW) == micros
     for number in (seconds, millis, micros * 1_000):
@@ -94,20 +94,20 @@ def test_a_number_of_another_unit_is_never_taken(seconds: int) -> None:
 
 @given(st.datetimes())
 def test_a_datetime_without_zone_is_refused(moment: datetime) -> None:
-    """Python would take it as local time, servers as UTC: we take it as neither."""
+    """Python would treat it as local time, servers as UTC."""
     with pytest.raises(ConfigurationError, match="no time zone"):
         moment_micros(moment, "start", NOW)
 
 
 @given(MOMENTS)
 def test_the_text_of_a_position_names_it(moment: datetime) -> None:
-    """What is printed can be given."""
+    """A printed position can be passed back."""
     micros = moment_micros(moment.replace(tzinfo=UTC), "start", NOW)
     assert moment_micros(format_timestamp(micros), "start", NOW) == micros
 
 
 def test_open_ends() -> None:
-    """Without a start it is the beginning; without an end, for good."""
+    """The default start is the beginning; the default end is never."""
     assert start_micros(None, NOW) == start_micros("earliest", NOW) == BEGINNING
     assert start_micros("-1h", NOW) == NOW - 3_600_000_000
     assert end_micros(None, NOW) == FOREVER

@@ -51,7 +51,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 def test_a_bounded_read_has_every_row_once_in_order(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Across pages, chunks and reads in flight; values are what was written."""
+    """Rows come across pages, chunks and concurrent reads, with the written values."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
@@ -67,7 +67,7 @@ def test_a_bounded_read_has_every_row_once_in_order(
 def test_tasks_are_read_by_other_readers_from_pickles(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """As worker processes do: with the schema and tasks of the one that planned."""
+    """Worker processes read with the planner's schema and tasks."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
         luggage = pickle.dumps(
@@ -86,7 +86,7 @@ def test_tasks_are_read_by_other_readers_from_pickles(
 def test_bounds_cut_at_the_microsecond(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """[start, end) of write time; datetimes, texts and microseconds do."""
+    """The bounds [start, end) may be datetimes, texts or microseconds."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     now = datetime.now(UTC)
     micros = datetime_micros(now)
@@ -113,7 +113,7 @@ def test_bounds_cut_at_the_microsecond(
 def test_a_cluster_is_named_by_its_contact_points(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A text does where no more is to be said; other readers are given more."""
+    """Text suffices for the contact points; a configuration has more."""
     if scylla.credentials:
         pytest.skip("this server wants a user: a ConnectionConfig names one")
     with CdcReader(scylla.contact_point, f"{table}.t") as reader:
@@ -124,7 +124,7 @@ def test_a_cluster_is_named_by_its_contact_points(
 def test_following_reads_what_has_settled_and_no_more(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """With a clock moved by hand, windows adjoin and end at now - confidence window."""
+    """With a manual clock, windows adjoin and end at now - confidence window."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
     with CdcReader(connection, f"{table}.t", clock=clock) as reader:
         start = reader.table.first_timestamp()
@@ -146,7 +146,7 @@ def test_following_reads_what_has_settled_and_no_more(
 def test_a_column_added_meanwhile_changes_nothing(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A reader keeps the columns it began with; a new one has the new column."""
+    """A reader keeps its columns; a new reader has the new one."""
     with CdcReader(connection, f"{table}.t") as reader:
         names = reader.table.arrow_schema.names
         assert len(rows_of(reader.batches())) == COUNT
@@ -162,7 +162,7 @@ def test_a_column_added_meanwhile_changes_nothing(
 def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends the read, with what to do."""
+    """A field added to a user-defined type ends the read with a remedy."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
@@ -186,7 +186,7 @@ def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -
 
 @pytest.mark.needs("faults")
 def test_a_wrong_password_is_told_as_such() -> None:
-    """And never shown."""
+    """The password is not shown."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right")) as server:
@@ -200,7 +200,7 @@ def test_a_wrong_password_is_told_as_such() -> None:
 
 @pytest.mark.needs("topology")
 def test_an_unknown_datacenter_is_told_with_those_there_are() -> None:
-    """Rather than as hosts that cannot be reached."""
+    """The error is not one of unreachable hosts."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla() as server:
@@ -214,7 +214,7 @@ def test_an_unknown_datacenter_is_told_with_those_there_are() -> None:
 
 @pytest.mark.needs("faults")
 def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
-    """The error says what was being read."""
+    """The error names what was being read."""
     from cdc_reader.testing import EmbeddedScylla
 
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))

@@ -1,4 +1,4 @@
-"""What a user's `print` shows of the objects of this package: what they are of, no secrets."""
+"""The `repr` of public objects: useful, and without secrets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def nothing_soon(_change: object) -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_objects_show_what_they_are_of(made: object, shown: str) -> None:
-    """On one line, without asking anything of a cluster or a file."""
+    """The text is one line, made without queries or file access."""
     assert repr(made) == shown.format(hosts="one:9042, [::1]:9043")
 
 

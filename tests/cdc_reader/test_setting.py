@@ -39,7 +39,7 @@ async def coroutine(_: object) -> None:
 
 
 def consumer(**wrong: Any) -> CdcConsumer:
-    """A consumer with one thing wrong about it."""
+    """Make a consumer with one invalid argument."""
     given = {"connection": WAY, "tables": "ks.t", "handler": print, "application": "a", **wrong}
     return CdcConsumer(**given)
 
@@ -184,7 +184,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(make: Callable[[], object], message: str) -> None:
-    """At once, without Python's own errors, and without secrets."""
+    """The error is ours, comes at once, and has no secrets."""
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert message in str(refused.value)
@@ -193,7 +193,7 @@ def test_a_wrong_value_is_refused_by_its_name(make: Callable[[], object], messag
 
 
 def test_durations_may_be_texts() -> None:
-    """The same everywhere."""
+    """This holds for all settings."""
     read = ReadConfig(confidence_window="5s", late_horizon="1h30m", retry_deadline="0s")
     assert read == ReadConfig(
         confidence_window=timedelta(seconds=5),
@@ -205,7 +205,7 @@ def test_durations_may_be_texts() -> None:
 
 
 def test_a_cluster_may_be_a_text() -> None:
-    """The contact points, without a user and without TLS."""
+    """The text has the contact points, without a user and TLS."""
     assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
     config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
     assert as_connection(config) is config
@@ -222,5 +222,5 @@ def test_a_cluster_may_be_a_text() -> None:
 
 
 def test_a_table_that_is_named_twice_is_read_once() -> None:
-    """Whatever form its names have."""
+    """This holds for all forms of its name."""
     assert len(CdcReader("a", "ks.t", '"ks".t', TableName("ks", "t")).tables) == 1

@@ -29,7 +29,7 @@ def test_a_timestamp_is_iso_text_or_milliseconds(text: str, expected: int) -> No
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "12:00", "1606390225588.5", "1e3"])
 def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
-    """The message says both forms that are taken."""
+    """The message has both accepted forms."""
     with pytest.raises(ConfigurationError, match=r"^startingTimestamp is .*ISO-8601.*milliseconds"):
         parse_timestamp(text, "startingTimestamp")
 

@@ -1,4 +1,4 @@
-"""Time waited for, told from time used."""
+"""Measuring waiting time separately from processing time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_reader.testing import ManualClock
 
 
 def slow(clock: ManualClock, things: str) -> Iterator[str]:
-    """Each thing takes 5 µs, and so does finding out that there are no more."""
+    """Yield items, each after 5 µs, and end after another 5 µs."""
     for thing in things:
         clock.advance(5)
         yield thing
@@ -19,7 +19,7 @@ def slow(clock: ManualClock, things: str) -> Iterator[str]:
 
 
 def test_what_is_done_with_things_does_not_count() -> None:
-    """However long that takes."""
+    """Processing time is not counted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
     for _ in waiting.each(slow(clock, "abc")):
@@ -29,7 +29,7 @@ def test_what_is_done_with_things_does_not_count() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_what_was_waited_for_so_far(taken: int) -> None:
-    """Also of things that are not taken to their end."""
+    """This includes iterators that are not exhausted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
     things = waiting.each(slow(clock, "abc"))

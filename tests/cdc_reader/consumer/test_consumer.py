@@ -1,4 +1,4 @@
-"""`CdcConsumer` over a real socket: what a handler is given, and what is kept of it."""
+"""`CdcConsumer` over a real socket: deliveries, acknowledgements and checkpoints."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ KEYSPACE = (
 
 
 class Seen:
-    """A handler that keeps what it was given, and by which thread."""
+    """A handler that records its changes, and the threads that called it."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -73,7 +73,7 @@ class Seen:
 
 @pytest.fixture(autouse=True)
 def no_threads_are_left() -> Any:
-    """However a consumer ends."""
+    """Check that no thread survives the consumer."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("cdc-")]
     assert [name for name in left if name != "cdc-connect"] == []
@@ -82,7 +82,7 @@ def no_threads_are_left() -> Any:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
 ) -> CdcConsumer:
-    """A consumer up to now."""
+    """Make a consumer that ends now."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
     return CdcConsumer(connection, tables, handler, **settings)
 
@@ -90,7 +90,7 @@ def consumer(
 def test_order_is_kept_by_partition_key_among_several_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each change once; the numbers of a partition ascend."""
+    """Each change comes once; the numbers of a partition ascend."""
     write(table, 200)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(workers=3)).run()
@@ -101,7 +101,7 @@ def test_order_is_kept_by_partition_key_among_several_workers(
 
 @pytest.mark.needs("topology")
 def test_order_is_kept_across_generations() -> None:
-    """A base row's changes go to another stream, and to the same worker."""
+    """A base row's changes move to another stream, but stay with the same worker."""
     clock = ManualClock(1_700_000_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         server.execute(KEYSPACE)
@@ -131,7 +131,7 @@ def test_order_is_kept_across_generations() -> None:
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """What is in hand is bounded by the limit and one page; then all comes all the same."""
+    """Changes in flight are bounded by the limit plus one page; all of them arrive."""
     write(table, 100)
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
@@ -154,7 +154,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_bytes_in_hand_are_bounded_too(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A page that is larger than all that may be in hand comes through alone."""
+    """A page larger than the limit is admitted alone."""
     write(table, 60)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(max_bytes=1)).run()
@@ -165,7 +165,7 @@ def test_bytes_in_hand_are_bounded_too(
 def test_another_run_goes_on_where_the_last_one_ended(
     connection: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
 ) -> None:
-    """The start is for the first time only."""
+    """`start` applies to the first run only."""
     stores: dict[str, Callable[[], CheckpointStore]] = {
         "memory": MemoryCheckpoints,
         "sqlite": lambda: SqliteCheckpoints(tmp_path / "c.db"),
@@ -185,7 +185,7 @@ def test_another_run_goes_on_where_the_last_one_ended(
 def test_applications_do_not_know_each_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each has its own position in one store."""
+    """Each has its own position in the shared store."""
     write(table, 20)
     store = MemoryCheckpoints()
     for application in ("one", "other"):
@@ -197,7 +197,7 @@ def test_applications_do_not_know_each_other(
 def test_now_begins_with_what_is_written_next(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """And that moment is kept, were nothing ever handled."""
+    """That position is saved even if nothing is handled."""
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
@@ -210,7 +210,7 @@ def test_now_begins_with_what_is_written_next(
 
 
 def test_now_is_an_end_too(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """What is there is handled, then the run ends."""
+    """The run handles what exists, then ends."""
     write(table, 5)
     seen = Seen()
     consumer(connection, table, seen, end="now").run()
@@ -220,7 +220,7 @@ def test_now_is_an_end_too(connection: ConnectionConfig, table: str, write: Writ
 def test_several_tables_are_followed_at_once(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Each change names its table; each table has its checkpoint."""
+    """Each change names its table; each table has its own checkpoint."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -247,7 +247,7 @@ def test_several_tables_are_followed_at_once(
 def test_shards_cover_everything_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each has its own checkpoint in one store."""
+    """Each shard has its own checkpoint in the shared store."""
     write(table, 100, partitions=50)
     store, shares = MemoryCheckpoints(), []
     for number in (1, 2, 3):
@@ -261,7 +261,7 @@ def test_shards_cover_everything_once(
 def test_windows_are_told_when_all_their_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """They adjoin, those without changes too, and none comes before its changes were handled."""
+    """Windows adjoin, empty ones included, and none is reported before its changes are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []
@@ -288,7 +288,7 @@ def test_windows_are_told_when_all_their_changes_are_handled(
 def test_being_told_of_a_window_may_fail(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """That stops the consumer; its changes were handled all the same."""
+    """The consumer stops; the changes were handled."""
     write(table, 10)
     seen, store = Seen(), MemoryCheckpoints()
 
@@ -304,7 +304,7 @@ def test_being_told_of_a_window_may_fail(
 def test_stop_leaves_what_waits_for_another_run(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler may stop the consumer it is of; over all runs each change comes once."""
+    """A handler may stop its own consumer; over all runs each change comes once."""
     write(table, 100)
     seen, store, runs = Seen(), MemoryCheckpoints(), 0
     running: list[CdcConsumer] = []
@@ -325,7 +325,7 @@ def test_stop_leaves_what_waits_for_another_run(
 
 
 def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
-    """And one that was stopped before does not begin."""
+    """A consumer that was stopped before it ran does not start."""
     stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()
@@ -334,7 +334,7 @@ def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
 
 
 class Failing:
-    """A handler that fails so often on one number."""
+    """A handler that fails a number of times on one change."""
 
     def __init__(self, number: int, times: int) -> None:
         self.seen = Seen()
@@ -353,7 +353,7 @@ QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
 def test_a_handler_that_fails_is_called_again(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """In place: the order of its partition is kept."""
+    """The order of its partition is kept."""
     write(table, 40)
     handler, metrics = Failing(13, 2), MemoryMetrics()
     consumer(connection, table, handler, config=QUICK, metrics=metrics).run()
@@ -366,7 +366,7 @@ def test_a_handler_that_fails_is_called_again(
 def test_a_handler_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error says on what; the change comes again, those handled do not."""
+    """The error names the change, which is delivered again; handled ones are not."""
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
@@ -387,7 +387,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
     on_error: str,
     attempts: int,
 ) -> None:
-    """When it is called again, and when the change is given up."""
+    """Each retry and the final failure are logged."""
     write(table, 14)
     config = evolve(QUICK, attempts=attempts, on_error="skip" if on_error == "skip" else "stop")
     letters: Any = (lambda _change, _error: None) if on_error == "bury" else None
@@ -403,7 +403,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
 
 
 def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """All others are handled, and the position goes on."""
+    """All others are handled, and the position advances."""
     write(table, 40)
     handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
     skipping = evolve(QUICK, on_error="skip")
@@ -417,7 +417,7 @@ def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write
 def test_a_change_may_go_to_the_dead_letters(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With the handler's last error; where they fail too, the consumer stops."""
+    """The dead letter gets the handler's last error; if it fails too, the consumer stops."""
     write(table, 40)
     letters: list[tuple[int, str]] = []
     consumer(
@@ -437,7 +437,7 @@ def _full(_change: Change, _error: Exception) -> None:
 
 
 class Store(MemoryCheckpoints):
-    """A store whose saves fail as they are told to."""
+    """A store whose saves fail as scripted."""
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__()
@@ -454,7 +454,7 @@ class Store(MemoryCheckpoints):
 def test_a_store_that_fails_for_a_while_is_asked_again(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """And the consumer goes on meanwhile; at its end it waits for the store."""
+    """The consumer goes on meanwhile; at its end it waits for the store."""
     write(table, 40)
     store = Store(*[TransientError("busy")] * 4)
     seen, metrics = Seen(), MemoryMetrics()
@@ -469,7 +469,7 @@ def test_a_store_that_fails_for_a_while_is_asked_again(
 def test_a_store_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With its error; nothing is lost. Its lease, which it cannot give up, runs out."""
+    """The error is the store's. Its lease, which cannot be released, expires."""
     write(table, 40)
     seen, store = Seen(), Store(CheckpointError("disk full"))
     short = ConsumerConfig(lease=timedelta(seconds=1))
@@ -482,7 +482,7 @@ def test_a_store_that_fails_for_good_stops_the_consumer(
 def test_a_store_that_cannot_be_read_is_told_at_once(
     connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> None:
-    """Before anything is read."""
+    """The error comes before anything is read."""
     store = SqliteCheckpoints(tmp_path / "nowhere" / "c.db")
     with pytest.raises(CheckpointError, match="unable to open"):
         consumer(connection, table, Seen(), checkpoints=store, end=None).run()
@@ -491,7 +491,7 @@ def test_a_store_that_cannot_be_read_is_told_at_once(
 def test_each_change_is_saved_if_asked_to(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """With an interval of zero."""
+    """The interval is zero."""
     write(table, 40)
     store = Store()
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # two may share one
@@ -507,7 +507,7 @@ def test_each_change_is_saved_if_asked_to(
 def test_a_read_that_fails_for_a_while_is_asked_again(
     scylla: Scylla, connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """And counted."""
+    """The retries are counted."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -524,7 +524,7 @@ def test_a_read_that_fails_for_a_while_is_asked_again(
 def test_an_outage_does_not_keep_a_consumer_from_stopping(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """However long it would go on asking."""
+    """The retry deadline does not matter."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -545,7 +545,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
 def test_an_idle_window_costs_one_write(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """However many streams had rows before."""
+    """The number of streams with earlier rows does not matter."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -573,7 +573,7 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_come_at_once_and_not_again(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """None has settled when the consumer stops; the next one leaves out what was acknowledged."""
+    """No row has settled when the consumer stops; the next one skips the acknowledged rows."""
     eager = evolve(
         READ,
         delivery="eager",
@@ -598,7 +598,7 @@ def test_eager_rows_come_at_once_and_not_again(
 
 
 def test_figures_are_told(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """Of rows, changes, windows, queries, checkpoints; lag and generation."""
+    """This covers rows, changes, windows, queries, checkpoints, lag and generation."""
     write(table, 40)
     metrics, name = MemoryMetrics(), TableName.parse(table)
     consumer(connection, table, Seen(), metrics=metrics).run()
@@ -613,7 +613,7 @@ def test_figures_are_told(connection: ConnectionConfig, table: str, write: Write
 @pytest.mark.parametrize(("ttl", "left"), [(7_200, 3_600), (0, math.inf)])
 @pytest.mark.needs("topology")
 def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, left: float) -> None:
-    """From the oldest row there may be: here the log is an hour old, and nothing acknowledged."""
+    """They are computed from the oldest possible row: here the log is an hour old."""
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
     with EmbeddedScylla(clock=clock) as server:
@@ -635,7 +635,7 @@ def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, lef
 
 
 def test_lag_is_told_from_the_start_given(connection: ConnectionConfig, table: str) -> None:
-    """Before the log has been looked at."""
+    """The log has not been read yet."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
     following = consumer(
         connection, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics
@@ -645,7 +645,7 @@ def test_lag_is_told_from_the_start_given(connection: ConnectionConfig, table: s
 
 
 def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:
-    """At once."""
+    """The error comes at once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
         consumer(connection, f"{keyspace}.nosuch", Seen(), end=None).run()
 
@@ -666,7 +666,7 @@ def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, key
 def test_values_that_cannot_be_used_are_refused(
     connection: ConnectionConfig, options: dict[str, Any], message: str
 ) -> None:
-    """When the consumer is made."""
+    """The constructor refuses them."""
     with pytest.raises(ConfigurationError, match=message):
         consumer(connection, "ks.t", Seen(), **options)
 
@@ -676,7 +676,7 @@ def test_values_that_cannot_be_used_are_refused(
     [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
 )
 def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
-    """With what can."""
+    """The error has the valid values."""
     with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
         ConsumerConfig(**{name: value})
 
@@ -684,7 +684,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 def test_tables_are_merged_by_write_time(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """However little may be in hand at a time."""
+    """The limit on changes in flight does not matter."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"
@@ -706,7 +706,7 @@ def test_tables_are_merged_by_write_time(
 def test_a_table_that_waits_for_its_turn_does_not_hinder_the_end(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The other table has a change of an earlier time, on which the consumer stops."""
+    """The other table has an earlier change, on which the consumer stops."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"

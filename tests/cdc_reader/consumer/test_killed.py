@@ -1,4 +1,4 @@
-"""Consumers in processes of their own, ended from outside at any moment."""
+"""Consumers in separate processes, killed at any moment."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
 
 
 def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) -> None:
-    """What was handled is saved, and nothing comes twice."""
+    """Handled changes are saved, and none comes twice."""
     write(processes.table, 300)
     process = processes.begin(0, terminated_after=20)
     process.join()
@@ -90,7 +90,7 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
 def test_signal_handlers_are_put_back(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """After a run, and at the first signal: a second one ends a handler that hangs."""
+    """They are restored after a run and at the first signal; a second ends a hanging handler."""
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     during: list[object] = []

@@ -1,4 +1,4 @@
-"""Of consumers of one name, one runs; the others wait, and take over when it ends."""
+"""Of consumers with one name, one runs; the others wait, and take over when it ends."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ ROWS = 200
 
 
 def handled(processes: Processes, *runs: int) -> set[str]:
-    """The rows that runs handled."""
+    """Return the rows that the runs handled."""
     return {row for run in runs for _, row in processes.handled(run)}
 
 
 def test_a_standby_takes_over_from_an_owner_that_was_killed(
     processes: Processes, write: Write
 ) -> None:
-    """At once, on the same machine; and handles what the owner had not acknowledged."""
+    """On one machine the takeover is immediate; unacknowledged changes are handled again."""
     write(processes.table, ROWS)
     owner = processes.begin(0)
     await_some(processes, 0, owner, 10)
@@ -60,7 +60,7 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:
-    """It finishes the change at hand, which the next owner handled too, and begins no other."""
+    """It finishes its current change, which the next owner handled too, and starts no other."""
     write(processes.table, ROWS)
     owner = processes.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
     await_some(processes, 0, owner, 10)
@@ -88,7 +88,7 @@ def test_an_owner_that_stood_still_saves_nothing_more(
 
 
 class Slow:
-    """A handler that waits until it may go on."""
+    """A handler that waits for permission to continue."""
 
     def __init__(self) -> None:
         self.is_at_work, self.may_go_on = threading.Event(), threading.Event()
@@ -103,7 +103,7 @@ class Slow:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Any, **options: Any
 ) -> CdcConsumer:
-    """A consumer up to now."""
+    """Make a consumer that ends now."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ, "config": SHORT}
     return CdcConsumer(connection, tables, handler, **(settings | options))
 
@@ -111,7 +111,7 @@ def consumer(
 def test_the_second_waits_until_the_first_ends(
     connection: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says once for whom; then it finds nothing left to do."""
+    """It logs once whom it waits for; then it finds nothing left to do."""
     write(table, 20)
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -135,7 +135,7 @@ def test_the_second_waits_until_the_first_ends(
 def test_the_second_fails_if_it_is_to(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Naming who holds the lease; the first is not disturbed."""
+    """The error names the holder, which is not disturbed."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -152,7 +152,7 @@ def test_the_second_fails_if_it_is_to(
 def test_one_that_waits_can_be_stopped(
     connection: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has nothing to save, and nothing to say."""
+    """It saves nothing and reports nothing."""
     store = MemoryCheckpoints()
     name = CheckpointName("app", TableName.parse(table))
     other = Owner("other", "host", 1, 0)
@@ -171,7 +171,7 @@ def test_one_that_waits_can_be_stopped(
 def test_shards_and_applications_have_leases_of_their_own(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """They run at the same time."""
+    """Consumers of different shards or applications run concurrently."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -190,7 +190,7 @@ def test_shards_and_applications_have_leases_of_their_own(
 
 
 class WithoutLeases:
-    """A store as users have written them."""
+    """A store of a user, without leases."""
 
     def __init__(self) -> None:
         self._store = MemoryCheckpoints()
@@ -206,7 +206,7 @@ class WithoutLeases:
 
 
 class Unsupported(MemoryCheckpoints):
-    """A store whose servers cannot do it."""
+    """A store whose servers do not support leases."""
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         raise LeaseUnsupportedError(f"{name.table}, {owner.host}, {duration}: no leases here")
@@ -220,7 +220,7 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As before there were leases; one that should have them is told of."""
+    """A warning is logged only for a store that should have leases."""
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()
@@ -233,7 +233,7 @@ def test_a_store_without_leases_is_used_without(
 
 
 def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
-    """Until it is renewed, or the consumer is to stop."""
+    """Delivery resumes after a renewal, or ends with the consumer."""
     clock, stopping = ManualClock(now()), threading.Event()
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
@@ -245,7 +245,7 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the wall clock it would last for another hour."""
+    """By the wall clock it would last another hour."""
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
     assert leases.acquire()
@@ -258,7 +258,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """In µs: its lap lies between two laps of the system's clock, one within and one around it."""
+    """Its time in µs is compared with the system's clock."""
     steady = SteadyClock()
     outer = time.monotonic_ns()
     first, inner = steady.now(), time.monotonic_ns()

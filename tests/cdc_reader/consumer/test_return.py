@@ -1,4 +1,4 @@
-"""A consumer that was away: the table, or the TTL of its log, is no longer what it was."""
+"""A consumer that returns after the table, or the TTL of its log, has changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME = CheckpointName("app", TableName("ks", "t"))
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The time of the server, and of the consumer."""
+    """The clock of the server and of the consumer."""
     return ManualClock(EPOCH)
 
 
@@ -67,7 +67,7 @@ def store(
 
 @pytest.fixture
 def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Callable[[], list[int]]:
-    """Runs a consumer up to now; returns the keys of the changes."""
+    """Run a consumer that ends now; return the keys of the changes."""
 
     def run() -> list[int]:
         seen: list[int] = []
@@ -85,26 +85,26 @@ def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Call
 
 
 def create(server: EmbeddedScylla, ttl: int) -> None:
-    """The table, whose log keeps rows for `ttl` seconds."""
+    """Create the table, whose log keeps rows for `ttl` seconds."""
     server.execute(
         f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
     )
 
 
 def alter(server: EmbeddedScylla, ttl: int) -> None:
-    """Rows written from now on are kept for `ttl` seconds."""
+    """Keep rows written from now on for `ttl` seconds."""
     server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
 
 
 def insert(server: EmbeddedScylla, p: int) -> None:
-    """A row, written now."""
+    """Insert a row now."""
     server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
 
 
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows written before expired by the TTL of then."""
+    """Rows written before expired by the former TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -119,7 +119,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
 def test_lowering_the_ttl_is_no_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows written before live on by the TTL of then, those written since by that of now."""
+    """Older rows live on by the former TTL, newer rows by the new one."""
     create(server, ttl=86_400)
     insert(server, 1)
     assert run() == [1]
@@ -140,7 +140,7 @@ def test_the_history_of_the_ttl_is_kept_as_far_as_it_matters(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """From the TTL in force at the position on."""
+    """The history begins with the TTL in force at the position."""
     create(server, ttl=3_600)
     run()
     clock.advance(HOUR // 2)
@@ -158,7 +158,7 @@ def test_a_table_created_again_is_told(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The checkpoint of the one before says nothing of it, and stays as it is."""
+    """The old checkpoint does not apply to it, and stays unchanged."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -174,7 +174,7 @@ def test_a_table_created_again_is_told(
 def test_a_checkpoint_of_an_earlier_version_learns_its_table(
     server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """What it does not say is not held against the table."""
+    """A missing table id is not an error."""
     create(server, ttl=3_600)
     insert(server, 1)
     run()

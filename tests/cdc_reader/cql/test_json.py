@@ -57,7 +57,7 @@ def table(text: str) -> TableSchema:
     ],
 )
 def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None:
-    """Alone, in an object and by its bytes on the wire."""
+    """This holds alone, in an object, and as bytes on the wire."""
     schema = table(text)
     expected = token_of(schema, {"k": value})
     assert token_of(schema, parse_key(json.dumps({"k": given}), schema)) == expected
@@ -92,6 +92,6 @@ def test_decimals_keep_their_digits() -> None:
     ],
 )
 def test_what_is_no_value_of_the_type_is_told(text: str, given: str) -> None:
-    """With the type that it should be of."""
+    """The error names the expected type."""
     with pytest.raises(ConfigurationError, match=r"^key column k is .*: give a value of type"):
         parse_key(given, table(text))

@@ -11,7 +11,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def test_the_documented_stream_id_has_its_documented_parts() -> None:
-    """An id of a real server, taken apart."""
+    """Take apart an id of a real server."""
     stream = StreamId(bytes.fromhex("ced00000000000009663c8dc500005a1"))
     parts = (stream.token, stream.random, stream.index, stream.version)
     assert parts == (-3544332906740580352, 161479800596, 90, 1)
@@ -24,7 +24,7 @@ def test_the_documented_stream_id_has_its_documented_parts() -> None:
     st.integers(0, 15),
 )
 def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, version: int) -> None:
-    """Making and taking apart are inverse."""
+    """Building and parsing are inverse."""
     stream = StreamId.from_parts(token, random, index, version)
     assert (stream.token, stream.random, stream.index, stream.version) == (
         token, random, index, version,
@@ -42,19 +42,19 @@ def test_an_id_is_its_bytes(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"", bytes(15), bytes(17)])
 def test_other_lengths_are_no_stream_ids(raw: bytes) -> None:
-    """The message says how many bytes there were."""
+    """The message has the number of bytes."""
     with pytest.raises(ValueError, match=f"expected 16 bytes, found {len(raw)}"):
         StreamId(raw)
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """A part never runs over into its neighbour."""
+    """No part overflows into the next."""
     with pytest.raises(ValueError, match="out of range"):
         StreamId.from_parts(0, 0, 1 << 22)
 
 
 def test_a_table_name_keeps_its_case_and_quotes_itself() -> None:
-    """The log's name has the suffix, whatever the base table's case."""
+    """The log's name gets the suffix, in any case."""
     name = TableName("ks", 'My"T')
     assert name.log.name == 'My"T_scylla_cdc_log'
     assert name.log.is_log_name

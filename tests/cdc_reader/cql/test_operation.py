@@ -9,7 +9,7 @@ from cdc_reader.cql.schema import Operation
 
 
 def test_known_codes_have_their_names() -> None:
-    """By the server's codes."""
+    """The codes are the server's."""
     assert Operation(2) is Operation.INSERT
     assert Operation(-4) is Operation.SERVER_PARTITION_DELETE
     assert Operation(9) is Operation.POSTIMAGE

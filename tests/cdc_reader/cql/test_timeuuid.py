@@ -20,7 +20,7 @@ def test_the_documented_times_have_their_documented_uuids() -> None:
 
 @given(MOMENTS, LOW)
 def test_the_write_timestamp_comes_back_exactly(micros: int, low: bytes) -> None:
-    """Whatever the random half is."""
+    """This holds for any random half."""
     assert timeuuid.micros(timeuuid.make(micros, low).bytes) == micros
 
 
@@ -43,7 +43,7 @@ def test_low_halves_order_as_signed_bytes() -> None:
 
 @given(st.uuids())
 def test_any_sixteen_bytes_have_a_time(raw: uuid.UUID) -> None:
-    """The version nibble is no part of it."""
+    """The version bits are not part of the time."""
     assert timeuuid.ticks(raw.bytes) == raw.time
 
 
@@ -54,6 +54,6 @@ def test_bounds_beyond_the_range_are_its_ends() -> None:
 
 
 def test_a_time_beyond_the_range_is_refused() -> None:
-    """Only bounds may be clamped; a record's time may not."""
+    """Only bounds are clamped, not the time of a record."""
     with pytest.raises(ValueError, match="out of range"):
         timeuuid.make(timeuuid.MAX_MICROS + 1, bytes(8))

@@ -1,4 +1,4 @@
-"""CQL values as Python's: of all types, whole columns at a time."""
+"""Python values of all CQL types, converted a whole column at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.cdc_reader.decoding.wire import column_of, encode, page_of
 
 
 def in_python(cql_type: CqlType, value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """A value as the driver takes it, as this package gives it: told again, value by value."""
+    """Convert a driver's value to this package's, independently and value by value."""
     if value is None:
         return None
     match cql_type:
@@ -64,7 +64,7 @@ _SCALARS: dict[str, Any] = {
 
 @given(st.data())
 def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
-    """Nested to any depth, null or not; and the values can be keys, be pickled and copied."""
+    """Types are nested to any depth; values are hashable, and can be pickled and copied."""
     cql_type = data.draw(cql_types)
     drawn = data.draw(st.lists(st.none() | values(cql_type), min_size=1, max_size=4))
     body = column_of(*(encode(cql_type, value) for value in drawn))
@@ -95,14 +95,14 @@ def test_what_no_calendar_holds_is_its_number(
 
 
 def test_a_varint_has_any_number_of_digits() -> None:
-    """More than Python reads from text by default, too."""
+    """It may have more digits than Python parses by default."""
     text = "-" + "7" * 5_000
     (found,) = converter(Native("varint"))(pa.array([text]))
     assert found == -7 * (10**5_000 - 1) // 9
 
 
 def test_scalars_are_of_the_types_promised() -> None:
-    """As the module's table says."""
+    """The types are those of the module's table."""
     made = {
         "decimal": ("1.50", Decimal("1.50")),
         "uuid": ("00000000-0000-0000-0000-00000000000a", uuid.UUID(int=10)),
@@ -114,7 +114,7 @@ def test_scalars_are_of_the_types_promised() -> None:
 
 
 def test_a_frozen_dict_stays_as_it_is() -> None:
-    """Equal to a dict of the same pairs, and a key where a dict cannot be one."""
+    """It equals a dict of the same pairs, and can be a key."""
     found = FrozenDict({"a": 1})
     assert found == {"a": 1}
     assert {found: 2}[FrozenDict(a=1)] == 2
@@ -134,5 +134,5 @@ def test_a_frozen_dict_stays_as_it_is() -> None:
 
 
 def test_a_duration_is_told_in_its_parts() -> None:
-    """As CQL spells it."""
+    """The text is CQL's."""
     assert str(Duration(1, 2, 3)) == "1mo2d3ns"

@@ -1,4 +1,4 @@
-"""Both kernels: what holds for one holds for the other."""
+"""Fixtures that run each test with both kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decode = Callable[..., pa.RecordBatch]
 
 
 def kernel(name: str) -> ModuleType:
-    """The kernel; where one could have been compiled, its absence is a failure."""
+    """The kernel; if it could have been compiled, its absence is a failure."""
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:
@@ -32,7 +32,7 @@ def kernel(name: str) -> ModuleType:
 
 
 def can_compile() -> bool:
-    """Whether there is a C compiler, and Python's headers."""
+    """True if there is a C compiler and Python's headers."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     return shutil.which(compiler.split()[0]) is not None and headers.exists()
@@ -51,7 +51,7 @@ def twins() -> tuple[Decode, Decode]:
 
 
 def decoder(kernel: ModuleType) -> Decode:
-    """The kernel's `decode`, of the page in a body."""
+    """The kernel's `decode`, applied to a page's body."""
 
     def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
         batch: pa.RecordBatch = kernel.decode(page_of(body, columns))

@@ -1,4 +1,4 @@
-"""Random schemas and rows, for Hypothesis: of every type there is, nested to some depth."""
+"""Random schemas and rows for Hypothesis: all types, nested to some depth."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ cql_types: st.SearchStrategy[CqlType] = st.recursive(
 
 
 def values(cql_type: CqlType) -> st.SearchStrategy[Any]:
-    """Values of a type, none of them null; their parts may be where the server allows it."""
+    """Return non-null values of a type; parts may be null where the server allows it."""
     match cql_type:
         case Native(name):
             return _VALUES[name]
@@ -117,12 +117,12 @@ def values(cql_type: CqlType) -> st.SearchStrategy[Any]:
 
 
 def nullable(cql_type: CqlType) -> st.SearchStrategy[Any]:
-    """Values of a type, and null."""
+    """Return values of a type, or null."""
     return st.none() | values(cql_type)
 
 
 def told(cql_type: CqlType, value: Any) -> Any:
-    """A value as Arrow's `to_pylist` gives it."""
+    """Return a value as Arrow's `to_pylist` does."""
     if value is None:
         return None
     match cql_type:
@@ -156,7 +156,7 @@ class Table:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The rows as `to_pylist` gives them."""
+        """Return the rows as `to_pylist` does."""
         return [
             {
                 column.name: told(column.type, value)
@@ -168,7 +168,7 @@ class Table:
 
 @st.composite
 def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
-    """Tables of one column or more, and one row or more."""
+    """Return tables with at least one column and one row."""
     types = draw(st.lists(cql_types, min_size=1, max_size=4))
     columns = [Column(f"c{at}", cql_type) for at, cql_type in enumerate(types)]
     rows = st.lists(st.tuples(*map(nullable, types)), min_size=1, max_size=max_rows)
@@ -177,7 +177,7 @@ def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """A body with some bytes changed, lengths written over, parts cut out or doubled."""
+    """Return a body with changed bytes, overwritten lengths, and parts removed or doubled."""
     broken = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(broken)))

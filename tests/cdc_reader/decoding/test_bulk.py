@@ -1,4 +1,4 @@
-"""Both kernels: many values at a time are the values that are made one by one."""
+"""Both kernels: objects created in bulk equal those created one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bulk(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
-    """Equal, hashed and pickled alike, and as immutable."""
+    """They are equal, immutable, and hash and pickle alike."""
     values = [1, None, "x", FrozenDict(a=1)]
     made = bulk.instances(Set, len(values), values)
     assert made == [Set(value) for value in values]
@@ -35,7 +35,7 @@ def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
 
 
 def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
-    """One that is the same for all is repeated; one that is missing is an error."""
+    """A constant is repeated; a missing column is an error."""
     added = [frozenset([1]), frozenset([2])]
     made = bulk.instances(CollectionDelta, 2, repeat(True), added, repeat(frozenset[int]()))
     assert made == [CollectionDelta(True, elements) for elements in added]
@@ -44,13 +44,13 @@ def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
 
 
 def test_there_may_be_none(bulk: ModuleType) -> None:
-    """No instances, and instances of a class without attributes."""
+    """This covers zero instances, and classes without attributes."""
     assert bulk.instances(Set, 0, []) == []
     assert bulk.instances(Deleted, 2) == [Deleted(), Deleted()]
 
 
 def test_instances_are_collected(bulk: ModuleType) -> None:
-    """The garbage collector sees them, and a cycle through them."""
+    """The garbage collector tracks them, and frees a cycle."""
 
     def alive() -> list[Any]:
         return [found for found in gc.get_objects() if type(found) is Set and found.value is cycle]
@@ -64,13 +64,13 @@ def test_instances_are_collected(bulk: ModuleType) -> None:
 
 
 def test_a_class_that_makes_its_instances_itself_is_refused(bulk: ModuleType) -> None:
-    """Nothing of it is passed by."""
+    """Its own code is never bypassed."""
     with pytest.raises(TypeError):
         bulk.instances(FrozenDict, 1)
 
 
 def test_values_are_put_into_their_mappings(bulk: ModuleType) -> None:
-    """In the order of the calls, each under the name."""
+    """Values keep the order of the calls."""
     mappings: list[FrozenDict[str, int]] = [FrozenDict(), FrozenDict(z=0)]
     bulk.put_all(mappings, "b", [1, 2])
     bulk.put_all(mappings, "a", [3, 4])

@@ -14,19 +14,19 @@ from tests.cdc_reader.decoding.conftest import kernel
 
 
 def plain_only(name: str) -> ModuleType:
-    """An installation without a compiler."""
+    """Simulate an installation without a compiler."""
     if name != MODULES["python"]:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return import_module(name)
 
 
 def broken(name: str) -> ModuleType:
-    """An installation whose compiled kernel was made for something else."""
+    """Simulate an installation whose compiled kernel does not match."""
     raise ImportError(f"{name}: undefined symbol")
 
 
 def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
-    """And the plain one only where it was not."""
+    """The Python kernel is chosen only if there is no compiled one."""
     kernel("cython")
     for unset in (None, ""):
         name, module = choose(unset)
@@ -36,27 +36,27 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """Nobody should wonder why an installation is slow."""
+    """A silent fallback would make the installation slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* anew"):
         choose(None, broken)
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_kernel_that_was_asked_for_and_cannot_be_had_is_an_error(load: object) -> None:
-    """Rather than another one."""
+    """No other kernel replaces it."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides what they are
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
-    """On one line."""
+    """The error is one line."""
     with pytest.raises(ConfigurationError, match="is 'rust': expected one of cython, python"):
         choose("rust")
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_environment_decides_which_kernel_a_process_runs(name: str) -> None:
-    """And `NAME` says which one it is."""
+    """`NAME` is the kernel in use."""
     kernel(name)
     code = "from cdc_reader import decoding; print(decoding.NAME, decoding._kernel.__name__)"
     said = subprocess.run(

@@ -1,4 +1,4 @@
-"""Each type's values, corners and malformed bytes, on bodies made here."""
+"""Each type's values, edge cases and malformed bytes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PAIR = UserType("ks", "pair", (("x", Native("int")), ("y", Native("text"))))
 
 
 def cql(text: str) -> CqlType:
-    """The type, with the UDT `pair` known."""
+    """Parse the type, with the UDT `pair` known."""
     return parse(text, {"pair": PAIR}.__getitem__)
 
 
 def decoded(decode: Decode, text: str, *values: bytes | None) -> list[Any]:
-    """The values as rows of one column of this type."""
+    """Decode the values as rows of one column of this type."""
     batch = decode(column_of(*values), [Column("v", cql(text))])
     batch.validate(full=True)
     array = batch.column(0)
@@ -154,7 +154,7 @@ def test_an_empty_value_of_a_type_that_has_none_is_null(decode: Decode, text: st
 def test_malformed_bytes_are_a_decode_error_that_names_the_column(
     decode: Decode, text: str, raw: bytes
 ) -> None:
-    """On one line."""
+    """The error is one line."""
     with pytest.raises(DecodeError, match=r"^column v of type ") as caught:
         decode(column_of(raw), [Column("v", cql(text))])
     assert "\n" not in str(caught.value)
@@ -179,13 +179,13 @@ INT = [Column("v", Native("int"))]
     ],
 )
 def test_a_malformed_body_is_a_decode_error(decode: Decode, body: bytes) -> None:
-    """Checked before anything of its claimed size is built."""
+    """Sizes are checked before anything is allocated."""
     with pytest.raises(DecodeError):
         decode(body, INT)
 
 
 def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode) -> None:
-    """The table was altered since: never decode by the wrong types."""
+    """A table altered since must not be decoded with the wrong types."""
     header = struct.pack(">iii", 2, 1, 1) + b"\0\2ks\0\1t" + b"\0\1v" + b"\0\x09"
     body = header + struct.pack(">i", 1) + cell(integer(5))
     assert decode(body, INT).to_pylist() == [{"v": 5}]
@@ -201,7 +201,7 @@ def test_columns_that_differ_from_the_metadata_are_a_decode_error(decode: Decode
 def test_durations_are_what_the_driver_wrote(
     decode: Decode, months: int, days: int, nanoseconds: int
 ) -> None:
-    """Every variable-length integer, in every length."""
+    """Cover variable-length integers of each length."""
     raw = cqltypes.DurationType.serialize(Duration(months, days, nanoseconds), 4)
     assert decoded(decode, "duration", raw) == [
         {"months": months, "days": days, "nanoseconds": nanoseconds}
@@ -212,7 +212,7 @@ def test_durations_are_what_the_driver_wrote(
 def test_numbers_without_bounds_keep_every_digit(
     decode: Decode, decimal: Any, integer: int
 ) -> None:
-    """They are text in Arrow, as no type there holds them all."""
+    """They are text in Arrow, which has no unbounded number type."""
     raw = cqltypes.DecimalType.serialize(decimal, 4)
     expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
     found = decoded(decode, "decimal", raw)[0]
@@ -223,7 +223,7 @@ def test_numbers_without_bounds_keep_every_digit(
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
-    """Far beyond what Python's calendar holds."""
+    """This is far beyond Python's calendar."""
     raw = struct.pack(">I", days + 2**31)
     batch = decode(column_of(raw), [Column("v", Native("date"))])
     assert batch.column(0).cast(pa.int32()).to_pylist() == [days]
@@ -231,7 +231,7 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
 
 @pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
 def test_a_timestamp_that_arrow_cannot_hold_is_told(decode: Decode, millis: int) -> None:
-    """With its column and its value, among others that are as they should be."""
+    """The error has the column and the value, even among valid ones."""
     body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
     with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):
         decode(body, [Column("v", Native("timestamp"))])

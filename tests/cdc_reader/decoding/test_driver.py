@@ -55,7 +55,7 @@ def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type ea
 
 
 def by_driver(table: Table) -> list[tuple[Any, ...]]:
-    """The rows as the driver's own decoder has them, without metadata in the body."""
+    """Decode the rows with the driver's own decoder, without metadata in the body."""
     described = [("ks", "t", column.name, driver_class(column.type)) for column in table.columns]
     message = read_result(table.body, described)
     rows: list[tuple[Any, ...]] = message.parsed_rows
@@ -63,7 +63,7 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 
 
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
-    """Whether a value of Arrow's is the driver's, of the same type in every part.
+    """True if Arrow's value equals the driver's, with the same types in every part.
 
     The driver sorts sets and leaves out of them what Python takes for equal; so of a set all
     that it has must be there.

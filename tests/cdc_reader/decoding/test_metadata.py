@@ -1,4 +1,4 @@
-"""What stands before the rows: its columns are parsed once for all pages that have them."""
+"""Result metadata: columns are parsed once for all pages that share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cdc_reader.decoding.wire import integer
 
 
 def outcome(body: bytes) -> ResultMetadata | str:
-    """The metadata, or the message of its DecodeError."""
+    """Return the metadata, or the message of its DecodeError."""
     try:
         return parse_metadata(body)
     except DecodeError as error:
@@ -24,12 +24,12 @@ def outcome(body: bytes) -> ResultMetadata | str:
 
 
 def head(body: bytes) -> bytes:
-    """What stands before the rows."""
+    """Return the part of a body before its rows."""
     return body[: parse_metadata(body).rows_offset]
 
 
 def unprepared(body: bytes) -> ResultMetadata | str:
-    """The outcome where nothing was parsed before."""
+    """Return the outcome with an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "_parsed", {})
         return outcome(body)
@@ -37,7 +37,7 @@ def unprepared(body: bytes) -> ResultMetadata | str:
 
 @given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
 def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.DataObject) -> None:
-    """Above all for bodies that begin alike and go on otherwise."""
+    """Bodies may begin alike and differ later."""
     body = data.draw(damaged(head(data.draw(st.sampled_from(before)))))
     for other in before:
         outcome(other)
@@ -45,7 +45,7 @@ def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.Da
 
 
 def test_every_cut_is_refused_as_if_it_were_the_first() -> None:
-    """A description that ends too early is not the one that was parsed."""
+    """A truncated description never matches a cached one."""
     longest = max(map(head, ALL_BODIES), key=len)
     for length in range(len(longest)):
         assert outcome(longest[:length]) == unprepared(longest[:length])
@@ -53,14 +53,14 @@ def test_every_cut_is_refused_as_if_it_were_the_first() -> None:
 
 
 def test_pages_of_a_query_share_their_columns() -> None:
-    """So that what is looked up by them is found at once."""
+    """Lookups by columns are then fast."""
     first, again = (parse_metadata(bytes(bytearray(ALL_BODIES[0]))) for _ in range(2))
     assert first.columns
     assert first.columns is again.columns
 
 
 def test_no_more_is_kept_than_of_some_tables() -> None:
-    """However many there are, and however long their descriptions."""
+    """The cache is bounded by number and by size."""
     for number in range(300):
         table, column = f"t{number}", "c" * min(number * 300, 65535)
         strings = b"".join(

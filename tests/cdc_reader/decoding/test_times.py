@@ -1,4 +1,4 @@
-"""Both kernels: the times in columns of time UUIDs."""
+"""Both kernels: extracting times from columns of time UUIDs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def micros_of(request: pytest.FixtureRequest) -> MicrosOf:
 
 @given(st.lists(TIMES | ANY, max_size=9))
 def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None:
-    """In the middle of a longer column, before 1970 too."""
+    """The column is a slice, with times before 1970 too."""
     around = [uuid.UUID(int=0)]
     column = pa.array([*map(str, [*around, *times, *around])])[1:-1]
     found = micros_of(column)
@@ -40,7 +40,7 @@ def test_each_time_is_found(micros_of: MicrosOf, times: list[uuid.UUID]) -> None
 
 @pytest.mark.parametrize("text", [None, "", "x" * 36, str(uuid.UUID(int=1))[:-1]])
 def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> None:
-    """A null too; nothing beyond the column is read."""
+    """Nulls are refused too, and nothing beyond the column is read."""
     with pytest.raises(ValueError):  # noqa: PT011 - what it says differs
         micros_of(pa.array([str(uuid.UUID(int=1)), text], pa.string()))
     with pytest.raises(ValueError, match="found 0 nulls among large_string"):
@@ -49,7 +49,7 @@ def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> No
 
 @pytest.mark.parametrize("place", [*range(8), *range(9, 13), *range(14, 18)])
 def test_only_digits_are_taken_for_digits(place: int) -> None:
-    """By the compiled kernel, which looks at eight at a time; of 128 characters 16 are some."""
+    """The compiled kernel checks eight characters at a time."""
     text = list(str(uuid.UUID(int=2**128 - 1)))
     taken = set()
     for text[place] in map(chr, range(128)):

@@ -1,4 +1,4 @@
-"""The protocol's encoding, told independently of what decodes it; scalars by the driver."""
+"""An independent encoder of the protocol; scalars use the driver."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _PACKED = {
 
 
 def native_class(name: str) -> Any:
-    """The driver's class of a native type."""
+    """Return the driver's class of a native type."""
     return _CLASSES[name]
 
 
 def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
-    """The page in a body, as a reader takes it that expects these columns, if any."""
+    """Parse the page in a body, with the expected columns, if any."""
     if columns is None:
         return Page.parse(body)
     page = Page.parse(body, tuple(columns))
@@ -58,22 +58,22 @@ def integer(value: int) -> bytes:
 
 
 def cell(value: bytes | None) -> bytes:
-    """A value with its length before it."""
+    """Encode a value after its length."""
     return integer(-1) if value is None else integer(len(value)) + value
 
 
 def cells(*values: bytes | None) -> bytes:
-    """Values in a row: a tuple, a UDT."""
+    """Encode values in sequence: a tuple, a UDT."""
     return b"".join(map(cell, values))
 
 
 def collection(count: int, *values: bytes | None) -> bytes:
-    """A list, set or map that says it has `count` elements."""
+    """Encode a list, set or map with this `count`."""
     return integer(count) + cells(*values)
 
 
 def body_of(*rows: Iterable[bytes | None]) -> bytes:
-    """A result without metadata; every row has as many values as the first."""
+    """Make a result without metadata; every row has as many values as the first."""
     table = [list(row) for row in rows]
     width = len(table[0]) if table else 1
     header = struct.pack(">iiii", 2, 4, width, len(table))
@@ -81,12 +81,12 @@ def body_of(*rows: Iterable[bytes | None]) -> bytes:
 
 
 def column_of(*values: bytes | None) -> bytes:
-    """A result of one column, without metadata."""
+    """Make a result of one column, without metadata."""
     return body_of(*([value] for value in values))
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes | None:
-    """A value as the server sends it: maps as pairs, structs as sequences of fields."""
+    """Encode a value as the server does: maps as pairs, structs as sequences of fields."""
     return None if value is None else _encoded(cql_type, value)
 
 

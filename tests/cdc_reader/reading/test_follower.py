@@ -1,4 +1,4 @@
-"""Following a log: each rule by itself. The simulation mixes them all."""
+"""The rules of following a log, one by one; the simulation combines them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ MINUTE = 60 * SECOND
 
 @pytest.fixture
 def followed() -> Followed:
-    """A table with nothing in it, read in small windows."""
+    """An empty table, read in small windows."""
     return Followed(config=SMALL)
 
 
 def test_windows_adjoin_and_keep_their_distance_from_now(followed: Followed) -> None:
-    """Not even right after a sleep does one pass now less the confidence window."""
+    """No pass reads beyond now - confidence window, even right after a sleep."""
     windows = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
         assert delivery.window.end <= followed.clock.now() - 30 * SECOND
@@ -61,7 +61,7 @@ class SleeplessClock(ManualClock):
 
 
 def test_it_does_not_sleep_while_behind() -> None:
-    """A day of log, read while the clock stands still, is read without a pause."""
+    """A day of log is read without a pause while the clock stands still."""
     followed = Followed(clock=SleeplessClock(EPOCH), config=SMALL)
     followed.clock.advance(24 * 60 * MINUTE)
     horizon = followed.clock.now() - 30 * SECOND
@@ -79,7 +79,7 @@ class UnsteadyClock(ManualClock):
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
-    """An hour back in the middle of a pass costs no hour: the next look comes when it would."""
+    """Setting the clock back an hour does not delay the next look."""
     clock = UnsteadyClock(EPOCH)
     followed = Followed(clock=clock, config=SMALL)
     clock.advance(60 * MINUTE)
@@ -97,7 +97,7 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
 
 def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
-    """Not years of windows in which all has expired."""
+    """No window is read in which everything has expired."""
     followed.clock.advance(400 * 24 * 60 * MINUTE)
     first = next(followed.follower(BEGINNING).follow())
     day_ago = followed.clock.now() - 24 * 60 * MINUTE
@@ -105,7 +105,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """It may be announced after it began; a position that moved on before would lose rows."""
+    """It may be announced after it began; a position beyond its start would lose rows."""
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
     followed.execute(f"DELETE FROM {announced} WHERE key = 'timestamps'")
@@ -167,7 +167,7 @@ def test_a_generation_announced_late_is_caught_up_with(
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
-    """Whenever a reader starts again while it catches up with them."""
+    """This holds for a restart at any point while it catches up."""
     followed.server.hold_publication(rows=0)
     for c in range(4):
         followed.server.join(vnodes=2)
@@ -189,7 +189,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """Its streams are written down, so that it began is known before it is announced."""
+    """Its stored streams show that it began before it is announced."""
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)
@@ -205,7 +205,7 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
 
 
 def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
-    """What was not delivered is delivered after the restart, what was acknowledged is not."""
+    """After a restart, unacknowledged rows are delivered, and acknowledged ones are not."""
     for c in range(10):
         followed.insert(1, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -224,7 +224,7 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
 def test_rows_that_expired_are_told_once_or_refused(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As configured; a log forgets what its TTL says it does."""
+    """The configuration decides; rows expire by the log's TTL."""
     followed.clock.advance(3 * 24 * 60 * MINUTE)
     resumed = Checkpoint(EPOCH, EPOCH)
     end = followed.clock.now()
@@ -235,7 +235,7 @@ def test_rows_that_expired_are_told_once_or_refused(
 
 
 def test_a_table_created_again_while_it_is_followed_is_told(followed: Followed) -> None:
-    """The log of the new table is not taken for that of the old one."""
+    """The new table's log is not treated as the old one's."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     deliveries = followed.follower(EPOCH).follow()
@@ -252,7 +252,7 @@ def test_a_table_created_again_while_it_is_followed_is_told(followed: Followed) 
 
 
 def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) -> None:
-    """Between windows, and in the middle of one."""
+    """The change happens between windows, and within one."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
@@ -273,7 +273,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """Even one that was added when the schema had been looked at already."""
+    """This includes a column added after the schema was read."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -302,7 +302,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
 
 
 def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
-    """The server refuses the next page; the rows before it are not read to the user again."""
+    """The server refuses the next page; earlier rows are not delivered again."""
     for c in range(20):
         followed.insert(c % 4, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -316,7 +316,7 @@ def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> 
 
 @pytest.mark.parametrize("error", ["dropped", "unauthorised"])
 def test_what_cannot_pass_is_an_error_at_once(followed: Followed, error: str) -> None:
-    """A dropped table or a lost permission is not asked for again and again."""
+    """A dropped table or a revoked permission is not retried."""
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
     deliveries = follower.follow()
@@ -343,7 +343,7 @@ def _refuse(asked: RecordedQuery) -> None:
 def test_eager_delivery_hands_rows_on_at_once_and_marks_what_comes_behind(
     followed: Followed,
 ) -> None:
-    """A row is delivered once, though the span it is in is read again and again."""
+    """A row is delivered once, although its span is read repeatedly."""
     follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
     wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
     deliveries = []
@@ -362,7 +362,7 @@ def test_eager_delivery_hands_rows_on_at_once_and_marks_what_comes_behind(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """Each once, marked as late; a restart finds what arrived meanwhile."""
+    """Each comes once, marked as late; a restart finds those that arrived meanwhile."""
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -398,7 +398,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_goes_on_where_its_window_ended(followed: Followed) -> None:
-    """It still leaves out the rows that the start's marks name, and it can be pickled."""
+    """It still skips the rows that the start's marks name, and can be pickled."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)
@@ -416,12 +416,12 @@ def test_each_checkpoint_goes_on_where_its_window_ended(followed: Followed) -> N
 
 
 def first_c(delivery: Delivery) -> int:
-    """The first row's `c`; -1 if there is none."""
+    """Return the first row's `c`; -1 without rows."""
     return next((c for (c,) in cells([delivery], "c")), -1)
 
 
 def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
-    """Every row delivered, acknowledged one by one."""
+    """Return marks of all delivered rows, one by one."""
     found: dict[StreamId, set[RowKey]] = defaultdict(set)
     for delivery in rows_read(deliveries):
         for stream, key in keys(delivery.batch):
@@ -430,7 +430,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
 
 
 def test_late_rows_need_a_ttl_to_be_told_by() -> None:
-    """Of a log that keeps rows for good nobody knows when they arrived."""
+    """Without a TTL, a row's arrival time is unknown."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
     with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows for good"):
         followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
@@ -439,7 +439,7 @@ def test_late_rows_need_a_ttl_to_be_told_by() -> None:
 @pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_shards_together_have_each_row_once(followed: Followed, strategy: str, count: int) -> None:
-    """By either way of reading, over a switch of generations."""
+    """This holds for both strategies, over a switch of generations."""
     followed.server.join(vnodes=3)
     for c in range(90):
         followed.insert(c % 30, c)
@@ -455,7 +455,7 @@ def test_shards_together_have_each_row_once(followed: Followed, strategy: str, c
 def test_a_generation_without_streams_is_skipped_with_a_warning(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing can have been written in it."""
+    """No write can go to it."""
     followed.server.add_empty_generation()
     followed.clock.advance(5 * MINUTE)
     followed.follow(EPOCH, EPOCH + 3 * MINUTE)
@@ -463,7 +463,7 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
 
 
 def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
-    """Also once it has been pickled; that it is late makes it no other change."""
+    """The flag survives pickling, and does not affect equality."""
     followed.insert(1, 2, EPOCH + 2)
     followed.insert(1, 1, EPOCH + 1)
     followed.clock.advance(MINUTE)
@@ -483,7 +483,7 @@ def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
 
 
 def test_polling_often_does_not_look_at_generations_as_often(followed: Followed) -> None:
-    """An idle table costs a query a chunk and poll, and some small ones a second."""
+    """An idle table costs one query per chunk and poll, and some small ones per second."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()
     eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=100))

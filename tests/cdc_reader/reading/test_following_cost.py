@@ -1,4 +1,4 @@
-"""What following costs in queries: cold starts over days of nothing, and idle tables.
+"""The cost of following in queries: cold starts over empty days, and idle tables.
 
 A generation has 512 streams here, 8 chunks of 64. Small queries about schema and generations
 are counted apart: they are a few a look, whatever the number of streams.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class _Counted:
-    """A table on 512 streams, and how many queries are asked of its log, and of all else."""
+    """A table on 512 streams that counts queries of its log and other queries."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(_EPOCH))
     of_log: int = 0
@@ -57,7 +57,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
 def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, most: int) -> None:
-    """Windows grow while they are empty: at most 20 queries for each chunk of streams."""
+    """Windows grow while empty: at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
     now = counted.clock.advance(duration_micros(timedelta(days=7)))
@@ -71,7 +71,7 @@ def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, mo
 def test_an_idle_table_costs_one_query_a_chunk_and_look(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """However long nothing is written."""
+    """The length of the idle time does not matter."""
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)

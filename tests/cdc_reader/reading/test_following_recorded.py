@@ -1,4 +1,4 @@
-"""What a real cluster went through, followed while it happens, by a clock that is moved by hand."""
+"""Follows recorded events of a real cluster as they happen, by a manual clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 @pytest.mark.parametrize("delivery", list(DeliveryMode))
 @pytest.mark.parametrize("life", [switch, generations])
 def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery: str) -> None:
-    """In order by base partition, however soon; each generation is read in its own time."""
+    """Rows are in order by base partition; each generation is read within its own time."""
     recorded = life()
     config = ReadConfig(
         window=timedelta(seconds=3),

@@ -1,4 +1,4 @@
-"""When a row arrived is known to the second only: no row is late and not found for that."""
+"""Late rows are found although arrival times are known only to the second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("faults")
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
 def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) -> None:
-    """The server counts whole seconds: by them it may seem to have been there before."""
+    """The server counts whole seconds, so the row may seem to have arrived before."""
     followed = Followed(config=_CONFIG)
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND + SECOND // 2)
@@ -73,7 +73,7 @@ def test_a_row_that_comes_behind_a_mark_is_found(late_scan_at: int | None) -> No
 
 @pytest.mark.parametrize("ttl", [200, 86_400])
 def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
-    """It arrived under the TTL in force then; rows that were delivered in time stay delivered."""
+    """It arrived under the former TTL; rows delivered in time are not repeated."""
     followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND)

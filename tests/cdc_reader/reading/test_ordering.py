@@ -1,4 +1,4 @@
-"""Delivery in order of write time: whatever is written, and however little may be held."""
+"""Delivery in order of write time, with bounded memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STEPS = st.one_of(
 
 
 def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
-    """The stream and key of each row, in the order of delivery."""
+    """Return the stream and key of each row, in order of delivery."""
     return [name for read in rows_read(deliveries) for name in keys(read.batch)]
 
 
 def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
-    """Write so; returns the end of it, settled by then."""
+    """Write a random history; return its end, which has settled."""
     begun = followed.clock.now()
     for number, (kind, amount, back) in enumerate(steps):
         if kind == "join":
@@ -54,7 +54,7 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
 def test_rows_come_in_order_of_write_time(
     steps: list[tuple[str, int, int]], sort_bytes: int
 ) -> None:
-    """Each once; those of one microsecond by stream; and no more is held than may be."""
+    """Rows of one microsecond come by stream, and memory stays within the limit."""
     followed = Followed(config=ORDERED)
     end = history(followed, steps)
     found = followed.follow(EPOCH, end, sort_bytes=sort_bytes)
@@ -76,7 +76,7 @@ def test_rows_come_in_order_of_write_time(
 
 
 def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
-    """A day of quiet makes windows long; a burst then costs a few attempts, not one a window."""
+    """Windows are long after a quiet day; a burst then costs a few attempts in all."""
     followed = Followed(config=ORDERED)
     for c in range(400):
         followed.insert(c % 20, c)
@@ -91,7 +91,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """They may be any number: a bulk load that gives all its rows one timestamp is one."""
+    """There may be any number, such as a bulk load with one timestamp."""
     followed = Followed(config=ORDERED)
     at = followed.clock.advance(SECOND)
     for c in range(100):
@@ -103,7 +103,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
 
 
 def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
-    """Batches of two schemas cannot be sorted together: the window is read anew."""
+    """Batches of two schemas cannot be sorted together, so the window is read again."""
     followed = Followed(config=ORDERED)
     for c in range(30):
         followed.insert(c % 10, c)
@@ -128,7 +128,7 @@ def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
 
 @pytest.mark.parametrize("printed", [0, 1, 17, 40])
 def test_it_goes_on_in_the_middle_of_a_window(printed: int) -> None:
-    """What was delivered first is named by marks, stream by stream; the rest comes in order."""
+    """Marks name the rows delivered before; the rest comes in order."""
     followed = Followed(config=ORDERED)
     for c in range(40):
         followed.insert(c % 9, c)

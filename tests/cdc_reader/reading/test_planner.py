@@ -1,4 +1,4 @@
-"""Plans: what the tasks of a window hold together, by either way of reading."""
+"""Plans by streams and by ranges: the tasks of a window together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Read = Counter[tuple[StreamId, int]]
 
 @frozen
 class History:
-    """Generations that are all announced, as a `GenerationSource`."""
+    """Announced generations, as a `GenerationSource`."""
 
     generations: tuple[Generation, ...]
 
@@ -40,7 +40,7 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """A history of generations, each with its own vnodes, shards and streams."""
+    """Return random generations, each with its own vnodes, shards and streams."""
     starts = draw(st.lists(MICROS, min_size=1, max_size=4, unique=True))
     spans = enumerate(Timeline(tuple(starts)).operating())
     return History(tuple(Generation(span, draw(_groups(number))) for number, span in spans))
@@ -62,14 +62,14 @@ def _groups(draw: st.DrawFn, number: int) -> tuple[StreamGroup, ...]:
 
 
 def planner_of(history: History, chunk_size: int, shard: Shard | None = None) -> Planner:
-    """A planner that has looked at the history."""
+    """Make a planner that knows the history."""
     planner = Planner(history, chunk_size, shard)
     planner.refresh()
     return planner
 
 
 def wanted(history: History, window: Window) -> Read:
-    """Each stream with each microsecond of the window in which its generation operates."""
+    """Return each pair of a stream and a microsecond in which its generation operates."""
     return Counter(
         (stream, micros)
         for generation in history.generations
@@ -80,7 +80,7 @@ def wanted(history: History, window: Window) -> Read:
 
 
 def by_streams(planner: Planner, window: Window) -> Read:
-    """What the tasks of a plan by streams read."""
+    """Return what the tasks of a plan by streams read."""
     return Counter(
         (stream, micros)
         for task in planner.plan(window)
@@ -90,7 +90,7 @@ def by_streams(planner: Planner, window: Window) -> Read:
 
 
 def by_ranges(planner: Planner, window: Window, history: History) -> Read:
-    """What a plan by ranges finds in a log where each stream has rows in its own time only."""
+    """Return what a plan by ranges finds if each stream has rows only in its own time."""
     rows = wanted(history, window)
     return Counter(
         (stream, micros)
@@ -104,7 +104,7 @@ def by_ranges(planner: Planner, window: Window, history: History) -> Read:
 def test_tasks_partition_a_window_exactly_however_chunks_adapt(
     history: History, start: int, end: int, chunk_size: int, held: list[float]
 ) -> None:
-    """Each microsecond of each stream that operated then is in one task; no other is in any."""
+    """Each microsecond of each stream then in force is in exactly one task."""
     window = Window(start, end)
     for read in (by_streams, lambda planner, span: by_ranges(planner, span, history)):
         planner = planner_of(history, chunk_size)
@@ -115,7 +115,7 @@ def test_tasks_partition_a_window_exactly_however_chunks_adapt(
 
 @given(histories(), st.integers(1, 9))
 def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
-    """Older generations first, then round the ring; no chunk is empty or too large."""
+    """Older generations come first, in ring order; no chunk is empty or too large."""
     tasks = planner_of(history, chunk_size).plan(Window(0, FOREVER))
     assert all(0 < len(task.streams) <= chunk_size for task in tasks)
     assert [task.window.start for task in tasks] == sorted(task.window.start for task in tasks)
@@ -126,7 +126,7 @@ def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
 
 @given(histories(), st.integers(1, 5), st.integers(1, 9))
 def test_shards_partition_the_streams(history: History, count: int, chunk_size: int) -> None:
-    """Of every generation, by either way of reading."""
+    """This holds for every generation and both strategies."""
     window = Window(0, 41)
     shards = [Shard(number, count) for number in range(1, count + 1)]
     planners = [planner_of(history, chunk_size, shard) for shard in shards]
@@ -136,7 +136,7 @@ def test_shards_partition_the_streams(history: History, count: int, chunk_size: 
 
 
 def test_a_chunk_has_room_for_a_stream() -> None:
-    """A chunk size of nothing is a mistake, not an empty plan."""
+    """A chunk size of zero is an error, not an empty plan."""
     generation = Generation(Window(0, FOREVER), (StreamGroup(0, (StreamId(bytes(16)),)),))
     with pytest.raises(ValueError, match="expected at least 1"):
         planner_of(History((generation,)), 0).plan(Window(0, 1))

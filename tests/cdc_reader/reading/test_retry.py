@@ -42,7 +42,7 @@ def _no_pause(seconds: float) -> None:
 
 
 def test_a_transient_error_is_retried_until_it_passes() -> None:
-    """After pauses of at most a ceiling that doubles."""
+    """The pauses are random, up to a limit that doubles."""
     pauses: list[float] = []
     action = _failing(*[TransientError("overloaded")] * 4)
     assert retry(action, timedelta(minutes=1), pauses.append) == "page"
@@ -51,14 +51,14 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 
 
 def test_an_error_that_lasts_is_given_up_at_the_deadline() -> None:
-    """With the last error as its cause."""
+    """The cause is the last error."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
 
 
 def test_what_a_failed_attempt_held_is_let_go() -> None:
-    """At once, without a collection of garbage: it may be a page."""
+    """References are dropped at once, without garbage collection: it may be a page."""
 
     class Held:
         pass
@@ -81,13 +81,13 @@ def test_what_a_failed_attempt_held_is_let_go() -> None:
 
 
 def test_other_errors_are_raised_at_once() -> None:
-    """A refused query is refused again."""
+    """A refused query would be refused again."""
     with pytest.raises(QueryRefusedError):
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
 
 
 def test_further_attempts_are_told() -> None:
-    """Within the context, not after it."""
+    """The callback applies within the context only."""
     seen: list[None] = []
     minute, pauses = timedelta(minutes=1), list[float]()
     with retries_told(lambda: seen.append(None)):
@@ -97,7 +97,7 @@ def test_further_attempts_are_told() -> None:
 
 
 def test_a_stop_ends_the_attempts() -> None:
-    """One that fails after the stop is the last; the error says what it met."""
+    """A failure after the stop is final; the error has its cause."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:
@@ -116,7 +116,7 @@ def test_a_stop_ends_the_attempts() -> None:
 def test_a_stop_ends_what_waits_for_nothing(
     each: Callable[[Stop, Iterator[int]], Iterator[int]], count: int
 ) -> None:
-    """No further item comes, although there are some, and the end is not taken for the whole."""
+    """No further item comes, and the end is not mistaken for completion."""
     stop = Stop()
     items = each(stop, iter(range(count)))
     assert next(items) == 0
@@ -126,7 +126,7 @@ def test_a_stop_ends_what_waits_for_nothing(
 
 
 def test_a_stop_ends_a_pause() -> None:
-    """An hour long. The attempt after it is the last one."""
+    """The pause is an hour; the attempt after it is the last one."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:

@@ -1,4 +1,4 @@
-"""Stopping in the middle of an outage: no retry, request or connecting holds it up.
+"""Stopping during an outage: no retry, request or connection attempt delays it.
 
 Every deadline here is an hour, so a stop that waits for one fails by the patience of `ended`.
 """
@@ -46,7 +46,7 @@ SETTLED = ("--from", "earliest", "--confidence-window", "0s")
 
 
 def patient(contact_point: str) -> ConnectionConfig:
-    """Waits an hour to connect and for each answer."""
+    """A configuration that waits an hour to connect and for each answer."""
     return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
 
 
@@ -81,13 +81,13 @@ def line(server: EmbeddedScylla) -> Iterator[Line]:
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A port that takes connections and never says a word."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
 
 
 class Running(threading.Thread):
-    """Something that runs, and what it raised in the end."""
+    """A call in a thread, and the error that it raised."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -102,13 +102,13 @@ class Running(threading.Thread):
             self.error = error
 
     def until(self, event: Callable[[], object]) -> None:
-        """Wait until it has come so far."""
+        """Wait until the condition holds."""
         while not event():
             self.join(0.001)
             assert self.is_alive(), self.error
 
     def ended(self) -> BaseException | None:
-        """The error with which it has ended, after a stop."""
+        """Return the error with which it ended after a stop."""
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.error
@@ -116,13 +116,13 @@ class Running(threading.Thread):
 
 @contextmanager
 def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
-    """A fault in force; called, it tells how often it has struck."""
+    """An active fault; a call returns how often it has struck."""
     with server.faults.during(fault):
         yield lambda: server.faults.struck(fault)
 
 
 def following(reader: CdcReader) -> Running:
-    """A thread that follows for good."""
+    """Start a thread that follows without end."""
     return Running(lambda: list(reader.follow()))
 
 
@@ -143,7 +143,7 @@ def test_a_retry_does_not_hold_up_a_reader(
 def test_a_late_answer_does_not_hold_up_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """Of a page, or of what is asked for before."""
+    """The answer is a page, or the result of an earlier query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)
@@ -153,7 +153,7 @@ def test_a_late_answer_does_not_hold_up_a_reader(
 
 
 def test_a_server_that_hangs_does_not_hold_up_a_reader(line: Line) -> None:
-    """Nor that its connection is closed."""
+    """Closing its connection does not delay it either."""
     reader = CdcReader(patient(line.contact_point), "ks.t", config=READ)
     handed_on = threading.Event()
 
@@ -171,7 +171,7 @@ def test_a_server_that_hangs_does_not_hold_up_a_reader(line: Line) -> None:
 
 
 def test_connecting_does_not_hold_up_a_reader(silent: socket.socket) -> None:
-    """To a server that takes the connection, and no more."""
+    """The server accepts the connection, but does not answer."""
     reader = CdcReader(patient(f"127.0.0.1:{silent.getsockname()[1]}"), "ks.t", config=READ)
     follow = following(reader)
     accepted, _ = silent.accept()
@@ -184,7 +184,7 @@ def test_connecting_does_not_hold_up_a_reader(silent: socket.socket) -> None:
 def test_several_tables_are_stopped_together(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """Though their deliveries come through one iterator."""
+    """Their deliveries share one iterator."""
     with CdcReader(connection, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
         follow = Running(lambda: list(reader.follow()))
         follow.until(struck)
@@ -203,7 +203,7 @@ def test_several_tables_are_stopped_together(
 def test_a_bounded_read_that_is_stopped_says_so(
     server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
-    """What it has read is incomplete."""
+    """Its result is incomplete."""
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server) as struck:
         running = Running(lambda: read(reader))
         running.until(struck)
@@ -213,7 +213,7 @@ def test_a_bounded_read_that_is_stopped_says_so(
 
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
 def test_nothing_is_handed_on_after_a_stop(connection: ConnectionConfig, read: str) -> None:
-    """Not even what is there already, for it may take its reader long to deal with."""
+    """Pages already received are not delivered either."""
     small = evolve(READ, fetch_size=2, chunk_size=100)
     with CdcReader(connection, "ks.t", config=small) as reader:
         items = getattr(reader, read)()
@@ -226,7 +226,7 @@ def test_nothing_is_handed_on_after_a_stop(connection: ConnectionConfig, read: s
 def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """It ends in order, and the change comes again."""
+    """The consumer ends normally, and the change is delivered again."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -251,7 +251,7 @@ def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
 def consumer(
     connection: ConnectionConfig, handler: Callable[[Change], object], **more: Any
 ) -> CdcConsumer:
-    """A consumer of all there is, for good."""
+    """Make a consumer of the whole log, without end."""
     options: Any = {"application": "app", "read": READ} | more
     return CdcConsumer(connection, "ks.t", handler, **options)
 
@@ -259,7 +259,7 @@ def consumer(
 def test_an_outage_does_not_hold_up_a_consumer(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """It ends in order."""
+    """The consumer ends normally."""
     stuck = consumer(connection, print)
     with outage(server) as struck:
         running = Running(stuck.run)
@@ -271,7 +271,7 @@ def test_an_outage_does_not_hold_up_a_consumer(
 def test_a_store_out_of_reach_does_not_hold_up_a_start(
     connection: ConnectionConfig, silent: socket.socket
 ) -> None:
-    """Nothing was handled, so nothing is left to save."""
+    """Nothing was handled, so there is nothing to save."""
     nowhere = patient(f"127.0.0.1:{silent.getsockname()[1]}")
     stuck = consumer(
         connection, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=HOUR)
@@ -287,7 +287,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_start(
 def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
     connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
-    """It says that what it handled is not saved. The store is down, or never answers."""
+    """The error says that handled changes are not saved. The store is down, or hangs."""
     store = ScyllaCheckpoints(
         evolve(patient(line.contact_point), consistency="ONE"), "ks", retry_deadline=HOUR
     )
@@ -314,7 +314,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
 def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """A handler's own writes end, and its change comes again."""
+    """The handler's own writes end, and its change is delivered again."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -328,7 +328,7 @@ def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
 
 
 def test_a_handlers_pause_does_not_hold_up_a_consumer(connection: ConnectionConfig) -> None:
-    """It gets the change again in the next run."""
+    """The change is delivered again in the next run."""
     called = threading.Event()
 
     def fail(_: Change) -> None:
@@ -346,7 +346,7 @@ def test_a_handlers_pause_does_not_hold_up_a_consumer(connection: ConnectionConf
 def test_an_outage_does_not_hold_up_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
-    """Of a loop over changes, and of a consumer with coroutines."""
+    """This covers a loop over changes, and a consumer with coroutines."""
     options: Any = {"application": "app", "read": READ}
 
     async def handle(_: Change) -> None: ...
@@ -368,7 +368,7 @@ def test_an_outage_does_not_hold_up_a_cancellation(
 
 
 def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """Its reads are retried for two minutes otherwise."""
+    """Otherwise its reads would be retried for two minutes."""
     run = "from cdc_reader.cli import main; main()"
     with outage(server) as struck:
         command = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Rows in a stream of another generation than the one in force when they were written."""
+"""Rows in a stream of a generation that was not in force when they were written."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """A row that a coordinator logs `by` generations from where it belongs."""
+    """Log a row `by` generations away from the one in force."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
 
 
 def switch(followed: Followed) -> int:
-    """When the newest generation begins."""
+    """Return when the newest generation begins."""
     return followed.server.cluster.generations[-1].start_us
 
 
 def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
-    """A row of the log that arrives now in a stream; one in another stream is its twin."""
+    """Make a log row that arrives now; the same row in another stream is its twin."""
     followed.execute(
         'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
         f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
@@ -60,7 +60,7 @@ def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
 
 
 def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
-    """Rows before and after the switch, each second one astray; returns what must come."""
+    """Write rows before and after the switch, every second one astray; return the expected rows."""
     at = switch(followed)
     followed.clock.advance(at - 3 * SECOND - followed.clock.now())
     for c in range(60):
@@ -79,7 +79,7 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """In streams of the generation before or after; from the stream in force if in both."""
+    """Strays are in the generation before or after; of twins, the one in force is delivered."""
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -88,7 +88,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """Also where the two streams of a row are of two shards."""
+    """This holds even if the two streams of a row are in two shards."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -106,7 +106,7 @@ def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> N
 def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     followed: Followed, delivery: str, restarts: bool
 ) -> None:
-    """Also if the stray was delivered before a restart."""
+    """This holds even if the stray was delivered before a restart."""
     before, after = (g.ranges[0].streams[0] for g in followed.server.cluster.generations)
     followed.clock.advance(switch(followed) + SECOND - followed.clock.now())
     written = followed.clock.now()
@@ -131,7 +131,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
 
 
 def test_a_search_that_takes_long_takes_no_stray_for_late() -> None:
-    """Its arrival is computed when it is read, not when the others have been."""
+    """Arrivals are computed when rows are read, not at the end of the search."""
     config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
     followed = Followed(config=config)
     followed.server.join(vnodes=3)
@@ -153,13 +153,13 @@ def test_a_search_that_takes_long_takes_no_stray_for_late() -> None:
 
 
 def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
-    """What is delivered to one of several processes."""
+    """Return the deliveries of one of several processes."""
     return list(followed.follower(EPOCH, shard).follow(EPOCH + MINUTE))
 
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
 def test_strays_are_for_those_who_want_late_rows(followed: Followed, mode: str) -> None:
-    """Else no window costs a query more."""
+    """Otherwise windows cost no extra query."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
@@ -168,7 +168,7 @@ def test_strays_are_for_those_who_want_late_rows(followed: Followed, mode: str) 
 def test_strays_are_counted_where_late_rows_are_reported(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each once, twins not at all."""
+    """Each is counted once, and twins are not counted."""
     caplog.set_level("INFO")
     write_around(followed, twice=False)
     astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)
@@ -181,7 +181,7 @@ def test_strays_are_counted_where_late_rows_are_reported(
 
 @pytest.mark.parametrize("reached", ["in the window", "behind it"])
 def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -> None:
-    """Whatever a checkpoint says: marks of a window that was cut short, or its end."""
+    """Checkpoints hold marks of an interrupted window, or its end."""
     written = write_around(followed, twice=False)
     followed.clock.advance(MINUTE)
     whole = followed.follow(EPOCH, EPOCH + MINUTE)
@@ -194,7 +194,7 @@ def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -
 
 
 def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
-    """All that was delivered is acknowledged."""
+    """Return the checkpoint with all deliveries acknowledged."""
     work = Acknowledgements(Checkpoint(EPOCH), settled=True)
     for each in deliveries:
         if isinstance(each, RowsRead):
@@ -215,7 +215,7 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """By the sweep, which looks beyond the ends of generations too; once, like every late row."""
+    """The sweep looks beyond the ends of generations, and delivers it once."""
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False
@@ -233,7 +233,7 @@ def test_a_stray_that_arrives_behind_the_position_is_found(
 def test_strays_of_a_generation_announced_late_are_delivered_once(
     twice: bool, delivery: str
 ) -> None:
-    """Those of the generation before were delivered while it seemed to be in force."""
+    """The previous generation's rows were delivered while it seemed to be in force."""
     followed = Followed(config=_CONFIG)
     followed.server.hold_publication(rows=None)
     followed.server.join(vnodes=3)
@@ -248,7 +248,7 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 
 
 def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
-    """With a ring delay of 0, and a coordinator that hears of it a second and a half later."""
+    """The ring delay is 0, and one coordinator learns of the switch 1.5 s later."""
     followed = Followed(config=_CONFIG)
     followed.server.cluster.ring_delay_ms = 0
     written: list[tuple[int]] = []

@@ -1,4 +1,4 @@
-"""Which rows may have expired, against a row-by-row account of a log whose TTL changes."""
+"""Which rows may have expired, compared with a row-by-row reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ histories = st.lists(st.tuples(moments, ttls), min_size=1, max_size=4).map(
 
 
 def ttl_at(history: TtlHistory, second: int) -> int:
-    """The TTL of a row written then, in the plainest words."""
+    """Return the TTL of a row written at this time, by the reference."""
     found = history.changes[0][1]
     for since, ttl in history.changes:
         if since <= second * SECOND:
@@ -33,7 +33,7 @@ def ttl_at(history: TtlHistory, second: int) -> int:
 def test_each_row_expires_by_the_ttl_it_was_written_with(
     history: TtlHistory, position: int, now: int
 ) -> None:
-    """The first and the last write time that is lost are those of rows that are."""
+    """The span of lost write times begins and ends with an expired row."""
     gone = [
         second
         for second in range(position, now)
@@ -49,7 +49,7 @@ def test_each_row_expires_by_the_ttl_it_was_written_with(
 
 @given(histories, st.integers(0, 3_000))
 def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
-    """No row written earlier does."""
+    """All earlier rows have expired."""
     since = history.kept_since(now * SECOND)
     seconds = range(-5_000, 4_000)
     alive = [s for s in seconds if not (ttl := ttl_at(history, s)) or s + ttl >= now]
@@ -69,7 +69,7 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """Or from when it was seen; what was seen before stays."""
+    """Without that time, it counts from when it was seen; earlier entries stay."""
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
     assert seen.seen(60, now=200, altered=150) is seen
@@ -79,7 +79,7 @@ def test_a_change_counts_from_when_the_table_was_altered() -> None:
 
 
 def test_nothing_known() -> None:
-    """Nothing is lost, and all may be there."""
+    """Nothing counts as lost, and all rows may be there."""
     nothing = TtlHistory()
     assert nothing.lost(5, 10**18).is_empty
     assert (nothing.kept_since(7), nothing.expires(5)) == (BEGINNING, FOREVER)
@@ -97,6 +97,6 @@ def test_only_what_matters_is_kept() -> None:
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
 def test_what_is_no_history_is_refused(given: list[tuple[int, int]]) -> None:
-    """As a stored text may hold it."""
+    """A stored text may be invalid."""
     with pytest.raises(ValueError, match=r"history|unpack"):
         TtlHistory(given)

@@ -1,4 +1,4 @@
-"""What a window held decides into how many queries the next one is cut."""
+"""A window's pages determine the chunks of the next window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVER = Window(BEGINNING, FOREVER)
 
 
 def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
-    """Those of a window with these values, and those of the next."""
+    """Return the queries of a window with these values, and of the next window."""
     server = EmbeddedScylla(vnodes=1, shards=4)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -51,6 +51,6 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
 def test_a_chunk_that_fills_two_pages_is_split(
     fetch_size: int, sizes: list[int], queries: list[int]
 ) -> None:
-    """Be a page as large as was asked for, or ended by the server before."""
+    """Pages end at the requested size, or earlier at the server's limit."""
     config = ReadConfig(fetch_size=fetch_size)
     assert _queries(config, [bytes(size) for size in sizes]) == queries

@@ -1,4 +1,4 @@
-"""A table replicated by its log is the table, writetimes included."""
+"""A replicated table equals its source, write times included."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def writer(connection: ConnectionConfig) -> Iterator[CqlWriter]:
 
 
 def rows_of(result: Result) -> list[str]:
-    """The rows, in an order of their own; times to live to the minute."""
+    """Return the rows in a fixed order; TTLs to the minute."""
     ttls = [name.startswith("ttl(") for name, _ in result.columns]
     rows = [
         [_minutes(cell) if is_ttl else cell for is_ttl, cell in zip(ttls, row, strict=True)]
@@ -74,7 +74,7 @@ def rows_of(result: Result) -> list[str]:
 
 
 def _minutes(cell: bytes | None) -> int | None:
-    """Reading takes a while: the times in use are far apart."""
+    """Round TTLs to minutes, because reading takes time."""
     return None if cell is None else round(int.from_bytes(cell, "big") / 60)
 
 
@@ -82,7 +82,7 @@ def _minutes(cell: bytes | None) -> int | None:
 def test_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
-    """Of a real ScyllaDB 5.2: every cell and every writetime, of 1,200 statements' log."""
+    """The log of 1,200 statements on a real ScyllaDB 5.2 gives every cell and write time."""
     recorded = history.recorded
     for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
         scylla.session.execute(cql.replace("{ks}", keyspace))
@@ -98,7 +98,7 @@ def test_a_recorded_log_gives_the_recorded_table(
 def test_recorded_pages_of_every_type_give_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
-    """As they came off the wire of a real ScyllaDB 5.2, records cut where its pages were."""
+    """The pages are as received from a real ScyllaDB 5.2, with records cut at page boundaries."""
     log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
     schema = log_schema(*map(_with_kind, parse_metadata(base[0]).columns or ()))
     grouping = Grouping(schema)
@@ -121,12 +121,12 @@ def test_recorded_pages_of_every_type_give_the_recorded_table(
 
 
 def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
-    """All rows, in an order of their own."""
+    """Return all rows in a fixed order."""
     return sorted(repr(row) for batch in batches for row in batch.to_pylist())
 
 
 def _with_kind(column: Column) -> Column:
-    """A column of the recorded table, which has some frozen ones: a result does not say so."""
+    """Return a column of the recorded table with its frozenness, which results do not show."""
     kinds = {
         "pk": (ColumnKind.PARTITION_KEY, 0),
         "ck": (ColumnKind.CLUSTERING, 0),
@@ -156,7 +156,7 @@ class Tables:
         self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
 
     def changes(self, table: str, key: int) -> list[Change]:
-        """All changes of a partition."""
+        """Return all changes of a partition."""
         schema = self.schemas[table]
         grouping = Grouping(schema)
         cql = f"SELECT * FROM {schema.name.cql} WHERE pk = {key} ALLOW FILTERING"
@@ -171,7 +171,7 @@ class Tables:
             replicator.apply(change)
 
     def contents(self, table: str, key: int) -> list[list[str]]:
-        """Rows, and the write times and times to live that can be read."""
+        """Return rows, and the readable write times and TTLs."""
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
         return [rows_of(raw_select(self.session, query)) for query in queries]
@@ -179,7 +179,7 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> Iterator[Tables]:
-    """Empty ones, in a keyspace of their own."""
+    """Create empty tables in a fresh keyspace."""
     session, keyspace = scylla.session, f"replica_{uuid.uuid4().hex[:8]}"
     session.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
@@ -199,7 +199,7 @@ def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> I
 
 @st.composite
 def timed(draw: st.DrawFn) -> str:
-    """A statement, sometimes with a time to live or a timestamp of its own."""
+    """Make a statement, sometimes with an explicit TTL or timestamp."""
     statement, options = draw(statements), []
     if statement.startswith("UPDATE"):  # the fewer rows, the more happens to each
         statement = statement.replace("ck = 2", "ck = 0").replace("ck = 3", "ck = 1")
@@ -276,7 +276,7 @@ def test_the_replica_of_a_table_is_the_table(
 def test_ranges_are_deleted_in_any_clustering_order(
     scylla: Scylla, tables: Tables, deletes: list[tuple[str, tuple[int, int, int]]]
 ) -> None:
-    """Columns ascend and descend; the ranges of a batch fuse."""
+    """Columns ascend and descend; the ranges of a batch merge."""
     key, keyspace = next(KEYS), tables.keyspace
     columns = "(pk int, c1 int, c2 int, c3 int, v int, PRIMARY KEY (pk, c1, c2, c3)) "
     order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC)"
@@ -303,7 +303,7 @@ def test_ranges_are_deleted_in_any_clustering_order(
 
 
 def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
-    """Byte for byte, in columns of their own, as keys, and as elements of collections."""
+    """Values are equal byte for byte, as columns, keys and collection elements."""
     session, key_types = scylla.session, list(ALL_TYPES)
     session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     columns = "".join(f", c{at} {t}, l{at} list<{t}>" for at, t in enumerate(key_types))
@@ -328,7 +328,7 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
 
 
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
-    """With a replicator for its handler, in several threads."""
+    """The replicator is the handler, called from several threads."""
     key, base = next(KEYS), time.time_ns() // 1_000
     row = "WHERE pk = <pk> AND ck = 1"
     for statement in (
@@ -356,7 +356,7 @@ def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables
 
 
 class Ledger:
-    """A writer that keeps what it is given."""
+    """A writer that records its statements."""
 
     def __init__(self) -> None:
         self.statements: list[object] = []
