@@ -1,4 +1,4 @@
-"""One real Spark for all tests of the source, and the options that lead it to the server."""
+"""One real Spark session for all tests of the source, and the options to reach the server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores, started once; its log is kept for the run."""
+    """A Spark session on two cores, started once; its log is kept for the run."""
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
         "tests",
@@ -50,7 +50,7 @@ def _no_connection_outlives_its_server() -> Iterator[None]:
 
 @pytest.fixture
 def options(scylla: Scylla, keyspace: str) -> dict[str, str]:
-    """The options that lead to table `t` of the test's keyspace."""
+    """The options for table `t` of the test's keyspace."""
     login = scylla.credentials or ()
     return {
         "hosts": scylla.contact_point,
@@ -64,7 +64,7 @@ def options(scylla: Scylla, keyspace: str) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, options: dict[str, str]) -> Load:
-    """Loads table `t` of the test's keyspace as a DataFrame, with more options if given."""
+    """Load table `t` of the test's keyspace as a DataFrame, with more options if given."""
 
     def load(*, stream: bool = False, **more: str) -> DataFrame:
         reader = spark.readStream if stream else spark.read
@@ -75,7 +75,7 @@ def load(spark: SparkSession, options: dict[str, str]) -> Load:
 
 @pytest.fixture
 def rows(options: dict[str, str]) -> Rows:
-    """Reads table `t` of the test's keyspace as an executor does, without Spark around it."""
+    """Read table `t` of the test's keyspace as an executor does, without Spark."""
 
     def rows(**more: str) -> list[dict[str, Any]]:
         parsed = SourceOptions.parse({**options, **more})
@@ -89,7 +89,7 @@ def rows(options: dict[str, str]) -> Rows:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; {t} is the table."""
+    """Execute statements one after another; {t} is the table."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

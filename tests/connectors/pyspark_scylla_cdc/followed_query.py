@@ -1,4 +1,4 @@
-"""A query that runs in processes of its own, as the test sees it that reads along."""
+"""A streaming query in separate processes, and the test's view of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILURES = 3
 
 
 class Role(Enum):
-    """What a process does for the query; the value is in its command line and in no other's."""
+    """The role of a process in the query; the value appears only in its command line."""
 
     DRIVER = SCRIPT.name
     JVM = "bin/java"
@@ -34,7 +34,7 @@ class Role(Enum):
 
 @frozen
 class MicroBatch:
-    """What is told of a micro-batch that is over.
+    """The report on a finished micro-batch.
 
     Its rows, the position after it (in µs), and the JVM's heap in use (in MB).
     """
@@ -45,7 +45,7 @@ class MicroBatch:
 
 
 class FollowedQuery:
-    """Follows a log into `folder`; `failures` are those of the query, which goes on after each."""
+    """Follows a log into `folder`; the query restarts after each of its `failures`."""
 
     def __init__(self, folder: Path, options: dict[str, str]) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class FollowedQuery:
         self.kill()
 
     def start(self) -> None:
-        """Start it, from its checkpoint if it has run before, in a process group of its own."""
+        """Start the query, from its checkpoint if there is one, in its own process group."""
         with (self.folder / "stderr.log").open("ab") as errors:
             self._process = subprocess.Popen(
                 self._command,
@@ -81,7 +81,7 @@ class FollowedQuery:
         self._process.communicate()
 
     def kill_some(self, role: Role, chance: random.Random) -> bool:
-        """Kill one or more of the workers that have this role; False if there are none just now."""
+        """Kill one or more of the workers that have this role; False if there are none now."""
         workers = self.pids(role)
         for pid in chance.sample(workers, chance.randint(1, len(workers)) if workers else 0):
             with suppress(ProcessLookupError):
@@ -89,15 +89,15 @@ class FollowedQuery:
         return bool(workers)
 
     def pids(self, role: Role) -> list[int]:
-        """The processes that have this role."""
+        """Return the processes that have this role."""
         return [pid for pid, command in self._commands().items() if role.value in command]
 
     def resident_mb(self, role: Role) -> float:
-        """The memory that the largest process of this role has now."""
+        """Return the resident memory of the largest process of this role."""
         return max(map(_resident_mb, self.pids(role)))
 
     def next_batch(self) -> MicroBatch:
-        """The next micro-batch that comes to its end."""
+        """Wait for the end of the next micro-batch, and return it."""
         failures = 0
         while failures < FAILURES:
             told = json.loads(self._next_line())
@@ -108,7 +108,7 @@ class FollowedQuery:
         raise AssertionError(f"the query fails again and again: {self.failures[-1]}")
 
     def await_position(self, position: int) -> None:
-        """Read along until all that was written before `position` is in the sink."""
+        """Wait until everything written before `position` is in the sink."""
         while self.next_batch().position < position:
             pass
 
@@ -124,7 +124,7 @@ class FollowedQuery:
         return line
 
     def _commands(self) -> dict[int, str]:
-        """The command lines of all processes of the query's session, in order."""
+        """Return the command lines of all processes of the query's session, in order."""
         found = {}
         for pid in sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, for tests to kill or to measure: FOLDER OPTIONS_JSON.
+"""A streaming query in a separate process, to be killed or measured: FOLDER OPTIONS_JSON.
 
 It follows a log into the Parquet files of FOLDER/rows, and begins anew when it has failed. Of each
 micro-batch, and of each failure, it prints a line of JSON.
@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 class Narrator(StreamingQueryListener):
-    """Tells of each micro-batch: its rows, the position after it, and the heap in use, in MB."""
+    """Reports each micro-batch: its rows, the position after it, and the heap in use, in MB."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark._jvm
@@ -48,12 +48,12 @@ class Narrator(StreamingQueryListener):
 
 
 def tell(**facts: Any) -> None:
-    """One line for the test that reads along."""
+    """Print one line for the test."""
     print(json.dumps(facts), flush=True)
 
 
 def follow(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
-    """Follow the log until the query fails, and tell why it did."""
+    """Follow the log until the query fails; return the failure."""
     query = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
     query = query.option("checkpointLocation", str(folder / "checkpoint"))
     try:

@@ -1,4 +1,4 @@
-"""Writes a table as fast as its server can, until standard input ends: HOST PORT.
+"""Writes a table as fast as its server accepts, until standard input ends: HOST PORT.
 
 Each row is a number further; at the end it prints how many there are.
 """
@@ -20,7 +20,7 @@ IN_FLIGHT = 100
 
 
 def rows(stop: threading.Event) -> Iterator[tuple[int, int, str]]:
-    """Rows until told to stop."""
+    """Yield rows until told to stop."""
     for number in itertools.count():
         if stop.is_set():
             return
@@ -28,7 +28,7 @@ def rows(stop: threading.Event) -> Iterator[tuple[int, int, str]]:
 
 
 def stopping() -> threading.Event:
-    """What is set when standard input ends."""
+    """Return the event that is set when standard input ends."""
     stop = threading.Event()
 
     def wait() -> None:
@@ -40,7 +40,7 @@ def stopping() -> threading.Event:
 
 
 def main(host: str, port: int) -> None:
-    """Write, and tell how many rows the server took."""
+    """Write rows, and print how many the server accepted."""
     session = open_session(host, port)
     session.use_client_timestamp = False  # a write has its time when it is taken, not when asked
     insert = session.prepare("INSERT INTO ks.t (pk, number, note) VALUES (?, ?, ?)")

@@ -1,4 +1,4 @@
-"""What cannot be read is refused at ``load()`` or ``start()``: one line, option, value, remedy."""
+"""Invalid input is refused at ``load()`` or ``start()``: one line, option, value, remedy."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def in_turn() -> Iterator[str]:
 
 @pytest.fixture
 def ways(spark: SparkSession, load: Load, options: dict[str, str]) -> Ways:
-    """The ways to the source: each takes options."""
+    """The ways to use the source; each takes options."""
 
     def view(**more: str) -> None:
         given = ", ".join(f"{quoted(k)} {quoted(v)}" for k, v in {**options, **more}.items())
@@ -165,13 +165,13 @@ def ways(spark: SparkSession, load: Load, options: dict[str, str]) -> Ways:
 
 
 def quoted(text: str) -> str:
-    """The text as SQL has it."""
+    """Quote the text for SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def refusal(way: Callable[..., object], **given: str) -> str:
-    """Our part of what Spark says to the options."""
+    """Return our part of Spark's error for the options."""
     with pytest.raises(AnalysisException) as refused:
         way(**given)
     found = AT_LOAD.fullmatch(str(refused.value))
@@ -180,7 +180,7 @@ def refusal(way: Callable[..., object], **given: str) -> str:
 
 
 def test_every_option_is_given_wrongly() -> None:
-    """An option that the table gains is to be among them."""
+    """New options must be added to the cases."""
     assert {option.name for option in OPTIONS} == set(WRONG) - {"fetchsise", "xyzzy"}
 
 
@@ -188,7 +188,7 @@ def test_every_option_is_given_wrongly() -> None:
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("name", list(WRONG))
 def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], name: str) -> None:
-    """Each wrong value is, and Spark shows the line of the first: in a batch, a stream or SQL."""
+    """Each wrong value is refused, and Spark shows the first error in a batch, a stream or SQL."""
     for value, expected in WRONG[name]:
         with pytest.raises(CdcError) as refused:
             ScyllaCdcDataSource(lower({**options, name: value})).schema()
@@ -208,7 +208,7 @@ def test_the_same_line_in_every_way(ways: Ways, given: dict[str, str]) -> None:
 
 
 def lower(options: dict[str, str]) -> dict[str, str]:
-    """The options as Spark hands them over."""
+    """Return the options as Spark passes them."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -232,7 +232,7 @@ def lower(options: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_contradictions(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """Options that exclude one another, or ask of the table what its log does not hold."""
+    """Options exclude one another, or require what the table's log lacks."""
     with pytest.raises(CdcError) as refused:
         ScyllaCdcDataSource(lower({**options, **given})).schema()
     assert expected in str(refused.value)
@@ -240,14 +240,14 @@ def test_contradictions(options: dict[str, str], given: dict[str, str], expected
 
 
 def test_missing_option(spark: SparkSession) -> None:
-    """Without a required option the line says which one, and what it is for."""
+    """The error names the missing option and its purpose."""
     with pytest.raises(AnalysisException, match=r"hosts is .*give hosts, contact points"):
         spark.read.format("scylla_cdc").load()
 
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -262,7 +262,7 @@ def closed_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["silent_port", "closed_port"])
 def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str) -> None:
-    """A host that is not there, or mute, is given up within the connect timeout."""
+    """An absent or silent host fails within the connect timeout."""
     hosts = f"127.0.0.1:{request.getfixturevalue(kind)}"
     message = refusal(load, hosts=hosts, connectTimeout="2s")
     assert f"hosts is '{hosts}': cannot connect to {hosts}" in message
@@ -271,14 +271,14 @@ def test_unreachable_host(load: Load, request: pytest.FixtureRequest, kind: str)
 
 @pytest.mark.slow
 def test_unknown_host(load: Load) -> None:
-    """A name that no name server knows is given up as well."""
+    """An unresolvable name fails within the connect timeout, too."""
     message = refusal(load, hosts="no-such-host.invalid", connectTimeout="2s")
     assert "hosts is 'no-such-host.invalid': cannot connect to no-such-host.invalid:9042" in message
     assert "{}" not in message
 
 
 def test_a_certificate_of_another_host() -> None:
-    """Is refused, and the options that help are told by their names here."""
+    """The error names the Spark options that help."""
     from cdc_reader.testing import EmbeddedScylla
 
     given = {"keyspace": "k", "table": "t", "ssl.enabled": "true"}
@@ -334,7 +334,7 @@ SCHEMAS = [
 def test_schema_of_ones_own(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
-    """A schema given by hand that is no part of the table's is refused, and the remedy named."""
+    """A schema that is not part of the table's is refused, with the remedy."""
     batch = spark.read.format("scylla_cdc").options(**options).schema(schema).load()
     assert expected in refusal(batch.count)
     stream = spark.readStream.format("scylla_cdc").options(**options).schema(schema).load()
@@ -344,7 +344,7 @@ def test_schema_of_ones_own(
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """A table that is gone when the query begins ends it with the words that it has at load."""
+    """A table dropped before the query begins gives the same error as at load."""
     batch, stream = load(), load(stream=True)
     execute("DROP TABLE {t}")
     assert "t was not found" in refusal(batch.count)
@@ -354,7 +354,7 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """A table that goes while its log is followed, or was read already, ends the query so too."""
+    """A table dropped during or after the read ends the query with that error too."""
     stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:
@@ -382,7 +382,7 @@ def test_failed_while_running(
 
 
 def failure(stream: DataFrame, folder: Path) -> str:
-    """The line, of all that Spark says when a streaming query ends, that our words are in."""
+    """Return our line of the error of a failed streaming query."""
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "c"))
     with pytest.raises(StreamingQueryException) as ended:
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -390,7 +390,7 @@ def failure(stream: DataFrame, folder: Path) -> str:
 
 
 def our_line(error: StreamingQueryException) -> str:
-    """The line of ours in what Spark tells, which holds nothing of Python's."""
+    """Return our line of Spark's error, which must contain no Python frames."""
     told, _, _ = str(error).partition("=== Streaming Query ===")
     assert "Traceback" not in told
     (line,) = [line for line in told.splitlines() if "cdc_reader.errors." in line]

@@ -1,4 +1,4 @@
-"""Format ``changes``: what each statement becomes, with images and without."""
+"""Format ``changes``: the rows of each statement, with and without images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = ("pk", "ck")
 
 @pytest.fixture
 def table(execute: Execute) -> Callable[[str], None]:
-    """Makes a table with all there is to a table, and these CDC options."""
+    """Make a table with all kinds of columns, and these CDC options."""
 
     def make(images: str) -> None:
         execute(
@@ -30,7 +30,7 @@ def table(execute: Execute) -> Callable[[str], None]:
 
 
 def changes(rows: Rows, *names: str, **options: str) -> list[tuple[Any, ...]]:
-    """The type of each change and the values of these columns, in order of commit."""
+    """Return the type of each change and the values of these columns, in commit order."""
     found = rows(format="changes", **options)
     found.sort(key=lambda row: (row["_commit_version"], row["_sequence"]))
     return [tuple(row[name] for name in ("_change_type", *names)) for row in found]
@@ -73,7 +73,7 @@ def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: 
 
 
 def test_delta_alone(execute: Execute, rows: Rows) -> None:
-    """Without images a row has what was set, and says what that is and what was set to null."""
+    """Without images a row has the values set, and names the columns modified or set to null."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int, f frozen<list<int>>) "
         "WITH cdc = {'enabled': true}",
@@ -92,7 +92,7 @@ def test_delta_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_delta_beside_images(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With images the row is whole, and the same columns are named."""
+    """With images the row is complete, and the same columns are named."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, m, l) VALUES (1, 2, 3, {1: 'a'}, [5, 6])",
@@ -111,7 +111,7 @@ def test_delta_beside_images(table: Callable[[str], None], execute: Execute, row
 
 
 def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """A preimage of touched columns comes out only with the word which those are."""
+    """A preimage of touched columns appears only with `_modified_columns`."""
     table("'preimage': true, 'postimage': true")
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -153,7 +153,7 @@ def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows:
 def test_written_and_deleted_at_once(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """A row written and deleted in one record is deleted, by whichever delete."""
+    """A row written and deleted in one record is deleted, by any kind of delete."""
     table(FULL)
     now = SystemClock().now()
     for later, where in enumerate(("pk = 1 AND ck = 1", "pk = 1")):
@@ -169,7 +169,7 @@ def test_written_and_deleted_at_once(
 
 
 def test_static_rows(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Static columns change in a row of their own, without a clustering key."""
+    """A change of static columns is a separate row, without a clustering key."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, s, v) VALUES (1, 2, 3, 4)",
@@ -198,7 +198,7 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """Ranges are never dropped in silence: they end the query, or show their bounds."""
+    """Ranges are never silently dropped: they end the query, or appear with their bounds."""
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):
@@ -210,7 +210,7 @@ def test_range_deletes(
 
 
 def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
-    """There a partition is a row: its delete is one of a row."""
+    """A partition of such a table is a row, so its delete deletes one row."""
     execute(
         f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, {FULL}}}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",
@@ -246,7 +246,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
 def test_images_that_are_missing(
     table: Callable[[str], None], rows: Rows, images: str, given: dict[str, str], expected: str
 ) -> None:
-    """What the log cannot tell is refused, with the statement that lets it."""
+    """If the log lacks something, the error has the statement that adds it."""
     table(images)
     with pytest.raises(UnsupportedTableError, match=expected):
         changes(rows, **given)
@@ -255,7 +255,7 @@ def test_images_that_are_missing(
 def test_the_printed_statement_works(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """Executed as printed, the statement makes the table fit; older changes are refused."""
+    """The printed statement makes the table usable; older changes are refused."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)")
     with pytest.raises(UnsupportedTableError) as refused:
@@ -270,7 +270,7 @@ def test_the_printed_statement_works(
 
 
 def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With fewer columns a table needs fewer images, and the rest is not there."""
+    """Fewer columns need fewer images, and the other columns are absent."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck, v, m) VALUES (1, 2, 3, {1: 'a'})")
     (row,) = rows(format="changes", columns="v", includeDelta="true")
@@ -281,7 +281,7 @@ def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Ro
 
 
 def test_a_name_that_is_taken(execute: Execute, rows: Rows) -> None:
-    """A base column with a name of ours is refused by name."""
+    """A base column with one of our names is refused."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, \"_sequence\" int) WITH cdc = {'enabled': true}")
     with pytest.raises(CdcError, match="has a column _sequence"):
         changes(rows, includeDelta="true")

@@ -1,4 +1,4 @@
-"""Decimal texts as Arrow decimals: Python's `decimal` tells what fits, and what it is then."""
+"""Decimal texts as Arrow decimals, compared with Python's `decimal`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
 
 @st.composite
 def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
-    """A number as the kernel writes it: random digits, or nearly as many as `kind` has places."""
+    """Return numbers as the kernel writes them: random digits, or nearly as many as fit `kind`."""
     if draw(st.booleans()):
         digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
         exponent = draw(EXPONENTS)
@@ -46,7 +46,7 @@ KIND_AND_TEXTS = KINDS.flatmap(
 
 
 def fits(text: str, kind: pa.Decimal128Type) -> bool:
-    """Whether the number is a whole count of the type's units, and one within its precision."""
+    """True if the number is a multiple of the type's unit, and within its precision."""
     number = Decimal(text)
     if not number:
         return True
@@ -69,7 +69,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_arrives_as_it_is_or_not_at_all(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """Each number equals the one that was written; with one that does not fit there are none."""
+    """Each number equals the one written; if one does not fit, there are none."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):
@@ -95,7 +95,7 @@ NESTED: list[tuple[CqlType, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
 def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
-    """The line names option, column and number."""
+    """The error names option, column and number."""
     cells = pa.array([None, value], arrow_type(kind))
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))
@@ -108,7 +108,7 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
 
 
 def test_a_number_of_many_digits_is_shown_in_part() -> None:
-    """A message stays a line that can be read."""
+    """The message stays readable."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
 
@@ -122,7 +122,7 @@ def test_what_a_table_holds_is_not_changed_on_the_way(
     number: str,
     enough: str,
 ) -> None:
-    """A decimal is read as it is, or the option that cannot hold it is named."""
+    """A decimal is read exactly, or the error names the option that cannot hold it."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal) WITH cdc = {'enabled': true}",
         f"INSERT INTO {{t}} (pk, d) VALUES (1, {number})",

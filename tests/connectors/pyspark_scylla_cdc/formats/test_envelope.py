@@ -1,4 +1,4 @@
-"""Format ``envelope``: what consumers of the Debezium connector expect."""
+"""Format ``envelope``: the rows that consumers of the Debezium connector expect."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Val
 
 
 def envelopes(rows: Rows, **options: str) -> list[tuple[Any, ...]]:
-    """What happened, before and after, in order of commit."""
+    """Return operation, before and after, in commit order."""
     found = rows(format="envelope", **options)
     found.sort(key=lambda row: (row["source"]["commit_version"], row["source"]["sequence"]))
     return [(row["op"], row["before"], row["after"]) for row in found]
 
 
 def row(v: Any, w: Any) -> dict[str, Any]:
-    """The row of the tests with these cells."""
+    """Return the row of the tests with these cells."""
     return {"pk": 1, "ck": 2, "v": v, "w": w}
 
 
 def cell(value: Any) -> dict[str, Any]:
-    """A column that is shown."""
+    """Return a column that is shown."""
     return {"value": value}
 
 
 def test_with_images(execute: Execute, rows: Rows) -> None:
-    """Before and after are whole rows, and a null is told from a column that is not shown."""
+    """Before and after are complete rows, and a null differs from a column that is not shown."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     first, second = row(cell(3), cell("a")), row(cell(None), cell("a"))
     assert envelopes(rows) == [("c", None, first), ("u", first, second), ("d", second, None)]
@@ -77,7 +77,7 @@ def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
-    """Without images a cell is there if the change set it."""
+    """Without images a cell appears if the change set it."""
     execute(TABLE + "{'enabled': true}", *HISTORY)
     assert envelopes(rows) == [
         ("c", None, row(cell(3), cell("a"))),
@@ -110,7 +110,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
 def test_refused(
     execute: Execute, rows: Rows, given: dict[str, str], error: type[Exception], expected: str
 ) -> None:
-    """What an envelope cannot hold is refused, with what to do."""
+    """An unsupported table is refused, with the remedy."""
     execute(TABLE + "{'enabled': true}")
     with pytest.raises(error, match=expected):
         envelopes(rows, **given)

@@ -1,4 +1,4 @@
-"""`CdcReader.change_batches` against the rows that the Spark source makes of the same log."""
+"""`CdcReader.change_batches` gives the same rows as the Spark source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_any_statements_read_alike(
     count: int,
     way: str,
 ) -> None:
-    """Whatever is done to a table, both have the same rows of it, cell for cell."""
+    """This holds for all statements, cell for cell."""
     execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS") + images)
     before = SystemClock().now()
     execute(*random_statements(seed, count, before))
@@ -58,12 +58,12 @@ def test_any_statements_read_alike(
 
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table, sorted; maps as the fixture `rows` has them."""
+    """Return the rows of a table, sorted; maps as in the fixture `rows`."""
     return in_order(table.to_pylist(maps_as_pydicts="strict"))
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows in an order of their own, without the time when they were read."""
+    """Return the rows in a fixed order, without the time of the read."""
     for row in rows:
         row.pop("ts_ms", None)
     return sorted(rows, key=repr)

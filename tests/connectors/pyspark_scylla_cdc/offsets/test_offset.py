@@ -1,4 +1,4 @@
-"""Offsets as a checkpoint holds them."""
+"""Offsets in a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMATS = {
 
 @pytest.mark.parametrize(("text", "offset"), FORMATS.items())
 def test_format_is_fixed(text: str, offset: Offset) -> None:
-    """Spark compares offsets as text: the format of a release is the format for good."""
+    """Spark compares offsets as text, so a released format never changes."""
     assert json.dumps(offset.to_json()) == text
     assert Offset.from_json(json.loads(text)) == offset
 
@@ -47,7 +47,7 @@ histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
     )
 )
 def test_there_and_back(offset: Offset) -> None:
-    """An offset survives its way through a checkpoint."""
+    """An offset survives serialisation."""
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 
@@ -66,6 +66,6 @@ def test_there_and_back(offset: Offset) -> None:
     ],
 )
 def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
-    """It is never guessed at."""
+    """Unknown contents are never guessed."""
     with pytest.raises(ConfigurationError, match=r"checkpointLocation is .* version 1 to 3"):
         Offset.from_json(stored)

@@ -1,4 +1,4 @@
-"""How errors leave this package for Spark; what Spark makes of them is in `test_bad_input`."""
+"""Errors as this package raises them for Spark; `test_bad_input` shows them in Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except Exception:
 
 
 def test_the_process_of_a_user_is_left_as_it_is() -> None:
-    """Outside of Spark's workers an error loses the frames behind it, and nothing is set."""
+    """Outside Spark's workers an error loses its frames, and the environment is unchanged."""
     with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
         raise SchemaError("so it is")
     assert refused.value.__suppress_context__
@@ -37,7 +37,7 @@ def test_the_process_of_a_user_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize(("error", "hidden"), [("SchemaError('x')", "1"), ("KeyError(1)", "None")])
 def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -> None:
-    """What is no error of ours is a bug, whose frames are wanted."""
+    """Any other error is a bug, and keeps its frames."""
     ran = subprocess.run(
         [sys.executable, "-c", AS_WORKER.format(error=error)],
         capture_output=True,
@@ -48,7 +48,7 @@ def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -
 
 
 def test_a_refused_stream_says_why_whatever_it_is_asked() -> None:
-    """Spark asks where it begins or, on a restart, what to read."""
+    """Spark asks for its start or, on a restart, for its partitions."""
     stream = RefusedStream(SchemaError("so it is"))
     start = {"version": 1, "position": 0}
     for ask in (

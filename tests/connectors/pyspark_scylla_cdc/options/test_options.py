@@ -24,12 +24,12 @@ REFERENCE = Path(__file__).parents[4] / "docs/reference/spark-options.md"
 
 
 def parse(**given: str) -> SourceOptions:
-    """The options with these beside the required ones."""
+    """Parse these options together with the required ones."""
     return SourceOptions.parse(REQUIRED | given)
 
 
 def refusal(**given: str) -> str:
-    """The one line with which the options are refused."""
+    """Return the one-line error for the options."""
     with pytest.raises(ConfigurationError) as refused:
         parse(**given)
     message = str(refused.value)
@@ -38,7 +38,7 @@ def refusal(**given: str) -> str:
 
 
 def test_defaults() -> None:
-    """The three required options alone give a query over everything the log holds."""
+    """The three required options suffice for a query over the whole log."""
     options = parse()
     assert options.connection().endpoints() == [("db1", 9042), ("db2", 9043)]
     assert str(options.table) == "shop.orders"
@@ -48,7 +48,7 @@ def test_defaults() -> None:
 
 
 def test_options_of_this_source() -> None:
-    """Those of formats, bounds and limits reach the values they speak of, too."""
+    """Options of formats, bounds and limits reach their values."""
     options = parse(
         format="Changes",
         includeDelta="TRUE",
@@ -84,7 +84,7 @@ def test_options_of_this_source() -> None:
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:
-    """A query that starts reads them, once."""
+    """Relative times are resolved once, when a query starts."""
     before = SystemClock().now()
     options = parse(startingTimestamp="-1h", endingTimestamp="-30m")
     after = SystemClock().now()
@@ -103,7 +103,7 @@ def test_times_ago_count_from_when_the_options_are_read() -> None:
     ],
 )
 def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None:
-    """As `load` is given it; the two options may say the same."""
+    """A path is the argument of `load`; the two options may repeat it."""
     alone = {"hosts": "db1", "path": path}
     assert SourceOptions.parse(alone).table == expected
     assert SourceOptions.parse(alone | {"table": expected.name}).table == expected
@@ -112,13 +112,13 @@ def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None
 
 
 def test_names_are_case_insensitive() -> None:
-    """Spark lower-cases names; people write them as the docs do, or as they please."""
+    """Spark lower-cases names; users may write them in any case."""
     assert parse(maxpartitions="3").max_partitions == 3
     assert parse(maxPartitions="3") == parse(MAXPARTITIONS="3")
 
 
 def test_every_option_is_read() -> None:
-    """Each option of the table reaches the value it speaks of."""
+    """Each option of the table reaches its value."""
     options = parse(
         **{
             "port": "19042",
@@ -159,7 +159,7 @@ def test_every_option_is_read() -> None:
 
 
 def test_latest_is_the_moment_of_the_query() -> None:
-    """`latest` starts where the clock stands when the query starts."""
+    """`latest` is resolved when the query starts."""
     assert parse(startingTimestamp="latest").window(now=42).start == 42
 
 
@@ -246,13 +246,13 @@ def test_latest_is_the_moment_of_the_query() -> None:
     ],
 )
 def test_refusals(given: dict[str, str], expected: str) -> None:
-    """What cannot be used is refused with the option, its value and what to do."""
+    """The error has the option, its value and the remedy."""
     assert expected in refusal(**given)
 
 
 @pytest.mark.parametrize("name", list(REQUIRED))
 def test_required_options(name: str) -> None:
-    """A missing required option is named, with what it is for."""
+    """The error has the option and its purpose."""
     given = {key: value for key, value in REQUIRED.items() if key != name}
     with pytest.raises(ConfigurationError, match=f"^{name} is .*give {name}, "):
         SourceOptions.parse(given)
@@ -265,13 +265,13 @@ def test_misspelt_secrets_are_not_shown(name: str) -> None:
 
 
 def test_password_shows_nowhere() -> None:
-    """Neither the options' text nor their connection's holds the password."""
+    """Neither the options' nor the connection's text contains the password."""
     options = parse(username="u", password="hunter2")
     assert "hunter2" not in repr(options) + str(options) + repr(options.connection())
 
 
 def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
-    """With a password file only its path travels; each machine reads its own."""
+    """Only the path of a password file is sent; each machine reads its own file."""
     secret = tmp_path / "password"
     secret.write_text("hunter2\n")
     options = parse(username="u", passwordFile=str(secret))
@@ -281,7 +281,7 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 
 def test_reference_page_is_current() -> None:
-    """The reference page holds the tables of options, aliases and types as they are."""
+    """The page contains the current tables of options, aliases and types."""
     page = REFERENCE.read_text(encoding="utf-8")
     assert markdown() in page
     assert aliases_markdown() in page
@@ -289,7 +289,7 @@ def test_reference_page_is_current() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """Each option says what it does, in a sentence, and fits into one row of the table."""
+    """Each option has a one-sentence description that fits a table row."""
     for option in OPTIONS:
         assert option.doc.endswith(".")
         assert "|" not in option.doc

@@ -1,4 +1,4 @@
-"""A partition key that gets nearly all writes: all partitions of Spark have a part of its rows."""
+"""A partition key with nearly all writes: all Spark partitions share its rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def given(cluster: EmbeddedScylla) -> dict[str, str]:
-    """The options that lead to the table."""
+    """The options for the table."""
     return {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -85,7 +85,7 @@ def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
 
 
 def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
-    """The keys of all rows of the log."""
+    """Return the keys of all rows of the log."""
     columns = ", ".join(f'"{name}"' for name in KEY)
     return Counter(
         (stream or b"", uuid.UUID(bytes=time), int.from_bytes(number or b"", "big"))
@@ -96,7 +96,7 @@ def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["streams", "ranges"])
 def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, strategy: str) -> None:
-    """No partition has much more than its share, and all rows of the log are there once."""
+    """No partition has much more than its share, and each row of the log comes once."""
     frame = load(readStrategy=strategy).select(*KEY, sf.spark_partition_id().alias("partition"))
     rows = frame.collect()
     counts = Counter(row["partition"] for row in rows)
@@ -109,7 +109,7 @@ def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, stra
 
 @pytest.mark.spark
 def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
-    """Wherever its changes are, each row is left as its last one says."""
+    """Each row ends with its last change, whichever partition its changes are in."""
     table = fold(load(format="changes")).collect()
     cells = cluster.execute("SELECT pk, ck, v FROM ks.t")
     kept = [tuple(int.from_bytes(cell or b"", "big") for cell in row) for row in cells]
@@ -124,7 +124,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """In a micro-batch a key is in one partition, in order, if more are not asked for."""
+    """In a micro-batch a key is in one partition, in order, unless more are requested."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     schema = schema_of(options)
     names = tuple(form_of(options, schema).schema.names)
@@ -149,7 +149,7 @@ def test_a_partition_key_is_asked_for_once(
     least: str,
     partitions: int,
 ) -> None:
-    """However long its time is; unless more partitions are asked for."""
+    """One query covers its whole time, unless more partitions are requested."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     key = {"partitionKey": '{"pk": 0}', "minPartitions": least}
     options = SourceOptions.parse({**given, **end, **key})
@@ -167,7 +167,7 @@ def test_a_partition_key_is_asked_for_once(
 def test_columns_of_ones_own_choice(
     cluster: EmbeddedScylla, given: dict[str, str], clock: ManualClock, strategy: str
 ) -> None:
-    """What these ways need of a row is read, and does not come out."""
+    """Columns needed internally are read, but not returned."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     options = SourceOptions.parse({**given, **end, "readStrategy": strategy})
     reader = BatchReader(options, schema_of(options), ("pk",))

@@ -1,4 +1,4 @@
-"""Plans: nothing left out, nothing twice, work shared out evenly, and small whatever the size."""
+"""Plans are complete, without duplicates, balanced, and small at any size."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ DAY = 24 * HOUR
 
 
 def timeline(starts: list[int]) -> Timeline:
-    """Generations that begin at 0 and at these times."""
+    """Return generations that begin at 0 and at these times."""
     return Timeline((0, *starts))
 
 
 def one_generation(streams: int, length: int) -> list[StreamSpan]:
-    """All of a generation of so many streams, over so many µs."""
+    """Return spans of a generation with this many streams, over this many µs."""
     return spans(timeline([]), Window(0, length), lambda _: streams)
 
 
 def length_of(share: Sequence[StreamSpan], stream: int) -> int:
-    """The µs of a stream that a share reads."""
+    """Return the µs of a stream that a share reads."""
     return sum(span.window.length for span in share if span.first <= stream < span.last)
 
 
@@ -53,7 +53,7 @@ def length_of(share: Sequence[StreamSpan], stream: int) -> int:
 def test_each_stream_and_moment_once(
     starts: list[int], sizes: list[int], filled: Window, at_least: int, more: int, count: int
 ) -> None:
-    """Over all shares each stream of each generation is read once for each µs it operates in."""
+    """All shares together read each stream of each generation once for each µs it operates in."""
     lengths = dict(zip([0, *sorted(starts)], sizes, strict=False))
     window, at_most = Window(10, 90), at_least + more
     parts = spans(timeline(starts), window, lengths.__getitem__, filled)
@@ -87,7 +87,7 @@ def test_each_stream_and_moment_once(
 def test_shares_are_about_equal(
     switches: list[int], streams: int, since: int, at_most: int, count: int
 ) -> None:
-    """Wherever rows are to be expected, and whatever generations and slices there are."""
+    """This holds wherever rows are expected, for all generations and slices."""
     starts = [hour * HOUR for hour in switches]
     parts = spans(timeline(starts), Window(0, DAY), lambda _: streams, Window(since * HOUR, DAY))
     count = min(count, at_most)
@@ -106,7 +106,7 @@ def test_shares_are_about_equal(
 def test_a_hot_stream_is_spread_evenly(
     streams: int, at_most: int, count: int, around: float
 ) -> None:
-    """Whichever it is: as many shares as there are slices have an equal part of its time."""
+    """As many shares as there are slices have an equal part of any stream's time."""
     hot = int(streams * around)
     count = min(count, at_most)
     shares = divide(one_generation(streams, DAY), 1, at_most, count)
@@ -125,7 +125,7 @@ def test_a_stream_is_in_order_in_each_share() -> None:
 
 
 def test_slices_lie_where_rows_are_to_be_expected() -> None:
-    """A log of a table that is younger than the streams is cut in the time it has."""
+    """A log younger than its streams is cut within its own lifetime."""
     parts = spans(timeline([]), Window(0, DAY), lambda _: 1, Window(DAY - HOUR, DAY))
     shares = divide(parts, 1, 4, slices(parts, 4, 64))
     assert [span.window.end for share in shares for span in share] == [
@@ -148,7 +148,7 @@ def test_slices_lie_where_rows_are_to_be_expected() -> None:
 def test_slices_are_worth_their_queries(
     streams: int, length: int, at_most: int, expected: int
 ) -> None:
-    """None is shorter than it pays, and their queries are bounded."""
+    """No slice is too short to pay off, and the number of queries is bounded."""
     parts = one_generation(streams, length)
     found = slices(parts, at_most, 64)
     assert found == expected
@@ -158,7 +158,7 @@ def test_slices_are_worth_their_queries(
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32])
 def test_as_many_as_asked_for(count: int) -> None:
-    """With enough streams there are exactly as many shares as allowed, about equally long."""
+    """With enough streams there are as many shares as allowed, about equally long."""
     shares = divide(one_generation(32, 9), 1, count)
     assert len(shares) == count
     streams = [sum(span.streams for span in share) for share in shares]
@@ -166,12 +166,12 @@ def test_as_many_as_asked_for(count: int) -> None:
 
 
 def test_no_more_than_streams() -> None:
-    """Three streams make three shares if their time is not cut, however many were allowed."""
+    """Three streams give three shares unless their time is cut."""
     assert len(divide(one_generation(3, 9), 1, 8)) == 3
 
 
 def test_more_than_streams_where_that_is_wanted() -> None:
-    """A minimum above the number of streams divides their time, however short it is."""
+    """A minimum above the number of streams cuts their time into slices of any length."""
     shares = divide(one_generation(1, 900), 6, 8)
     windows = [(span.window.start, span.window.end) for share in shares for span in share]
     assert windows == list(pairwise(range(0, 901, 150)))
@@ -179,7 +179,7 @@ def test_more_than_streams_where_that_is_wanted() -> None:
 
 @given(st.integers(1, 400), st.integers(1, 400))
 def test_more_than_streams_are_cut_no_finer_than_need_be(streams: int, more: int) -> None:
-    """Shares are about equal, and few spans each: a span is a query at least."""
+    """Shares are about equal, with few spans each, because a span costs at least a query."""
     shares = divide(one_generation(streams, DAY), streams + more, 1_000)
     assert len(shares) == streams + more
     work = [sum(span.work for span in share) for share in shares]
@@ -188,26 +188,26 @@ def test_more_than_streams_are_cut_no_finer_than_need_be(streams: int, more: int
 
 
 def test_work_is_streams_times_time() -> None:
-    """A generation that ruled for long outweighs one that has just begun."""
+    """A generation with a long time outweighs one that has just begun."""
     shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)
     work = [sum(span.work for span in share) for share in shares]
     assert max(work) - min(work) <= 100 * HOUR
 
 
 def test_asking_is_work() -> None:
-    """Of two generations in a short window, the one that ends in it costs as many queries."""
+    """In a short window, a generation that ends in it costs as many queries as the next."""
     shares = divide(spans(timeline([1]), Window(0, 1_000_000), lambda _: 100), 1, 2)
     streams = [sum(span.streams for span in share) for share in shares]
     assert max(streams) - min(streams) <= 10
 
 
 def test_nothing_to_read() -> None:
-    """No streams make no share."""
+    """No streams give no share."""
     assert divide([], 1, 8) == []
 
 
 def test_millions_of_streams() -> None:
-    """Planning takes no step for each of them."""
+    """Planning takes no step per stream."""
 
     def plan() -> list[list[StreamSpan]]:
         parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)

@@ -1,4 +1,4 @@
-"""Rows that arrive behind a stream's position: left alone, reported, or delivered exactly once."""
+"""Rows that arrive behind a stream's position: ignored, reported, or in exactly one micro-batch."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
-    """A session on it, and the table `ks.t`; its streams take rows of the last ten minutes."""
+    """A session, with the table `ks.t`, whose streams take rows of the last ten minutes."""
     clock.advance(10 * MINUTE)
     session = open_session(cluster.host, cluster.port)
     session.execute(
@@ -83,7 +83,7 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
 
 @define
 class FollowedLog:
-    """What Spark does with a source: offsets through JSON, micro-batches, restarts."""
+    """Uses a source as Spark does: offsets through JSON, micro-batches, restarts."""
 
     make: Callable[[], StreamReader]
     clock: ManualClock
@@ -93,7 +93,7 @@ class FollowedLog:
     reader: StreamReader = field(init=False)
 
     def start(self) -> None:
-        """Begin, or begin again from the last offset."""
+        """Start, or restart from the last offset."""
         self.reader = self.make()
         if not self.offsets:
             self.offsets.append(json.dumps(self.reader.initialOffset()))
@@ -101,12 +101,12 @@ class FollowedLog:
             self.reader.partitions(start, start)
 
     def write(self, pk: int, age: int = 0) -> None:
-        """A change, whose client says that it is `age` seconds old."""
+        """Write a change with a timestamp `age` seconds ago."""
         at = self.clock.now() - age * SECOND
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
     def step(self, *, commit: bool = True) -> list[int]:
-        """The keys of the next micro-batch, if there is one; not done unless committed."""
+        """Return the keys of the next micro-batch, if any; it is done only if committed."""
         latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
         if latest == self.offsets[-1]:
             return []
@@ -117,13 +117,13 @@ class FollowedLog:
         return found
 
     def read(self, start: str, end: str) -> list[int]:
-        """The keys of the rows between two offsets."""
+        """Return the keys of the rows between two offsets."""
         parts = self.reader.partitions(json.loads(start), json.loads(end))
         batches = [batch for part in parts for batch in self.reader.read(part)]
         return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
 
     def run(self, seconds: int) -> list[int]:
-        """Poll once a second; the keys of all micro-batches."""
+        """Poll once a second; return the keys of all micro-batches."""
         found: list[int] = []
         for _ in range(seconds):
             self.clock.advance(SECOND)
@@ -133,13 +133,13 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """A change that a node logs `by` generations from where it belongs."""
+        """Log a change `by` generations away from the one in force."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0
 
     def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
-        """Changes on both sides of a switch, each second one astray; the keys of all."""
+        """Write changes on both sides of a switch, every second one astray; return all keys."""
         server.cluster.ring_delay_ms = 5_000
         server.join(vnodes=3)
         switch = server.cluster.generations[-1].start_us
@@ -154,13 +154,13 @@ class FollowedLog:
         return list(range(40))
 
     def switch(self, server: EmbeddedScylla) -> tuple[Generation, Generation]:
-        """The generation in force until now, and the one from now on."""
+        """Switch the generation now."""
         server.join(vnodes=3)
         before, after = server.cluster.generations[-2:]
         return before, after
 
     def log_change(self, stream: bytes, pk: int, at: int) -> None:
-        """The log rows of a change, a delta and a postimage, that arrive now in a stream."""
+        """Make the log rows of a change, a delta and a postimage, that arrive now in a stream."""
         for number, operation in enumerate((2, 9)):
             self.session.execute(
                 'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", '
@@ -171,7 +171,7 @@ class FollowedLog:
 
     @property
     def delivered(self) -> list[int]:
-        """The keys of all micro-batches that were committed."""
+        """Return the keys of all committed micro-batches."""
         return sorted(pk for batch in self.batches for pk in batch)
 
 
@@ -180,7 +180,7 @@ Make = Callable[..., FollowedLog]
 
 @pytest.fixture
 def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Follows the table from now on, with more options if given."""
+    """Follow the table from now on, with more options if given."""
     opened = set()
     known = {
         "hosts": cluster.contact_point,
@@ -209,7 +209,7 @@ def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 
 
 def test_delivered_once(follow: Make) -> None:
-    """Rows that come minutes after their time are delivered, each once, as is all else."""
+    """Rows that come minutes late are delivered once, like all others."""
     followed = follow(lateRows="deliver")
     found = []
     for pk in range(12):
@@ -234,7 +234,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a look back, nothing is said of them."""
+    """Nothing is searched or logged."""
     followed = follow(lateRows="ignore")
     followed.run(120)
     followed.write(1, age=70)
@@ -243,7 +243,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """After a failure it has the same rows, whatever came between; what came is late itself."""
+    """A repeated micro-batch has the same rows; rows that came meanwhile are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -264,7 +264,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_come_around_a_plan(follow: Make, after: int) -> None:
-    """Whether they are of the window or late, to the second: they come once, in each attempt."""
+    """Rows that arrive close to the plan come once, in each attempt."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -284,7 +284,7 @@ def test_rows_that_come_around_a_plan(follow: Make, after: int) -> None:
 
 
 def test_restarts(follow: Make) -> None:
-    """A restart goes on where its checkpoint is: nothing is lost or repeated over it."""
+    """A restart resumes at its checkpoint, without losing or repeating a row."""
     followed = follow(lateRows="deliver")
     followed.run(70)
     for pk in range(10):
@@ -297,7 +297,7 @@ def test_restarts(follow: Make) -> None:
 
 
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest comes in the next ones, over a restart too."""
+    """The rest comes in the next micro-batches, also after a restart."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(130)
@@ -317,7 +317,7 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 def test_strays_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
 ) -> None:
-    """With the window of their write time; of twins only the row in the stream in force."""
+    """They come with the window of their write time; of twins only the one in force comes."""
     followed = follow(lateRows="deliver", readStrategy=strategy)
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
@@ -347,7 +347,7 @@ def test_strays_that_arrive_late_are_delivered_once(
 def test_a_stray_whose_twin_was_delivered_is_left_out(
     follow: Make, cluster: EmbeddedScylla
 ) -> None:
-    """Also where the stray arrives after the micro-batch with its twin is done."""
+    """This holds even if the stray arrives after the micro-batch with its twin."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -363,7 +363,7 @@ def test_a_stray_whose_twin_was_delivered_is_left_out(
 def test_a_twin_that_arrives_after_its_stray_was_delivered(
     follow: Make, cluster: EmbeddedScylla, restarts: bool
 ) -> None:
-    """The row in the stream in force is left out then."""
+    """The row in the stream in force is then left out."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -381,7 +381,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered(
 def test_strays_of_a_micro_batch_done_again(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """It has the same strays each time; those that came meanwhile are in the next ones."""
+    """A repeated micro-batch has the same strays; new ones are in the next."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     cluster.join(vnodes=3)
@@ -407,7 +407,7 @@ def test_strays_of_a_micro_batch_done_again(
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """Whether its micro-batch was planned before the restart, done, or neither."""
+    """The restart comes before, during or after its micro-batch."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     cluster.join(vnodes=3)
@@ -423,7 +423,7 @@ def test_no_restart_repeats_or_loses_a_stray(
 
 
 def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
-    """Those of other partitions in the same streams are left out."""
+    """Strays of other partitions in the same streams are left out."""
     followed = follow(lateRows="deliver", partitionKey='{"pk": 3}')
     followed.run(60)
     followed.around_switch(cluster, twice=False)
@@ -433,7 +433,7 @@ def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
 def test_more_strays_than_an_offset_may_name(
     follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The window ends where the next one begins with the rest."""
+    """The window ends early, and the next one begins with the rest."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(60)
@@ -451,7 +451,7 @@ def test_more_strays_than_an_offset_may_name(
 def test_strays_are_reported(
     follow: Make, cluster: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each once, whether they arrive in time or late; twins not at all."""
+    """Each is counted once, in time or late; twins are not counted."""
     followed = follow()
     followed.run(100)
     followed.around_switch(cluster, twice=False)
@@ -466,7 +466,7 @@ def test_strays_are_reported(
 
 
 def test_behind_the_horizon(follow: Make) -> None:
-    """What is older than the horizon, or than the start of the query, is left out."""
+    """Rows older than the horizon, or than the start of the query, are left out."""
     followed = follow(lateRows="deliver", lateHorizon="2m")
     followed.run(60)
     followed.write(1, age=100)
@@ -477,7 +477,7 @@ def test_behind_the_horizon(follow: Make) -> None:
 
 
 def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
-    """A row of before the snapshot that comes after it is delivered."""
+    """A row from before the snapshot that arrives after it is delivered."""
     followed = follow(lateRows="deliver", snapshot="initial")
     followed.step()
     clock.advance(20 * SECOND)
@@ -486,7 +486,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
 
 
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
-    """A checkpoint from before knows of no late rows: they are sought from its position on."""
+    """An older checkpoint knows no late rows, so the search begins at its position."""
     before = follow(lateRows="ignore")
     before.run(100)
     before.write(1, age=60)
@@ -519,7 +519,7 @@ def test_available_now_ends(follow: Make) -> None:
 
 
 def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
-    """Only a TTL tells when a row arrived: without one nothing is sought, and asking is refused."""
+    """Without a TTL arrival times are unknown, so `deliver` is refused."""
     session.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'postimage': true, 'ttl': 0}")
     followed = follow()
     followed.write(1)
@@ -530,7 +530,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
 
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
-    """Rows of before the change are not taken for late, nor those of after it for early."""
+    """Rows from before the change do not count as late, nor later ones as in time."""
     followed = follow(lateRows="deliver")
     for pk in range(5):
         followed.write(pk)
@@ -598,7 +598,7 @@ class Log:
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """What is there now."""
+        """Return the rows that are there now."""
         assert remaining_ttl
         now, found = self.clock.now(), []
         for number, (written, arrival) in enumerate(self.rows):
@@ -610,7 +610,7 @@ class Log:
         return iter([pa.record_batch(list(map(list, columns)), SCHEMA)] if found else [])
 
     def numbers(self, batches: Iterable[pa.RecordBatch]) -> list[int]:
-        """Which rows these are."""
+        """Return the numbers of these rows."""
         return [int.from_bytes(key.time[8:]) for batch in batches for _, key in keys(batch)]
 
 
@@ -708,7 +708,7 @@ TIMES = st.lists(st.tuples(st.integers(), st.integers()), min_size=1, max_size=5
 
 @given(st.integers(), TIMES, NAMES, NAMES)
 def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
-    """What an offset says of late rows survives its way through a checkpoint, as the same text."""
+    """The late rows of an offset survive serialisation, as the same text."""
     ends, reads = zip(*times, strict=True)
     told = Late(Reads(start, ends, reads, known), rows)
     text = json.dumps(told.to_json())
@@ -732,7 +732,7 @@ def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     st.integers(1, 20),
 )
 def test_whole_records(names: Any, most: int) -> None:
-    """A cut never parts the rows of a record, and takes about as many as it may."""
+    """A cut never splits a record, and takes about the allowed number of rows."""
     taken = whole_records(names, most)
     assert taken <= names
     assert len(taken) >= min(most, len(names))
@@ -750,7 +750,7 @@ def test_in_spark(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """A query started again from its checkpoint delivers what came behind it meanwhile, once."""
+    """A restarted query delivers the rows that arrived late meanwhile, once."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
     )

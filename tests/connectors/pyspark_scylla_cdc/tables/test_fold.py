@@ -1,4 +1,4 @@
-"""Changes folded by key, against the table they were made to."""
+"""Folded changes equal the table that they changed."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ TIMES = [uuid_from_time(number, clock_seq=9, node=5) for number in range(4)]
 
 @pytest.fixture(autouse=True)
 def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Each fold is planned once: adapted while it runs, it is a job for each of its exchanges."""
+    """Plan each fold once: adaptive execution would start a job for each exchange."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)
 
 
 def table_of(scylla: Scylla, name: str) -> list[dict[str, Any]]:
-    """The rows of a table as the server has them, sorted."""
+    """Return the rows of a table from the server, sorted."""
     result = scylla.session.execute(f"SELECT * FROM {name}")
     return in_order(dict(zip(result.column_names, row, strict=True)) for row in result)
 
 
 def in_order(rows: Any) -> list[dict[str, Any]]:
-    """Rows in the one form, and in an order of their own."""
+    """Return the rows in a common form and order."""
     plain = [{name: value_of(cell) for name, cell in row.items()} for row in rows]
     return sorted(plain, key=repr)
 
 
 def value_of(cell: Any) -> Any:
-    """The cell without what is peculiar to the driver."""
+    """Return the cell without the driver's types."""
     if isinstance(cell, SortedSet):
         return sorted(cell)
     return str(cell) if isinstance(cell, uuid.UUID) else cell
 
 
 def folded(frame: DataFrame, **more: Any) -> list[dict[str, Any]]:
-    """The rows of the fold, sorted."""
+    """Return the rows of the fold, sorted."""
     return rows_of(fold(frame, **more))
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table, sorted."""
+    """Return the rows of a table, sorted."""
     return in_order(row.asDict(recursive=True) for row in frame.collect())
 
 
 def random_statements(seed: int, count: int, before: int = 0) -> list[str]:
-    """Writes and deletes of all kinds, some with an older time of their own."""
+    """Return writes and deletes of all kinds, some with older timestamps."""
     draw = random.Random(seed)
     return [statement(draw, before) for _ in range(count)]
 
@@ -112,7 +112,7 @@ def statement(draw: random.Random, before: int) -> str:
 
 @pytest.mark.slow
 def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Whatever is done to a table, its changes fold into it; a former result may be the start."""
+    """Changes of any kind fold into the table, also onto an earlier result."""
     before = SystemClock().now()  # the server is up: there are streams for what is written then
     execute(TABLE + IMAGES["full images"])
     execute(*random_statements(7, 150, before))
@@ -127,7 +127,7 @@ def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load
 
 
 def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) -> None:
-    """It is dropped if an UPDATE made it: nothing that is read tells that it is there."""
+    """It is dropped if an UPDATE made it: no column that is read shows it."""
     execute(
         TABLE + IMAGES["postimages"],
         f"UPDATE {{t}} SET w = {{1}} WHERE pk = 1 AND a = 'x' AND b = {TIMES[0]}",
@@ -138,7 +138,7 @@ def test_a_row_with_values_in_unread_columns_only(execute: Execute, load: Load) 
 
 
 def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Without the word what was modified, a row is as its last postimage."""
+    """Without `includeDelta`, a row equals its last postimage."""
     execute(
         TABLE + IMAGES["postimages"],
         f"INSERT INTO {{t}} (pk, a, b, s, v, w) VALUES (1, 'x', {TIMES[0]}, 2, 3, {{4}})",
@@ -153,7 +153,7 @@ def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: 
 def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Without the word what was modified too, of whatever is done to a table."""
+    """This also holds without `includeDelta`, for all statements."""
     row = f"pk = 7 AND a = 'x' AND b = {TIMES[0]}"
     execute(
         TABLE + IMAGES["postimages"],
@@ -172,7 +172,7 @@ def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
 def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """With preimages, an insert is a row that was not there before. Other rows fold as ever."""
+    """With preimages, an `insert` is a row that was missing. Other rows fold as usual."""
     execute(
         TABLE + IMAGES["full images"],
         f"UPDATE {{t}} SET v = 1 WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}",
@@ -185,7 +185,7 @@ def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
 
 
 def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
-    """Deltas alone fold into the table, each column with its last value."""
+    """Deltas alone fold into the table, with the last value of each column."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 2, 3)",
@@ -205,7 +205,7 @@ def test_without_images(scylla: Scylla, keyspace: str, execute: Execute, load: L
 def test_in_every_micro_batch(
     spark: SparkSession, scylla: Scylla, keyspace: str, execute: Execute, load: Load, tmp_path: Path
 ) -> None:
-    """A table in Parquet, brought up to date by each micro-batch, ends as the table it follows."""
+    """A Parquet table updated by each micro-batch ends equal to its source."""
     execute(TABLE + IMAGES["postimages"])
     began = SystemClock().now()
     execute(*[text for text in random_statements(9, 120) if "TIMESTAMP" not in text])
@@ -256,7 +256,7 @@ def format_ms(micros: int) -> str:
 def test_refused(
     execute: Execute, load: Load, drop: Sequence[str], keys: list[str] | None, expected: str
 ) -> None:
-    """What is no DataFrame of changes is refused in words."""
+    """The error explains why the input is not a DataFrame of changes."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'postimage': true}")
     with pytest.raises(SchemaError, match=expected):
         fold(load(**CHANGES).drop(*drop), keys)
