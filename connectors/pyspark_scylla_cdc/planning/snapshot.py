@@ -1,6 +1,6 @@
 """The base table's current rows, read before the log as the start of a table of changes.
 
-Rows are read after following's start position, and appear as inserts at that position. A change
+Rows are read after the position where following begins, and appear as inserts there. A change
 made in between may already be in a row and is read again from the log; applying it again changes
 nothing.
 """

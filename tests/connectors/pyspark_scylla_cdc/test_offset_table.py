@@ -1,4 +1,4 @@
-"""An offset belongs to a table, to a query with or without a snapshot, and to a log's TTL."""
+"""An offset belongs to a table, to a query with or without a snapshot, and to a TTL history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def create(server: EmbeddedScylla) -> Callable[..., None]:
-    """Makes a table with a log."""
+    """Create a table with a log."""
 
     def create(name: str = "t", ttl: int = 3_600) -> None:
         cdc = f"{{'enabled': true, 'ttl': {ttl}}}"
@@ -73,14 +73,14 @@ def reader(server: EmbeddedScylla, clock: ManualClock) -> Callable[..., StreamRe
 
 
 def advanced(stream: StreamReader, clock: ManualClock) -> Stored:
-    """The offset of a query that has begun and read what has settled."""
+    """Return the offset of a query that has begun and read what has settled."""
     start = stream.initialOffset()
     clock.advance(120 * SECOND)
     return stream.latestOffset(start, LIMIT)
 
 
 def refused(stream: StreamReader, start: Stored, message: str) -> None:
-    """Whichever Spark asks first, the answer is the error, in one line."""
+    """Check that each of Spark's first calls raises the one-line error."""
     for ask in (lambda: stream.latestOffset(start, LIMIT), lambda: stream.partitions(start, start)):
         with pytest.raises(CheckpointError, match=message) as error:
             ask()
@@ -90,7 +90,7 @@ def refused(stream: StreamReader, start: Stored, message: str) -> None:
 def test_an_offset_names_its_table(
     create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """And begins to do so when an offset of an earlier version moves."""
+    """An offset of an earlier version gains the name when it moves."""
     create()
     offset = advanced(reader(), clock)
     assert list(offset) == ["version", "position", "table", "id", "snapshot", "ttl", "began"]
@@ -107,7 +107,7 @@ def test_an_offset_at_rest_stays_as_it_is(
     reader: Callable[..., StreamReader],
     clock: ManualClock,
 ) -> None:
-    """Whatever its version, and whatever is done to the table."""
+    """This holds for each version, regardless of changes to the table."""
     create()
     offset = advanced(reader(), clock)
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -118,7 +118,7 @@ def test_an_offset_at_rest_stays_as_it_is(
 def test_a_checkpoint_of_another_table_is_refused(
     create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Its position says nothing of this one."""
+    """The position means nothing for this table."""
     create("t1")
     create("t2")
     offset = advanced(reader("t1"), clock)
@@ -135,7 +135,7 @@ def test_a_table_created_again_is_refused(
     reader: Callable[..., StreamReader],
     clock: ManualClock,
 ) -> None:
-    """By a query that starts again, and by one that has run all the time."""
+    """This holds for a restarted query and for a running one."""
     create()
     running = reader()
     offset = advanced(running, clock)
@@ -154,7 +154,7 @@ def test_a_table_created_again_is_refused(
 def test_a_snapshot_cannot_be_added_later(
     create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Nor left out while it is still to be read; once it is read, the option says nothing."""
+    """Nor can it be left out before it is read; afterwards the option has no effect."""
     create()
     message = "^snapshot is 'initial', and the query of the checkpointLocation began without one"
     refused(reader(**SNAPSHOT), advanced(reader(), clock), message)
@@ -172,7 +172,7 @@ def test_a_snapshot_cannot_be_added_later(
 def test_a_snapshot_and_offsets_of_earlier_versions(
     create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Version 2 says that it is to be read; version 1 does not say whether it was."""
+    """Version 2 records that it is pending; version 1 records nothing."""
     create()
     clock.advance(HOUR)
     pending = {"version": 2, "position": clock.now() - 100 * SECOND}
@@ -194,7 +194,7 @@ def test_starting_offsets_of_each_version(
     clock: ManualClock,
     version: int,
 ) -> None:
-    """A new query begins where they say."""
+    """A new query begins at them."""
     create()
     clock.advance(HOUR // 2)
     offset = reader().reportLatestOffset() | {"position": clock.now() - 60 * SECOND}
@@ -227,7 +227,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
     reader: Callable[..., StreamReader],
     clock: ManualClock,
 ) -> None:
-    """Rows expired by the TTL they were written with."""
+    """Rows expired by the TTL in force when they were written."""
     create(ttl=3_600)
     offset = advanced(reader(), clock)
     server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -247,7 +247,7 @@ def test_lowering_the_ttl_is_no_loss(
     reader: Callable[..., StreamReader],
     clock: ManualClock,
 ) -> None:
-    """Rows written before live on, those written since do not, in a query that runs too."""
+    """Older rows live on and newer ones expire earlier, in a running query too."""
     create(ttl=86_400)
     stream = reader(startingTimestamp="latest")
     offset = advanced(stream, clock)
@@ -274,7 +274,7 @@ def test_spark_tells_it(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """A query ends with the error, as it stands."""
+    """Spark shows the error unchanged."""
 
     def run(name: str) -> None:
         frame = load(stream=True, table=name, confidenceWindow="0s")

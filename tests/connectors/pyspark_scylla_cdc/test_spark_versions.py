@@ -50,7 +50,7 @@ def _table(execute: Execute) -> None:
 
 @pytest.fixture
 def make(options: dict[str, str], clock: ManualClock) -> Make:
-    """Makes readers for a Spark that does not tell where a micro-batch starts."""
+    """Make readers for a Spark that does not pass the start of a micro-batch."""
 
     def make(**more: str) -> WithoutStart:
         parsed = SourceOptions.parse({**options, **more})
@@ -62,7 +62,7 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
 
 
 def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """The keys of the rows of a micro-batch."""
+    """Return the keys of the rows of a micro-batch."""
     batches = (batch for part in reader.partitions(start, end) for batch in reader.read(part))
     return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
 
@@ -70,7 +70,7 @@ def plan(reader: WithoutStart, start: dict[str, Any], end: dict[str, Any]) -> li
 def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     make: Make, clock: ManualClock
 ) -> None:
-    """An offset stands until it is planned: Spark may ask for it only to report it."""
+    """An offset is kept until it is planned: Spark may request it only to report it."""
     reader = make()
     first = reader.latestOffset()
     clock.advance(60 * SECOND)
@@ -84,7 +84,7 @@ def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
 
 
 def test_a_restart_goes_on_where_the_checkpoint_is(make: Make, clock: ManualClock) -> None:
-    """Spark plans an empty micro-batch there before it asks for an offset."""
+    """Spark plans an empty micro-batch there before it requests an offset."""
     before = make()
     first = before.latestOffset()
     clock.advance(60 * SECOND)
@@ -95,7 +95,7 @@ def test_a_restart_goes_on_where_the_checkpoint_is(make: Make, clock: ManualCloc
 
 
 def test_limits_hold(make: Make) -> None:
-    """Each micro-batch is as long as the options allow, since no trigger tells otherwise."""
+    """Limits always apply, because the trigger is unknown."""
     reader = make(maxWindowPerTrigger="1s")
     offsets = [reader.initialOffset()]
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_limits_hold(make: Make) -> None:
 
 
 def test_an_offset_asked_for_too_soon_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """It may lie behind the checkpoint, which Spark tells only afterwards."""
+    """It may be earlier than the checkpoint, which Spark passes only afterwards."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()
@@ -117,7 +117,7 @@ def test_an_offset_asked_for_too_soon_ends_the_query(make: Make, clock: ManualCl
 
 @pytest.fixture
 def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
-    """Runs a query from its checkpoint, and returns the keys of each micro-batch with rows."""
+    """Run a query from its checkpoint; return the keys of each non-empty micro-batch."""
 
     def run(*, available_now: bool = True, fails: bool = False, **more: str) -> Batches:
         found: Batches = {}
@@ -146,7 +146,7 @@ def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
 
 @pytest.mark.spark
 def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
-    """Each run reads what has settled, from the first run on, and ends."""
+    """Each run reads what has settled, and ends."""
     assert run() == {0: list(range(10))}
     assert run() == {}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -155,7 +155,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 
 @pytest.mark.spark
 def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execute) -> None:
-    """It has the same rows, though nothing but its end is in the checkpoint."""
+    """It has the same rows, although the checkpoint holds only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
@@ -167,7 +167,7 @@ def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execu
 
 @pytest.mark.spark
 def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
-    """Five rows, in five spans of the time that a micro-batch may have, are in five of them."""
+    """Five rows in five spans of the longest micro-batch come in five micro-batches."""
     base = SystemClock().now() // 1_000 - 200
     for number in range(5):
         execute(
@@ -200,7 +200,7 @@ def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
 def test_sparks_wrapper_of_available_now(
     spark: SparkSession, run: Callable[..., Batches], execute: Execute
 ) -> None:
-    """A checkpoint is not gone on with, and stays as it is, while Spark wraps the source."""
+    """The query refuses to resume while Spark wraps the source; the checkpoint is unchanged."""
     assert run() == {0: list(range(10))}
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
     spark.conf.set(WRAPPER, "true")

@@ -48,28 +48,28 @@ def _is_asked(task: Task | RangeTask, stream: StreamId) -> bool:
 
 
 def streams_of(tokens: list[int]) -> Streams:
-    """A generation with a stream for each token, two to a group."""
+    """Return a generation with a stream for each token, two per group."""
     ids = [StreamId.from_parts(token, number, 0) for number, token in enumerate(tokens)]
     groups = [StreamGroup(at, tuple(ids[at : at + 2])) for at in range(0, len(ids), 2)]
     return Streams.of(groups)
 
 
 def planned(streams: Streams, count: int, slices: int = 1) -> list[LogPartition]:
-    """The partitions of one window, as executors get them."""
+    """Return the partitions of one window, as executors get them."""
     parts = spans(Timeline((0,)), WINDOW, lambda _: len(streams))
     made = partitions(divide(parts, 1, count, slices), lambda _: streams)
     return list(pickle.loads(pickle.dumps(made)))
 
 
 def not_loaded(generation: int) -> Streams:
-    """Reading a generation, where that must not be needed."""
+    """Fail if a generation is read."""
     raise AssertionError(f"generation {generation} was read")
 
 
 @pytest.mark.parametrize("size", [50, INLINE + 1])
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_stream_in_order(size: int, count: int) -> None:
-    """Few streams travel with the partition, many are read where they are wanted."""
+    """Few streams are sent with the partition; many are read by the executor."""
     streams = streams_of(list(range(size)))
     load = not_loaded if size <= INLINE else (lambda _: streams)
     asked: list[StreamId] = []
@@ -108,13 +108,13 @@ def test_the_same_rows_either_way(
 
 
 def rows(reads: Iterator[LogRead], source: Full) -> list[tuple[bytes, int]]:
-    """The rows that these queries find, sorted."""
+    """Return the rows that these queries find, sorted."""
     found = [row for read in reads for batch in read.rows(source) for row in batch.to_pylist()]
     return sorted((row[STREAM_ID], row["time"]) for row in found)
 
 
 def test_size_on_the_wire() -> None:
-    """A partition costs the 16 bytes of each of its streams; of many streams, next to nothing."""
+    """A partition costs 16 bytes per stream; with many streams, almost nothing."""
     few, many = streams_of(list(range(4_000))), streams_of(list(range(INLINE + 1)))
     (small,), (large,) = planned(few, 1), planned(many, 1)
     assert len(pickle.dumps(small)) < 4_000 * 16 + 500

@@ -1,4 +1,4 @@
-"""The changes of one partition: few queries, whatever the cluster, and its rows alone."""
+"""The changes of one partition key: few queries on any cluster, and only its rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster() -> Iterator[EmbeddedScylla]:
 
 
 def write(session: Session, clock: ManualClock, server: EmbeddedScylla) -> None:
-    """A write to each key in each generation."""
+    """Write to each key in each generation."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -59,7 +59,7 @@ def write(session: Session, clock: ManualClock, server: EmbeddedScylla) -> None:
 
 @pytest.fixture
 def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
-    """Reads a table of the cluster as an executor does."""
+    """Read a table of the cluster as an executor does."""
 
     def read(**given: str) -> list[dict[str, Any]]:
         where = {"hosts": cluster.contact_point, "keyspace": "ks", "consistencyLevel": "ONE"}
@@ -75,7 +75,7 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
 def test_one_query_a_generation(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
 ) -> None:
-    """Whatever the number of streams, each generation is asked once; other keys' rows stay out."""
+    """Each generation is queried once, whatever its number of streams; other rows stay out."""
     for pk in (0, 7, 41):
         asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
         with cluster.faults.during(asked):
@@ -86,7 +86,7 @@ def test_one_query_a_generation(
 
 
 def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> None:
-    """Values of the key are given as JSON has them; any format shows the partition alone."""
+    """The key is given in JSON; every format returns only the partition."""
     key = json.dumps({"a": "7", "b": str(ID)})
     rows = read(table="c", partitionKey=key, readStrategy="ranges")
     assert {(row["a"], row["b"]) for row in rows} == {("7", str(ID))}
@@ -104,7 +104,7 @@ def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> 
     ],
 )
 def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: str) -> None:
-    """What is no key of the table is refused, by the option's name."""
+    """An invalid key is refused, with the option's name."""
     with pytest.raises(ConfigurationError, match=f"^partitionKey is .*{expected}"):
         read(partitionKey=key)
 
@@ -113,7 +113,7 @@ def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: 
 def test_ranges_of_the_ring(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]], count: int
 ) -> None:
-    """By ranges, a generation is asked once a partition, and each row comes once."""
+    """By ranges, each partition queries a generation once, and each row comes once."""
     asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
     with cluster.faults.during(asked):
         rows = read(readStrategy="ranges", maxPartitions=str(count), format="changes")
@@ -124,7 +124,7 @@ def test_ranges_of_the_ring(
 
 
 def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
-    """As they are with `auto`: across three generations too, each row comes once."""
+    """With `auto` they may be, across three generations too; each row comes once."""
     given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
     readers = [
         BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))

@@ -1,4 +1,4 @@
-"""A query that begins with the table as it stands, and goes on with its log."""
+"""A query that begins with the current table, and continues with its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SNAPSHOT = {
 
 @pytest.fixture
 def table(execute: Execute) -> None:
-    """A table that had rows before it had a log, and has changes in its log since."""
+    """A table that had rows before its log, and changes since."""
     execute(
         TABLE,
         *[
@@ -59,7 +59,7 @@ def table(execute: Execute) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_rows_of_a_snapshot(rows: Rows) -> None:
-    """Each row once, as an insert of the start, static columns in rows of their own."""
+    """Each row comes once, as an insert at the start, with static columns in separate rows."""
     found = [row for row in rows(**SNAPSHOT) if row["_sequence"] == 0 and row["_inserted"]]
     found = [row for row in found if row["_commit_version"].endswith("-" + "0" * 16)]
     assert {row["_change_type"] for row in found} == {"insert"}
@@ -76,7 +76,7 @@ def test_rows_of_a_snapshot(rows: Rows) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
-    """Folded by key, table and log together are the table; without the table they are not."""
+    """Folding table and log by key gives the table; without the snapshot it does not."""
     assert folded(load(**SNAPSHOT)) == table_of(scylla, f"{keyspace}.t")
     assert len(folded(load(format="changes", maxPartitions="2"))) < 10
 
@@ -90,7 +90,7 @@ def test_streamed(
     load: Load,
     tmp_path: Path,
 ) -> None:
-    """The first micro-batch has the table; a restart goes on with the log."""
+    """The first micro-batch has the table; a restart continues with the log."""
 
     def run() -> None:
         frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms", **SNAPSHOT)
@@ -117,7 +117,7 @@ def test_streamed(
 
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
-    """The snapshot is the first micro-batch, which can be planned again."""
+    """The snapshot is the first micro-batch, and can be replanned."""
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
     schema = schema_of(parsed)
     clock = ManualClock(SystemClock().now())
@@ -139,7 +139,7 @@ def test_offsets(options: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_envelopes(rows: Rows) -> None:
-    """Rows of the table are reads, with all columns of their kind shown."""
+    """Rows of the table are reads (`r`), with all their columns shown."""
     found = [row for row in rows(format="envelope", snapshot="initial") if row["op"] == "r"]
     assert len(found) == 99 + 4
     assert {(row["before"], row["source"]["snapshot"]) for row in found} == {(None, "true")}
@@ -165,6 +165,6 @@ def test_envelopes(rows: Rows) -> None:
     ],
 )
 def test_refused(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """What a snapshot cannot be joined with is refused."""
+    """Options that exclude a snapshot are refused."""
     with pytest.raises(ConfigurationError, match=expected):
         SourceOptions.parse({**options, **SNAPSHOT, **given})

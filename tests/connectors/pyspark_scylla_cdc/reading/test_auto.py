@@ -1,4 +1,4 @@
-"""`readStrategy` ``auto`` in a stream: how it asks many streams of the log, and what comes."""
+"""`readStrategy` ``auto`` in a stream: the chosen queries, and the rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The cluster's clock; all that the test writes has settled by Spark's."""
+    """The cluster's clock; all rows written by the test have settled by Spark's clock."""
     return ManualClock(SystemClock().now() - 600 * SECOND)
 
 
@@ -48,7 +48,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
-    """Write to so many keys a second; returns when that ends."""
+    """Write to a number of keys per second; return the end."""
     for _ in range(seconds):
         for key in range(keys):
             cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])
@@ -59,7 +59,7 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
 def test_the_way_follows_what_is_measured(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """By ranges while nearly all streams are empty, by streams when they fill; each row once."""
+    """Reads go by ranges until the streams fill, then by streams; each row comes once."""
     start = clock.now()
     quiet = write(cluster, clock, SPARSE, 1)
     busy = write(cluster, clock, DENSE, KEYS)

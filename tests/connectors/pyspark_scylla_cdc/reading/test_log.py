@@ -1,4 +1,4 @@
-"""What the log may still hold."""
+"""The part of the log that may still have rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR = 3_600_000_000
 
 
 def oldest(starts: tuple[int, ...], *, ttl: int, now: int) -> int:
-    """The oldest generation of these that may hold rows."""
+    """Return the oldest of these generations that may have rows."""
     return oldest_alive(Timeline(starts), TtlHistory([(0, ttl)]).kept_since(now))
 
 
@@ -32,11 +32,11 @@ def test_generations_die_with_their_last_row(now: int, expected: int) -> None:
 
 
 def test_the_last_generation_never_dies() -> None:
-    """It takes writes now, however old it is."""
+    """It takes writes now, regardless of its age."""
     assert oldest((HOUR,), ttl=1, now=10**18) == HOUR
 
 
 def test_no_generation() -> None:
-    """A cluster that has published none yet is still starting; that is said."""
+    """A cluster without generations is still starting; the error says so."""
     with pytest.raises(SourceError, match="no CDC generation yet"):
         oldest((), ttl=1, now=0)

@@ -1,4 +1,4 @@
-"""What a process keeps of the memory that it freed, seen by its page faults."""
+"""A process keeps freed memory, as its page faults show."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ thread.join()
 def test_a_worker_takes_the_memory_of_one_page_for_the_next(
     options: dict[str, str], execute: Execute
 ) -> None:
-    """From its first read on; more reads cost nothing more."""
+    """Only the first reads cause page faults."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
@@ -66,7 +66,7 @@ def test_a_worker_takes_the_memory_of_one_page_for_the_next(
 
 
 def printed(script: str, given: dict[str, str] | None = None) -> list[int]:
-    """What a Python of its own prints, whose memory nobody else has a say in."""
+    """Return the output of a separate Python, with its own memory."""
     own = ("MALLOC_", "PYTHONMALLOC", "GLIBC_TUNABLES")
     ran = subprocess.run(
         [sys.executable, "-c", script],

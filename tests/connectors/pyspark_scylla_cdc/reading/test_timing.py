@@ -1,4 +1,4 @@
-"""Measures of reads, by which one way of reading is chosen over the other."""
+"""Measurements of reads, by which a strategy is chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL, LARGE = 100, 1_000
 
 @frozen
 class Reads:
-    """Reads of one log, one after the other; each waits for its rows as `COST` says."""
+    """Successive reads of one log; each waits for its rows as `COST` says."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(0))
     choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
@@ -43,7 +43,7 @@ class Reads:
 
 @pytest.mark.parametrize(("often", "once"), [(SMALL, LARGE), (LARGE, SMALL)])
 def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
-    """A large read by the better way takes longer than a small one by the other."""
+    """A large read by the better strategy takes longer than a small one by the other."""
     reads = Reads()
     assert {reads.read(often) for _ in range(20)} == {Strategy.STREAMS}
     assert reads.read(once) is Strategy.RANGES
@@ -51,7 +51,7 @@ def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
 
 
 def test_handling_of_rows_is_no_cost() -> None:
-    """What Spark does meanwhile says nothing about the way of reading."""
+    """Spark's processing time says nothing about the strategy."""
     reads = Reads()
     for _ in range(20):
         reads.read(LARGE)
@@ -60,7 +60,7 @@ def test_handling_of_rows_is_no_cost() -> None:
 
 
 def test_streams_with_rows_are_counted() -> None:
-    """Where many fill, reads go by streams, and nothing else is tried."""
+    """If many streams have rows, reads go by streams without trials."""
     reads = Reads()
     assert {reads.read(LARGE, filled=LARGE // 10) for _ in range(50)} == {Strategy.STREAMS}
     for _ in range(21):
@@ -70,7 +70,7 @@ def test_streams_with_rows_are_counted() -> None:
 
 
 def test_a_read_that_is_given_up_is_no_measure() -> None:
-    """Spark may not want all rows; what it left says nothing."""
+    """Spark may not consume all rows; such a read is not recorded."""
     reads = Reads()
     for _ in range(100):
         batches = reads._waited_for(10**6, 1)

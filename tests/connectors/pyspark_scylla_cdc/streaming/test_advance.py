@@ -32,7 +32,7 @@ def test_never_back_and_never_past_the_horizon(
 
 @given(pace=PACES, position=TIMES, now=TIMES, later=SPANS)
 def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, later: int) -> None:
-    """With AvailableNow the target stays where it was, is reached, and nothing follows."""
+    """With AvailableNow the target stays fixed and is reached, and nothing follows."""
     bounded = pace.until(now)
     steps = 0
     while (end := bounded.next(position, now + later, limited=steps < 100)) > position:
@@ -42,21 +42,21 @@ def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, late
 
 
 def test_small_advances_wait() -> None:
-    """Polled at any rate, the position moves in steps of the minimum only."""
+    """At any polling rate, the position moves only in steps of the minimum."""
     pace = AdvancePolicy(confidence=30, min_advance=10)
     ends = [pace.next(100, now, limited=True) for now in range(130, 145)]
     assert ends == [100] * 10 + [110, 111, 112, 113, 114]
 
 
 def test_the_last_stretch_is_not_held_back() -> None:
-    """The end asked for is reached even if less than the minimum advance remains."""
+    """The requested end is reached even if less than the minimum advance remains."""
     pace = AdvancePolicy(confidence=0, min_advance=10, final=105)
     assert pace.next(100, 104, limited=True) == 100
     assert pace.next(100, 105, limited=True) == 105
 
 
 def test_limit_is_ignored_when_spark_asks_for_all() -> None:
-    """A trigger that wants all that is available gets it in one micro-batch."""
+    """A trigger that requests everything gets it in one micro-batch."""
     pace = AdvancePolicy(confidence=0, min_advance=1, max_window=10)
     assert pace.next(0, 1_000, limited=True) == 10
     assert pace.next(0, 1_000, limited=False) == 1_000
@@ -64,7 +64,7 @@ def test_limit_is_ignored_when_spark_asks_for_all() -> None:
 
 @given(pace=PACES, position=TIMES, now=TIMES)
 def test_what_is_cut_short_has_not_caught_up(pace: AdvancePolicy, position: int, now: int) -> None:
-    """A query is at rest only where all that has settled is read, and where it goes on."""
+    """A query is idle only if everything settled is read, and it has no end."""
     end = pace.next(position, now, limited=True)
     is_cut = end < min(now - pace.confidence, pace.final)
     assert not (is_cut and pace.has_caught_up(end, now))

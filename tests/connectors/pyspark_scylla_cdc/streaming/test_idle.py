@@ -1,4 +1,4 @@
-"""Streams at rest: no micro-batches, few queries, and nothing missed once rows come."""
+"""Idle streams run no micro-batches, send few queries, and miss no later rows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Makes readers of a table without changes, by options and by settings that have none."""
+    """Make readers of a table without changes, by options and internal settings."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -106,7 +106,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each table has been asked."""
+    """Return how often each table was queried."""
     counted: Counter[str] = Counter()
     ask = Connection.pages
 
@@ -121,7 +121,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def poll(
     stream: StreamReader, start: dict[str, Any], clock: ManualClock, seconds: int, rate: int = 8
 ) -> list[dict[str, Any]]:
-    """The offsets after `start` that a stream offers, polled `rate` times a second."""
+    """Return the offsets after `start` that a stream offers, polled `rate` times a second."""
     offsets = [start]
     for _ in range(seconds * rate):
         clock.advance(SECOND // rate)
@@ -132,20 +132,20 @@ def poll(
 
 
 def settled(stream: StreamReader, clock: ManualClock) -> dict[str, Any]:
-    """The start of a new query, half a minute on: there is something to look at."""
+    """Return the start of a new query, half a minute later, so that there is a window to check."""
     start = stream.initialOffset()
     clock.advance(31 * SECOND)
     return start
 
 
 def rows(stream: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """The keys of the rows of a micro-batch."""
+    """Return the keys of the rows of a micro-batch."""
     batches = (batch for part in stream.partitions(start, end) for batch in stream.read(part))
     return [row["pk"] for batch in batches for row in batch.to_pylist()]
 
 
 def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
-    """The position moves once a minute, and the log is asked once a second at most."""
+    """The position moves once a minute, and the log is queried at most once a second."""
     stream = make()
     start = settled(stream, clock)
     asked.clear()
@@ -160,7 +160,7 @@ def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]
 
 
 def test_rows_after_a_rest(make: Make, clock: ManualClock, session: Session) -> None:
-    """Rows that come while a stream is at rest are its next micro-batch, and come once."""
+    """The rows are the next micro-batch, and come once."""
     stream = make()
     start = settled(stream, clock)
     assert poll(stream, start, clock, 20) == []
@@ -174,7 +174,7 @@ def test_rows_after_a_rest(make: Make, clock: ManualClock, session: Session) -> 
 def test_generation_after_a_rest(
     make: Make, clock: ManualClock, session: Session, cluster: EmbeddedScylla
 ) -> None:
-    """What is known to be empty is so for the streams that were known: others are looked at."""
+    """Streams known to be empty stay so; new streams are checked."""
     stream = make(confidenceWindow="0s")
     start = settled(stream, clock)
     cluster.hold_publication()
@@ -190,7 +190,7 @@ def test_generation_after_a_rest(
 
 
 def test_idle_advance(make: Make, clock: ManualClock) -> None:
-    """The option says how often the position moves."""
+    """The option sets how often the position moves."""
     stream = make(idleAdvance="10s")
     start = settled(stream, clock)
     assert len(poll(stream, start, clock, 100)) in (9, 10)
@@ -198,7 +198,7 @@ def test_idle_advance(make: Make, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("every", [60, 90])
 def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
-    """Between two empty micro-batches Spark is told that there is nothing new."""
+    """Between two empty micro-batches Spark gets no new offset."""
     stream = make()
     offset = settled(stream, clock)
     moved = []
@@ -211,7 +211,7 @@ def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: 
 
 
 def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
-    """What catches up, or is asked for all there is, moves on as if there were rows."""
+    """A query that catches up, or has to read everything, advances as if there were rows."""
     behind = make(maxWindowPerTrigger="10s")
     start = settled(behind, clock)
     clock.advance(20 * SECOND)
@@ -229,7 +229,7 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
 def test_more_streams_than_are_looked_at(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is not asked, and the position moves in steps that are longer by as much."""
+    """The log is not queried, and the position moves in proportionally longer steps."""
     stream = make(chunk=1)
     parts = stream.partitions(*window(clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
@@ -244,7 +244,7 @@ def test_more_streams_than_are_looked_at(
 def test_look_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
-    """A key that is written all the time is found by the first query."""
+    """The first query finds a key that is written continuously."""
     stream = make(chunk=1, in_flight=1)
     offset, looked = settled(stream, clock), 0
     for _ in range(4):
@@ -259,7 +259,7 @@ def test_look_begins_where_rows_were_found(
 
 
 def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
-    """With spans of the ring as strategy, one query looks at them all."""
+    """With strategy `ranges`, one query checks all streams."""
     stream = make(chunk=1, readStrategy="ranges")
     start = settled(stream, clock)
     asked.clear()
@@ -268,14 +268,14 @@ def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
 
 
 def window(clock: ManualClock) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The offsets of a micro-batch of the last second."""
+    """Return the offsets of a micro-batch of the last second."""
     return tuple(  # type: ignore[return-value]  # two of them
         {"version": 1, "position": clock.now() - ago * SECOND} for ago in (1, 0)
     )
 
 
 def write(session: Session, pk: int) -> None:
-    """One change."""
+    """Write one change."""
     session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0)", (pk,))
 
 
@@ -291,7 +291,7 @@ class Written:
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """One row at most."""
+        """Return at most one row."""
         del remaining_ttl
         found = [time for time in self.times if time in task.window][:1]
         return iter([pa.record_batch({"time": found})] if found else [])
@@ -335,7 +335,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
 
 @pytest.mark.spark
 def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
-    """It returns on a table at rest, with all that is there; rows that come later still come."""
+    """The call returns for an idle table with all rows; later rows still come."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
     frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
     found: list[int] = []
@@ -357,7 +357,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
 
 
 def process(query: StreamingQuery) -> None:
-    """Wait for all that is available; fails where that never ends."""
+    """Wait for all available rows; fail if that does not end."""
     with ThreadPoolExecutor(1) as pool:
         waited = pool.submit(query.processAllAvailable)
         try:
@@ -368,7 +368,7 @@ def process(query: StreamingQuery) -> None:
 
 
 def micro_batches(query: StreamingQuery) -> set[int]:
-    """The numbers of those that ran; a query at rest reports its last one again."""
+    """Return the numbers of the micro-batches that ran; an idle query repeats its last report."""
     return {
         progress.batchId for progress in query.recentProgress if "addBatch" in progress.durationMs
     }

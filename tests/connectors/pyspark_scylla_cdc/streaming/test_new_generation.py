@@ -44,7 +44,7 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[StreamReader]:
-    """A reader of the table `ks.t`, as Spark has one for as long as a query runs."""
+    """A reader of the table `ks.t`, used for as long as a query runs."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -63,7 +63,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 def test_rows_of_a_generation_made_between_two_micro_batches(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A node joins a cluster that is followed: what is written from then on arrives too, once."""
+    """Rows written after a node has joined arrive too, once."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -81,7 +81,7 @@ def test_rows_of_a_generation_made_between_two_micro_batches(
 def test_a_generation_published_half_way_is_waited_for(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """No micro-batch passes the beginning of a generation that is written and not announced."""
+    """No micro-batch passes the start of a stored but unannounced generation."""
     start = stream.initialOffset()
     cluster.hold_publication()
     joined = cluster.join(vnodes=4)
@@ -98,7 +98,7 @@ def test_a_generation_published_half_way_is_waited_for(
 def test_topology_changed_between_plan_and_read(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """What was planned is read as planned: generations do not change once they are visible."""
+    """Visible generations never change, so the plan stays valid."""
     start = stream.initialOffset()
     clock.advance(SECOND)
     write(session, 1)
@@ -114,7 +114,7 @@ def test_topology_changed_between_plan_and_read(
 def test_another_number_of_partitions(
     cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
 ) -> None:
-    """A micro-batch planned anew with other settings, across a switch, has the same rows."""
+    """A micro-batch replanned with other settings, across a switch, has the same rows."""
     start = stream.initialOffset()
     write(session, 1)
     clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be past
@@ -133,7 +133,7 @@ def test_another_number_of_partitions(
 
 
 def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) -> None:
-    """A micro-batch holds about as many rows as it may, wherever in time they lie."""
+    """A micro-batch holds about the allowed number of rows, however they are distributed."""
     limited = StreamReader(
         evolve(stream._options, max_rows=100), stream._schema, stream._names, clock
     )
@@ -154,7 +154,7 @@ def test_rows_limit(session: Session, stream: StreamReader, clock: ManualClock) 
 def test_rows_limit_after_a_quiet_time(
     session: Session, stream: StreamReader, clock: ManualClock, quiet: int
 ) -> None:
-    """No micro-batch is made of a time in which nothing was written, however long it was."""
+    """No micro-batch covers only a time without writes, however long."""
     options = evolve(stream._options, max_rows=10)
     limited = StreamReader(options, stream._schema, stream._names, clock)
     start = limited.initialOffset()
@@ -174,7 +174,7 @@ def test_rows_limit_after_a_quiet_time(
 def test_rows_limit_of_many_pages(
     session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int
 ) -> None:
-    """A limit holds however many pages the rows take, and wherever the hot key's stream is."""
+    """The limit holds for any number of pages, and any hot stream."""
     read = evolve(stream._options.read, fetch_size=fetch_size)
     options = evolve(stream._options, max_rows=limit, read=read)
     limited = StreamReader(options, stream._schema, stream._names, clock)
@@ -190,7 +190,7 @@ def test_rows_limit_of_many_pages(
 
 
 def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], dict[str, int]]:
-    """The rows of each micro-batch from `start` on, and where the last ends."""
+    """Return the rows of each micro-batch from `start` on, and the end of the last."""
     counts, offset = [], start
     while (latest := stream.latestOffset(offset, ReadMaxFiles(1))) != offset:
         parts = stream.partitions(offset, latest)
@@ -200,7 +200,7 @@ def followed(stream: StreamReader, start: dict[str, int]) -> tuple[list[int], di
 
 
 def write(session: Session, value: int) -> None:
-    """One change of every key."""
+    """Write one change of every key."""
     for pk in KEYS:
         session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, value))
 
@@ -208,7 +208,7 @@ def write(session: Session, value: int) -> None:
 def micro_batch(
     stream: StreamReader, start: dict[str, int], clock: ManualClock
 ) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """The sorted changes from `start` to what has settled a minute on, and where that ends."""
+    """Return the sorted changes from `start` to what has settled a minute later, and the end."""
     clock.advance(60 * SECOND)
     end = stream.reportLatestOffset()
     rows = [

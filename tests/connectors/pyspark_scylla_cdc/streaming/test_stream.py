@@ -1,4 +1,4 @@
-"""Streams: where they start, how they advance, and that a restart repeats nothing."""
+"""Streams: their start, their advance, and restarts that repeat nothing."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def reader(
 
 
 def position(offset: dict[str, Any]) -> int:
-    """The position of an offset."""
+    """Return the position of an offset."""
     return int(offset["position"])
 
 
 def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) -> None:
-    """The checkpoint has the start only by the offset at the end of the first micro-batch."""
+    """The checkpoint has the start only in the offset at the end of the first micro-batch."""
     stream = reader()
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -79,7 +79,7 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark then asks for the start anew, and it may be a later one."""
+    """Spark then requests the start again, and it may be a later one."""
     stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -94,7 +94,7 @@ def test_restart_before_the_first_commit(
 
 
 def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A reader that is not asked for a start goes on at once."""
+    """A reader whose start is not requested resumes at once."""
     start = {"version": 1, "position": clock.now() - DAY}
     assert position(reader().latestOffset(start, LIMIT)) == clock.now() - 30 * SECOND
 
@@ -102,7 +102,7 @@ def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: M
 def test_polling_costs_no_query(
     monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Asked any number of times, the position moves with the clock, in steps, and by it alone."""
+    """However often it is polled, the position depends only on the clock, and moves in steps."""
     stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
     monkeypatch.delattr("pyspark_scylla_cdc.streaming.stream.timeline_of")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
@@ -116,7 +116,7 @@ def test_polling_costs_no_query(
 
 
 def test_window_limit(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A limit holds for every trigger but the one that asks for all there is."""
+    """A limit holds for every trigger except one that requests everything."""
     stream = reader(maxWindowPerTrigger="1m")
     start = {"version": 1, "position": clock.now() - DAY}
     assert stream.getDefaultReadLimit() == LIMIT
@@ -138,7 +138,7 @@ def test_available_now_ends(reader: Callable[..., StreamReader], clock: ManualCl
 
 
 def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: ManualClock) -> None:
-    """A start that has not come is kept, and reached in time."""
+    """A future start is kept, and reached in time."""
     stream = reader(startingTimestamp=str((clock.now() + 60 * SECOND) // 1_000))
     start = stream.initialOffset()
     clock.advance(60 * SECOND)
@@ -150,7 +150,7 @@ def test_start_in_the_future_waits(reader: Callable[..., StreamReader], clock: M
 def test_start_is_not_before_the_log(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A start long ago means the first generation, or what the log's TTL has left."""
+    """An early start becomes the first generation, or the oldest time within the log's TTL."""
     first = position(reader(startingTimestamp="2000-01-01").initialOffset())
     assert clock.now() - 100 * 365 * DAY < first < clock.now()
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
@@ -160,7 +160,7 @@ def test_start_is_not_before_the_log(
 
 
 def test_readers_travel(reader: Callable[..., StreamReader]) -> None:
-    """What Spark pickles for executors needs no connection, and shows no password."""
+    """The pickle for executors works without a connection, and contains no password."""
     stream = reader()
     options = evolve(stream._options, connection={**stream._options._connection, "password": "x7"})
     assert "x7" not in repr(options)
@@ -177,7 +177,7 @@ def test_offset_of_another_version(reader: Callable[..., StreamReader]) -> None:
 def test_expired_changes(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A position older than the log's TTL ends the query, or is passed over if that is wanted."""
+    """A position older than the log's TTL ends the query, or is skipped if so configured."""
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
@@ -198,7 +198,7 @@ def test_expired_changes(
 def test_starting_offsets(
     reader: Callable[..., StreamReader], clock: ManualClock, given: str
 ) -> None:
-    """A query may start at an offset that another one reported."""
+    """A query may start at an offset that another query reported."""
     report = reader().reportLatestOffset()
     if given == "latest":
         assert position(reader(startingOffsets=given).initialOffset()) == clock.now()
@@ -210,7 +210,7 @@ def test_starting_offsets(
 def test_table_altered_while_followed(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A stream that runs keeps the columns it began with, whatever the table gains."""
+    """A running stream keeps its columns, even if the table gains others."""
     stream = reader()
     start = stream.initialOffset()
     scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
@@ -235,7 +235,7 @@ def test_column_dropped_while_followed(
     clock: ManualClock,
     columns: dict[str, str],
 ) -> None:
-    """A stream that runs ends with an error once the table has lost one of its columns."""
+    """A running stream ends with an error if the table loses one of its columns."""
     stream = reader(**columns)
     start = stream.initialOffset()
     scylla.session.execute(f"INSERT INTO {table} (pk, v) VALUES (1, 2)")
@@ -251,7 +251,7 @@ def test_column_dropped_while_followed(
 def test_postimages_turned_off_while_followed(
     scylla: Scylla, table: str, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """A stream of whole rows ends with an error at the first change that the log shows in part."""
+    """A stream of complete rows ends with an error at the first incomplete change."""
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'postimage': true}}")
     stream = reader(format="changes")
     start = stream.initialOffset()
@@ -264,7 +264,7 @@ def test_postimages_turned_off_while_followed(
 
 
 def rows_up_to(stream: StreamReader, start: dict[str, int], clock: ManualClock) -> list[Any]:
-    """The rows from `start` to what has settled now, read as Spark reads them."""
+    """Return the rows from `start` to what has settled now, read as Spark reads them."""
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
     batches = (
         batch for partition in stream.partitions(start, end) for batch in stream.read(partition)
