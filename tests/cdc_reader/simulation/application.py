@@ -1,4 +1,4 @@
-"""An application that follows the table: handles rows, keeps checkpoints, crashes, starts again."""
+"""An application that follows the table: handles rows, saves checkpoints, crashes and restarts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE = TableName("ks", "t")
 
 
 class Crash(BaseException):
-    """The end of a process: nothing gets to handle it."""
+    """The end of a process, which no handler sees."""
 
 
 class _Connection(Queries):
@@ -65,7 +65,7 @@ def rivals(
 
 
 class Application:
-    """One shard's process, and those that come after it; they share nothing but `holding`."""
+    """The successive processes of one shard; they share nothing but `holding`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Application:
         self._start()
 
     def step(self) -> None:
-        """Take what is delivered next and do some of the work; or die, and start again."""
+        """Process the next delivery and some work; or crash and restart."""
         if not (self._is_awake() and self._is_running()):
             self._world.pass_time(int(self._luck.expovariate(1) * SECOND))
             return
@@ -108,7 +108,7 @@ class Application:
             self._start()
 
     def is_through(self, until: int) -> bool:
-        """Whether all that was written before `until` is read, late rows sought and all."""
+        """True if everything written before `until` is read, late rows included."""
         is_swept = not self._scenario.delivers_late_rows or (self._late_scan_at or 0) > until
         return self._position_reached > until and is_swept
 
@@ -138,13 +138,13 @@ class Application:
         return not self._waits
 
     def _renew(self) -> None:
-        """Well before the lease runs out, if the process is let to."""
+        """Renew the lease well before it expires, if the process is running."""
         if self._clock.now() >= self._renew_at:
             self._hold.renew()
             self._renew_at = self._clock.now() + self._scenario.lease // 3
 
     def _start(self) -> None:
-        """A new process: it follows the log once it holds the lease."""
+        """Start a process: it follows the log once it holds the lease."""
         self._hold = self.holding.hold(self._scenario.skew)
         self._waits, self._renew_at = True, BEGINNING
         self._position_reached = BEGINNING
@@ -203,7 +203,7 @@ class Application:
         return entered
 
     def _work(self) -> None:
-        """Acknowledge some rows in any order, save, idle; it may be the end of the process."""
+        """Acknowledge some rows in any order, save, idle; this may end the process."""
         if self._rng.random() >= self._scenario.laziness:
             self._rng.shuffle(self._handed)
             self._acknowledge(self._rng.randint(0, len(self._handed)))
@@ -223,7 +223,7 @@ class Application:
             self._start()
 
     def _naps(self) -> bool:
-        """Whether the process stands still, as one that is swapped out or suspended."""
+        """True if the process is suspended for a while."""
         if not self._scenario.nap or self._luck.random() >= self._scenario.nap:
             return False
         micros = int(self._luck.uniform(0.8, 3) * self._scenario.lease)
@@ -253,7 +253,7 @@ class Application:
         self._save()
 
     def _rest(self) -> Iterator[None]:
-        """What is delivered after the follower was told to stop."""
+        """Process the deliveries after the follower was told to stop."""
         while True:
             try:
                 self._take_next()
@@ -262,7 +262,7 @@ class Application:
             yield
 
     def _before(self, asked: RecordedQuery) -> None:
-        """A page is asked for: time passes, and it may fail, or be the end."""
+        """Let time pass before a page is requested; the request may fail, or end the process."""
         if not self._world.is_calm:
             self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
             self._strike(asked)
@@ -285,6 +285,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Without the marks' rows, which are a set, and the table's id: neither repeats with a seed."""
+    """Return it without the marks' rows and the table's id, which differ between runs of a seed."""
     plain = evolve(start, marks={}, table_id=None)
     return f"{plain} with marks on {len(start.marks)} streams"

@@ -1,4 +1,4 @@
-"""One shard's checkpoint and its lease, and what processes that share them must never do."""
+"""One shard's checkpoint and lease, and the rules for the processes that share them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Holding:
         return bool(self._duration)
 
     def hold(self, ahead: int) -> Hold:
-        """For a process that begins, whose clock is `ahead` µs of the cluster's."""
+        """Make the lease of a new process, whose clock is `ahead` µs of the cluster's."""
         self._owners += 1
         owner = Owner(str(self._owners), "host", self._owners, self._world.clock.now())
         clock = ReaderClock(self._world, ahead)
@@ -56,18 +56,18 @@ class Holding:
         return hold
 
     def acquired(self, hold: Hold) -> None:
-        """The store says that `hold` is acquired."""
+        """Record that the store granted `hold`."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} acquires what another is sure to hold")
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """A handler is called on the strength of `hold`."""
+        """Check that `hold` permits a handler call."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 
     def saved(self, hold: Hold, kept: Checkpoint) -> None:
-        """A checkpoint was saved under `hold`."""
+        """Check a checkpoint saved under `hold`."""
         if self.has_leases and hold is not self._last:
             raise LawBroken(f"{hold} saves, and {self._last} acquired the lease after it")
         if kept.position < self._position:
@@ -76,7 +76,7 @@ class Holding:
 
 
 class Hold:
-    """A process's lease, or none where it needs none; what it does with it is watched."""
+    """A process's lease, or none if it needs none; its uses are checked."""
 
     def __init__(self, holding: Holding, lease: Lease, number: int) -> None:
         self._holding = holding
@@ -91,7 +91,7 @@ class Hold:
         return not self._holding.has_leases or self._lease.is_sure
 
     def acquire(self) -> bool:
-        """Whether it is held now."""
+        """Acquire the lease; return whether it is held now."""
         if self._holding.has_leases:
             if self._lease.acquire() is not None:
                 return False
@@ -99,7 +99,7 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Be sure to hold it, before a handler is called; LeaseLostError if it is lost."""
+        """Check before a handler call that it is held; LeaseLostError if it is lost."""
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:
@@ -125,7 +125,7 @@ class Hold:
             self._lease.release()
 
     def save(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Save it; returns what is kept then."""
+        """Save the checkpoint; return the stored one."""
         store, name = self._holding.store, self._holding.name
         if self._holding.has_leases:
             with self._counting():

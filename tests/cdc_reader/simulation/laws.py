@@ -1,4 +1,4 @@
-"""The laws of following a log, checked as it is followed: the first one broken ends a run.
+"""The laws of following a log, checked at each step; the first broken law ends a run.
 
 They are those of the design page: nothing between two positions is lost or delivered twice,
 whatever fails and restarts; rows of a stream, and the changes of a base partition, come in
@@ -34,7 +34,7 @@ _NO_MARK = Mark()
 
 
 class LawBroken(AssertionError):
-    """What happened that must not."""
+    """A law does not hold."""
 
 
 @define(eq=False)
@@ -57,7 +57,7 @@ class _LookBack:
 
 @define(eq=False)
 class Past:
-    """What the readers of one shard have done in all; `claimed` by the checkpoint that is kept."""
+    """The history of a shard's readers; `claimed` by the current checkpoint."""
 
     first: int | None = None
     acknowledged: set[RowKey] = field(factory=set)
@@ -65,7 +65,7 @@ class Past:
 
 
 class Laws:
-    """Watches the readers that a process of one shard has, one after the other.
+    """Checks the successive readers of one shard.
 
     Processes of the same shard share their `past`.
     """
@@ -80,7 +80,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """A reader starts, anew or where another one left off."""
+        """Start a reader, anew or from a checkpoint."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -90,7 +90,7 @@ class Laws:
             self._past.first = start.position
 
     def ask(self, asked: RecordedQuery) -> None:
-        """A page is asked for: one of the log must be of streams that take writes in its time."""
+        """Check a page request: it must be for streams that take writes in its time."""
         cql = asked.query.cql
         if "schema_version" in cql:
             self._is_new_look = True
@@ -102,7 +102,7 @@ class Laws:
             self._read(*asked.query.values)
 
     def deliver(self, delivery: RowsRead, now: int) -> Iterator[LogRow]:
-        """A batch is handed on, at `now` by the reader's clock; the rows that it stands for."""
+        """Check a delivered batch, at `now` by the reader's clock."""
         window = delivery.window
         is_settled = window.end <= now - self._scenario.confidence
         if not (is_settled or delivery.late or self._scenario.is_eager):
@@ -117,7 +117,7 @@ class Laws:
             yield found
 
     def complete(self, delivery: WindowComplete, now: int) -> None:
-        """A window is said to be complete."""
+        """Check a window reported as complete."""
         window, life = delivery.window, self._life
         if delivery.late:
             self._look_backs.append(_LookBack(self._behind, set(self._outstanding)))
@@ -131,14 +131,14 @@ class Laws:
         life.position = window.end
 
     def acknowledge(self, name: RowName) -> None:
-        """The handler is done with a row."""
+        """Record that the handler is done with a row."""
         self._past.acknowledged.add(name[1])
         self._outstanding.remove(name)
         for each in self._look_backs:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
-        """A checkpoint is kept: it must claim no row that was not acknowledged."""
+        """Check a saved checkpoint: it must claim no unacknowledged row."""
         claimed = [row for row in self._rows() if self._claims(kept, row)]
         for row in claimed:
             if not self._is_acknowledged(row) and self._is_due(row):
@@ -154,7 +154,7 @@ class Laws:
         self._past.claimed = set(self._claimed)
 
     def finish(self, until: int) -> None:
-        """All is read: whatever was written before `until`, and is not too late, was handled."""
+        """Check at the end that every row due before `until` was handled."""
         for row in self._rows():
             if row.micros < until and self._is_due(row) and not self._is_acknowledged(row):
                 raise LawBroken(f"lost: {row}")
@@ -167,11 +167,11 @@ class Laws:
         return self._scenario.delivers_late_rows
 
     def _identity(self, row: LogRow) -> RowName | RowKey:
-        """What a row is known by: for those who read strays, twins are one."""
+        """Return the identity of a row; for readers of strays, twins are one."""
         return row.name[1] if self._wants_strays else row.name
 
     def _is_acknowledged(self, row: LogRow) -> bool:
-        """Whether it is, or a twin."""
+        """True if the row or its twin is acknowledged."""
         return row.name[1] in self._past.acknowledged
 
     def _is_due(self, row: LogRow) -> bool:
@@ -183,7 +183,7 @@ class Laws:
         return row.micros >= first and (is_wanted or self._is_due_late(row))
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """Twins are due as the one that is in its place."""
+        """True if a late row is due; of twins, the one in force is due."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 
@@ -198,7 +198,7 @@ class Laws:
         return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
-        """Whether a reader that starts from it will take the row for delivered.
+        """True if a reader that starts from the checkpoint will treat the row as delivered.
 
         Not if it is still to catch up with the row's generation, or to look for late rows.
         """
@@ -223,7 +223,7 @@ class Laws:
             raise LawBroken(f"{window} is asked of streams that are not in force then")
 
     def _operates(self, start: int, window: Window) -> bool:
-        """Whether the set that begins at `start` may take writes all through the window.
+        """True if the set that begins at `start` may take writes throughout the window.
 
         The next one ends it that was announced when the reader began to look.
         """
@@ -243,7 +243,7 @@ class Laws:
         return found
 
     def _check_cells(self, found: LogRow, row: dict[str, Any], columns: set[str]) -> None:
-        """Each column that the log still has is there with its value."""
+        """Check that each remaining column of the log is there with its value."""
         for name in found.cells.keys() & columns:
             if name not in row:
                 raise LawBroken(f"{found} came without its column {name}")

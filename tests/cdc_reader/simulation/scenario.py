@@ -1,4 +1,4 @@
-"""What kind of cluster, table, reader and bad luck a seed stands for."""
+"""The cluster, table, reader and faults that a seed determines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_SKEW = SECOND
 
 @frozen
 class Scenario:
-    """All that is drawn before anything happens. Times in µs, chances from 0 to 1.
+    """The random choices made before a run. Times in µs, chances from 0 to 1.
 
     `topology` is ``vnodes``, ``tablets`` or ``4.3``; `skew` is how far the reader's clock is
     ahead of the cluster's; `history` is how long there were writes before the reader came,
@@ -67,7 +67,7 @@ class Scenario:
 
 
 def draw(rng: random.Random) -> Scenario:
-    """A scenario by chance: many are calm in some respect, few in all."""
+    """Draw a scenario; many are calm in some respect, few in all."""
     activity = rng.randrange(25, 60)
     return Scenario(
         topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
@@ -93,7 +93,7 @@ def draw(rng: random.Random) -> Scenario:
 
 
 def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
-    """The scenario, in half of the cases with several processes where there was one."""
+    """Return the scenario, in half of the cases with several processes per shard."""
     rivals = rng.choice([0, 0, 1, 1, 2])
     if not rivals:
         return scenario

@@ -1,4 +1,4 @@
-"""One run: a world, a reader for each shard, and the laws that hold all the while."""
+"""One run: a world, a reader for each shard, and the laws."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _REACH = 12 * SECOND
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law, with its story and how to run it again."""
+    """A seed whose run breaks a law, with its story and the command to repeat it."""
 
 
 @frozen
 class Run:
-    """What became of a run: how much there was in it, and a digest of all that happened.
+    """The outcome of a run: counts of its events, and a digest of them.
 
     `losses` counts the leases that were lost to another process.
     """
@@ -42,7 +42,7 @@ class Run:
 
 
 def simulate(seed: int) -> Run:
-    """Run a seed; raises BrokenSeed if a law does not hold, or the reader fails."""
+    """Run a seed; raises BrokenSeed if a law is broken, or the reader fails."""
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
     scenario = with_rivals(draw(rng), luck)
@@ -84,7 +84,7 @@ def _finish(application: Application, until: int) -> None:
 
 @contextmanager
 def _same_pauses(seed: int) -> Iterator[None]:
-    """Pauses between attempts are drawn from Python's common source."""
+    """Seed the pauses between attempts, which use Python's global random source."""
     state = random.getstate()
     random.seed(seed)
     try:
@@ -95,7 +95,7 @@ def _same_pauses(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _no_logging() -> Iterator[None]:
-    """What goes wrong is meant to."""
+    """Suppress logging of the deliberate failures."""
     before = logging.root.manager.disable
     logging.disable()
     try:

@@ -1,4 +1,4 @@
-"""A simulation that finds nothing proves nothing: the engine is broken on purpose, in turn."""
+"""The simulation must detect defects: the engine is deliberately broken, one way at a time."""
 
 from __future__ import annotations
 

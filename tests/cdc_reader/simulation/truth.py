@@ -1,4 +1,4 @@
-"""What the log really holds, looked up in the server's own store, past every query."""
+"""The actual contents of the log, read from the server's store without queries."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LogRow:
     cells: Mapping[str, bytes] = field(repr=False)
 
     def number(self, column: str) -> int | None:
-        """The value of an int column; None if it has none."""
+        """Return the value of an int column; None if it has none."""
         cell = self.cells.get(column)
         return None if cell is None else int.from_bytes(cell, "big", signed=True)
 
     def fields(self, column: str) -> list[int | None]:
-        """The values of a user-defined type of ints; empty if it has none."""
+        """Return the values of a user-defined type of ints; empty if it has none."""
         cell, at, found = self.cells.get(column, b""), 0, []
         while at < len(cell):
             size = int.from_bytes(cell[at : at + 4], "big", signed=True)
@@ -44,12 +44,12 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Whether it arrived within the confidence window, by a clock `skew` µs ahead."""
+        """True if it arrived within the confidence window, by a clock `skew` µs ahead."""
         return self.arrived + skew <= self.micros + confidence
 
 
 class Truth:
-    """The rows of the log of ks.t, each with the moment it came."""
+    """The rows of the log of ks.t, each with its time of arrival."""
 
     def __init__(self, server: EmbeddedScylla) -> None:
         self.rows: dict[RowName, LogRow] = {}
@@ -58,7 +58,7 @@ class Truth:
         self._twins: defaultdict[RowKey, list[LogRow]] = defaultdict(list)
 
     def note(self, now: int) -> int:
-        """Whatever has come since the last time came at `now`; returns how many rows."""
+        """Record the rows that arrived since the last call as of `now`; return their number."""
         log = self._server.catalog.table("ks", log_name("t"))
         found = 0
         for place, partition in self._server.database.tables.get(log.id, {}).items():
@@ -70,11 +70,11 @@ class Truth:
         return found
 
     def twins(self, row: LogRow) -> list[LogRow]:
-        """The rows that are one write's in several streams, this one among them."""
+        """Return the rows of the same write in several streams, including this one."""
         return self._twins[row.name[1]]
 
     def between(self, start: int, end: int) -> Iterator[LogRow]:
-        """The rows written in [start, end)."""
+        """Return the rows written in [start, end)."""
         return (row for row in self.rows.values() if start <= row.micros < end)
 
     def _add(self, stream: bytes, row: Row, now: int) -> bool:

@@ -1,4 +1,4 @@
-"""The cluster, its clock, and all that befalls it while somebody reads.
+"""The cluster, its clock, and the events during a read.
 
 Nothing happens at a time of its own: whoever lets time pass, be it a query, a pause or a slow
 handler, makes happen what was due meanwhile. So every run of a seed is the same, and things
@@ -35,7 +35,7 @@ class StreamSet:
 
 
 class World:
-    """One cluster with the table ks.t; `happened` tells its story."""
+    """One cluster with the table ks.t; `happened` is its story."""
 
     def __init__(self, scenario: Scenario, rng: random.Random) -> None:
         self.happened: list[str] = []
@@ -54,18 +54,18 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """From now on things happen; first what there was before the reader came."""
+        """Start the events, beginning with those before the reader came."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing will happen any more."""
+        """True if no more events will happen."""
         return self._next == FOREVER
 
     def pass_time(self, micros: int) -> None:
-        """Let so many µs pass, with all that happens in them."""
+        """Advance time by `micros`, with the events due in it."""
         until = self.clock.now() + micros
         while self._next <= until:
             self.clock.advance(max(0, self._next - self.clock.now()))
@@ -73,16 +73,16 @@ class World:
         self.clock.advance(max(0, until - self.clock.now()))
 
     def set_of(self, stream: bytes) -> StreamSet:
-        """The set that a stream belongs to."""
+        """Return the set that a stream belongs to."""
         return self._set_of[stream]
 
     def is_stray(self, row: LogRow) -> bool:
-        """Whether a row is in a stream of another set than the one in force at its time."""
+        """True if a row is in a stream of a set not in force at its time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
 
     def log_columns(self) -> set[str]:
-        """The names of the log's columns now."""
+        """Return the names of the log's current columns."""
         return {
             column.name
             for column in self.server.prepare("SELECT * FROM ks.t_scylla_cdc_log").result_columns
@@ -138,7 +138,7 @@ class World:
         )
 
     def _execute(self, cql: str) -> None:
-        """The server may refuse it: a write timestamp, a change of schema that comes too soon."""
+        """Execute a statement, which the server may refuse: for its timestamp, or as too soon."""
         try:
             self.server.execute(cql)
         except CqlError as error:
@@ -147,7 +147,7 @@ class World:
             self.tell(f"{cql}: {self.truth.note(self.clock.now())} rows")
 
     def _write(self) -> None:
-        """A burst of writes, through a node whose clock is off."""
+        """Write a burst of rows through a node with a skewed clock."""
         node = self.server.cluster.nodes[0]
         self.server.skew_clock(node, self._rng.randint(-LARGEST_SKEW, LARGEST_SKEW))
         for _ in range(self._rng.choice([1, 1, 2, 5])):
@@ -156,7 +156,7 @@ class World:
         self.server.skew_clock(node, 0)
 
     def _alter(self) -> None:
-        """A column or a field comes, or a column goes."""
+        """Add a column or a field, or drop a column."""
         columns, fields = self._writer.columns, self._writer.fields
         kind = self._rng.choice(["add", "drop", "grow"])
         if kind == "add" and len(columns) < _MOST_COLUMNS:
@@ -211,14 +211,14 @@ class World:
             self.tell("merge")
 
     def _go_astray(self) -> None:
-        """Coordinators go on with the generation before, or are ahead; or that is over."""
+        """Start or stop misplacing writes in a neighbouring generation."""
         misplacing = self.server.misplacing
         misplacing.by = 0 if misplacing.by else self._rng.choice([-1, -1, 1])
         misplacing.twice = self._rng.random() < 0.5
         self.tell(f"{misplacing}")
 
     def _note_sets(self) -> None:
-        """Note the sets of streams that have come since the last time."""
+        """Record the sets of streams that have appeared since the last call."""
         for start, streams in self._all_sets()[len(self.sets) :]:
             announced = None if self._is_holding else self.clock.now()
             found = StreamSet(start, frozenset(streams), announced)
@@ -238,7 +238,7 @@ class World:
         ]
 
     def tell(self, what: str) -> None:
-        """Add to the story."""
+        """Append to the story."""
         self.happened.append(f"{(self.clock.now() - EPOCH) / SECOND:.6f} {what}")
 
 
