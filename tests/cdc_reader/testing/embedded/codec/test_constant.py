@@ -100,12 +100,12 @@ def test_a_constant_that_is_no_value_is_refused(
     [("STRING", "int"), ("INTEGER", "text"), ("HEX", "text"), ("UUID", "blob"), ("FLOAT", "int")],
 )
 def test_kinds_do_not_stand_for_any_type(kind: str, of_type: str) -> None:
-    """A string is no number, a blob no text."""
+    """A string is not a number, and a blob is not a text."""
     assert not accepts(Constant(ConstantKind(kind), "1"), Native(of_type))
 
 
 def driver(name: str, value: Any) -> bytes:
-    """What the driver sends for a value."""
+    """Return the driver's bytes for a value."""
     return bytes(getattr(cqltypes, name).serialize(value, 4))
 
 

@@ -1,4 +1,4 @@
-"""What a server of each version does to logs, and refuses, when tables change."""
+"""The rules of each server version for logs of changed tables."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_taken_log_name(shell: Any) -> None:
 
 
 def test_a_counter_table(shell: Any) -> None:
-    """It cannot have CDC, neither when made nor later."""
+    """It cannot have CDC, at creation or later."""
     refusal = INVALID, "Cannot create CDC log for table ks.c. Counter support not implemented"
     assert shell.refusal(f"CREATE TABLE c (pk int PRIMARY KEY, n counter) {CDC}") == refusal
     shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
@@ -89,13 +89,13 @@ def test_cdc_on_a_materialized_view(shell: Any) -> None:
 
 @pytest.mark.parametrize("base", [LOG, f"ks.{LOG}", f'"ks" . "{LOG}"'])
 def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
-    """It is refused, however the log is named."""
+    """It is refused, whatever the log's name."""
     message = "Materialized views cannot be created on CDC Log tables"
     assert shell.refusal(view(base)) == (INVALID, message)
 
 
 def test_dropping_a_log(shell: Any) -> None:
-    """Not while its base writes it; a detached one may go."""
+    """It is refused while its base writes it; a detached one may be dropped."""
     message = f"Cannot DROP cdc log table {LOG}"
     assert shell.refusal(f"DROP TABLE {LOG}") == (UNAUTHORIZED, message)
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -154,13 +154,13 @@ def test_altering_a_logs_columns(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2"], indirect=True)
 def test_altering_a_logs_columns_before(shell: Any) -> None:
-    """Nothing kept users from it."""
+    """Users could alter them."""
     shell.run(COLUMN_STATEMENTS[0])
     assert "b" in log(shell).by_name
 
 
 def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
-    """Its name alone protects nothing."""
+    """The name alone protects nothing."""
     shell.run("CREATE TABLE u_scylla_cdc_log (p int PRIMARY KEY, v int)")
     shell.run("ALTER TABLE u_scylla_cdc_log DROP v")
     shell.run("ALTER TABLE u_scylla_cdc_log RENAME p TO q")
@@ -297,7 +297,7 @@ def test_cdc_on_tablets(shell: Any) -> None:
 
 
 def test_a_keyspace_of_tablets(shell: Any) -> None:
-    """Not with SimpleStrategy, and what it is cannot be altered."""
+    """SimpleStrategy is refused, and tablets cannot be turned off later."""
     simple = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     message = "SimpleStrategy doesn't support tablet replication"
     cql = f"CREATE KEYSPACE tk {simple} AND tablets = {{'enabled': true}}"
@@ -319,7 +319,7 @@ def test_a_version_without_tablets(shell: Any) -> None:
 
 @pytest.mark.parametrize("consistency", [SERIAL, LOCAL_SERIAL])
 def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
-    """Refused where the keyspace uses tablets, and only for logs."""
+    """It is refused for logs in keyspaces on tablets only."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 1}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.consistency(consistency)
@@ -330,7 +330,7 @@ def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
 
 
 def test_truncating(shell: Any) -> None:
-    """Base and log are truncated each for itself, and neither is logged."""
+    """Base and log are truncated separately, and neither is logged."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("TRUNCATE t")
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]
@@ -372,7 +372,7 @@ def test_preimages_spelt_on_and_off(shell: Any, spelling: str, accepted: bool) -
 
 @pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
 def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
-    """Told from a column that is not shown since 4.6."""
+    """It differs from a column that is not shown since 4.6."""
     shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")

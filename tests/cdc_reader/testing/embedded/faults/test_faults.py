@@ -80,7 +80,7 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
 def test_an_error_reaches_the_client_as_often_as_asked(
     server: EmbeddedScylla, session: Session, kind: str, error: type[Exception], text: str
 ) -> None:
-    """By its class and in its words; before and after it statements go through."""
+    """The error has its class and text; statements before and after it succeed."""
     fault = Fault(kind, "ks.t", times=2, after=1)
     with server.faults.during(fault):
         assert len(list(session.execute(SELECT))) == 100
@@ -108,14 +108,14 @@ def test_an_error_reaches_the_client_as_often_as_asked(
 def test_a_permission_is_missing(
     server: EmbeddedScylla, session: Session, statement: str, needed: str
 ) -> None:
-    """That which the statement needs; to read a log, the one on its base table."""
+    """The error names the permission needed; for a log, the one on its base table."""
     server.faults.add(Fault("unauthorized", "ks"))
     with pytest.raises(Unauthorized, match=f"User anonymous has no {needed}.* or any of its par"):
         session.execute(statement)
 
 
 def test_counts_of_replicas_are_told(server: EmbeddedScylla, session: Session) -> None:
-    """What was required, and what there was."""
+    """The error has the required and the actual number."""
     server.faults.add(Fault("unavailable"), Fault("read-timeout"))
     with pytest.raises(Unavailable) as unavailable:
         session.execute(SELECT)
@@ -147,7 +147,7 @@ def test_a_connection_is_dropped_in_the_middle_of_a_page(
 
 
 def until_connected(attempt: Callable[[], T]) -> T:
-    """What an attempt gives once the driver, which reconnects in its own time, is connected."""
+    """Retry until the driver has reconnected in the background; return the result."""
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -160,7 +160,7 @@ def until_connected(attempt: Callable[[], T]) -> T:
 def test_a_write_is_done_though_its_answer_is_lost(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """The client cannot know, as with a real server."""
+    """The client cannot know this, as with a real server."""
     server.faults.add(Fault("drop", "insert into ks.t"))
     with pytest.raises((ConnectionException, NoHostAvailable)):
         session.execute("INSERT INTO ks.t (pk) VALUES (1000)")
@@ -169,7 +169,7 @@ def test_a_write_is_done_though_its_answer_is_lost(
 
 
 def test_a_delayed_answer_is_overtaken(server: EmbeddedScylla, session: Session) -> None:
-    """Others on the connection do not wait; the client may give up before."""
+    """Other requests on the connection do not wait; the client may time out first."""
     server.faults.add(Fault("delay", "ks.t", seconds=30))
     with pytest.raises(OperationTimedOut):
         session.execute(SELECT, timeout=0.1)
@@ -193,7 +193,7 @@ def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Ses
 
 
 def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Session) -> None:
-    """Its clients are cut off and cannot connect; once up it serves again what all nodes share."""
+    """Its clients are disconnected and cannot reconnect until it is up; the data is shared."""
     first, second = server.cluster.nodes
     assert second.address is not None
     with_second = session_with(server, second.address)
@@ -215,7 +215,7 @@ def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Sessio
 
 
 def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
-    """It is not taken down again."""
+    """It is not taken down twice."""
     first, second = server.cluster.nodes
     server.take_down(second)
     server.leave(second)
@@ -225,7 +225,7 @@ def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
 
 
 def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> None:
-    """A node stamps what clients do not; a node ahead wins over one with the true time."""
+    """A node stamps writes without a timestamp; a node ahead wins over one with the true time."""
     _, second = server.cluster.nodes
     assert second.address is not None
     server.skew_clock(second, 60_000_000)
@@ -242,7 +242,7 @@ def test_clocks_of_nodes_differ(server: EmbeddedScylla, session: Session) -> Non
 
 
 def test_errors_are_the_servers_own_codes(server: EmbeddedScylla, session: Session) -> None:
-    """As the protocol's specification numbers them."""
+    """The codes are those of the protocol's specification."""
     for kind, code in (("overloaded", 0x1001), ("server-error", 0x0000)):
         server.faults.add(Fault(kind))
         with pytest.raises(ErrorMessage) as error:

@@ -1,4 +1,4 @@
-"""Faults as values, and which statements they befall."""
+"""Faults as values, and their matching of statements."""
 
 import threading
 
@@ -25,12 +25,12 @@ SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
     ],
 )
 def test_a_fault_befalls_statements_with_its_words(match: str, befalls: bool) -> None:
-    """Whole words, whatever the case and the quotes."""
+    """Whole words match, ignoring case and quotes."""
     assert Fault("overloaded", match).befalls(SELECT) is befalls
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """Else no client could connect to see a fault."""
+    """Otherwise no client could connect."""
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
     assert not Fault("server-error").befalls(own)
     assert Fault("server-error", "system.local").befalls(own)
@@ -57,7 +57,7 @@ def test_a_fault_lets_pass_strikes_and_runs_out(after: int, times: int, asked: i
 
 
 def test_the_first_fault_that_fits_strikes() -> None:
-    """One fault a statement."""
+    """Each statement meets at most one fault."""
     first, second, plan = Fault("overloaded"), Fault("unavailable"), FaultPlan()
     plan.add(first, second)
     kinds = [strike.kind for _ in range(3) if (strike := plan.strike(SELECT))]
@@ -65,7 +65,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
 
 
 def test_faults_are_in_force_until_taken_away() -> None:
-    """By the end of a context, one by one, or all."""
+    """They end with a context, one by one, or all together."""
     fault, plan = Fault("overloaded", times=None), FaultPlan()
     with plan.during(fault):
         assert plan
@@ -77,7 +77,7 @@ def test_faults_are_in_force_until_taken_away() -> None:
 
 
 def test_threads_share_a_plan() -> None:
-    """However many ask, a fault strikes as often as it says."""
+    """The number of strikes is exact with several threads."""
     fault, plan = Fault("overloaded", times=1_000), FaultPlan()
     plan.add(fault)
 
@@ -94,7 +94,7 @@ def test_threads_share_a_plan() -> None:
 
 
 def test_a_fault_is_read_from_text() -> None:
-    """As the command line has it."""
+    """The format is that of the command line."""
     assert Fault.parse("overloaded") == Fault("overloaded")
     text = "delay,match=ks.t,times=inf,after=3,seconds=0.5"
     assert Fault.parse(text) == Fault("delay", "ks.t", times=None, after=3, seconds=0.5)
@@ -113,6 +113,6 @@ def test_a_fault_is_read_from_text() -> None:
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(text: str, message: str) -> None:
-    """In one line."""
+    """The error is one line."""
     with pytest.raises(ConfigurationError, match=message):
         Fault.parse(text)

@@ -97,7 +97,7 @@ def test_names_fold_to_lower_case_unless_quoted(table: Any, text: str) -> None:
 
 
 def test_what_is_left_out_is_null(table: Any) -> None:
-    """Without DEFAULT, and with DEFAULT NULL; columns of all kinds lose what they held."""
+    """This holds without DEFAULT and with DEFAULT NULL, for columns of all kinds."""
     for default in ("", " DEFAULT NULL"):
         insert(table, b=1, l=[1], ud={"x": 1})
         insert(table, default, sm=1)
@@ -105,7 +105,7 @@ def test_what_is_left_out_is_null(table: Any) -> None:
 
 
 def test_default_unset_leaves_what_is_left_out(table: Any) -> None:
-    """Only a null in the text is one."""
+    """Only a null in the text writes a null."""
     insert(table, b=1, sm=2, l=[1])
     insert(table, " DEFAULT UNSET", sm=None)
     assert table.ints("SELECT b, sm FROM t") == [(1, None)]
@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, me
 def test_a_value_that_is_none_of_its_type_is_a_server_error(
     table: Any, text: str, message: str
 ) -> None:
-    """The server does not catch it, so that its text comes with code 0."""
+    """The server does not catch the error, so the text comes with code 0."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"marshaling error: {message}")
 
@@ -214,7 +214,7 @@ def test_a_value_that_is_none_of_its_type_is_a_server_error(
     ],
 )
 def test_a_text_that_is_no_json_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """It is told in the words of the server's JSON library."""
+    """The error has the words of the server's JSON library."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"Parsing JSON failed: {message}")
 
@@ -233,13 +233,13 @@ def test_json_of_the_wrong_shape_is_a_server_error(table: Any, text: str, messag
 
 
 def test_neither_null_nor_unset_is_a_row(table: Any) -> None:
-    """A bound text must be one."""
+    """A bound text must be a JSON object."""
     assert table.refusal("INSERT INTO t JSON ?", None)[0] == INVALID
     assert table.refusal("INSERT INTO t JSON ?", UNSET)[0] == INVALID
 
 
 def test_counters_have_no_json(shell: Any) -> None:
-    """A counter is only ever added to."""
+    """A counter can only be incremented."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, c counter)")
     text = b'{"pk": 1, "c": 2}'
     message = "INSERT statement are not allowed on counter tables, use UPDATE instead"

@@ -1,4 +1,4 @@
-"""What statements may not ask for, though the grammar allows it; writes that meet themselves."""
+"""Limits on statements that the grammar allows, and writes that meet each other."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_keys_have_at_most_65535_bytes(table: Any) -> None:
     ],
 )
 def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
-    """What says more is nanoseconds, most likely."""
+    """A later timestamp is most likely in nanoseconds."""
     table.run(cql.format(table.now_us + 3 * DAY_US))
     code, message = table.refusal(cql.format(table.now_us + 4 * DAY_US))
     assert (code, message[:58]) == (
@@ -69,7 +69,7 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
     ],
 )
 def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
-    """They are durations of whole milliseconds."""
+    """They are durations in whole milliseconds."""
     table.run(cql.replace("?", "5ms"))
     message = "Timeout values must be expressed in millisecond granularity"
     assert table.refusal(cql, vint_duration(NANO)) == (INVALID, message)
@@ -81,7 +81,7 @@ def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
 
 
 def test_each_increment_of_a_batch_counts(table: Any) -> None:
-    """Of one counter or several; a later statement of the same time counts, too."""
+    """This covers one counter and several; a later statement with the same time counts, too."""
     table.run(
         "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
         "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
@@ -93,7 +93,7 @@ def test_each_increment_of_a_batch_counts(table: Any) -> None:
 
 
 def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
-    """Whatever the values: with a TTL over without, and the later expiry over the earlier."""
+    """A cell with a TTL wins over one without, and the later expiry over the earlier."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('p', 'c', '{}') USING TIMESTAMP 1{}"
     for value, ttl in (("z", ""), ("a", " AND TTL 50"), ("b", " AND TTL 40")):
         table.run(insert.format(value, ttl))
