@@ -32,6 +32,8 @@ contains a password.
 
 from __future__ import annotations
 
+from enum import Enum
+
 __all__ = [
     "AuthenticationFailedError",
     "CdcError",
@@ -73,7 +75,8 @@ class ConfigurationError(CdcError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.option} is {self.value!r}: {self.remedy}"
+        value = self.value.value if isinstance(self.value, Enum) else self.value
+        return f"{self.option} is {value!r}: {self.remedy}"
 
 
 class SchemaError(CdcError):
