@@ -233,10 +233,12 @@ def test_in_every_micro_batch(
     query = (
         stream.writeStream.foreachBatch(update)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
     assert len(current) >= 4
     assert rows_of(spark.read.parquet(current[-1])) == table_of(scylla, f"{keyspace}.t")
 
