@@ -16,9 +16,10 @@ ROUNDS = ["at first", "after a node joined", "after a crash"]
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_delta_table_equals_the_table() -> None:
-    """It does after each round: two micro-batches, one, and one that comes again before another.
+    """It does after each round, whose micro-batch makes a version of the table.
 
-    Each makes a version of the table, the one that comes again none.
+    In the last round the micro-batch before comes again, and makes none. How many micro-batches the
+    first round has depends on Spark.
     """
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=280
@@ -27,5 +28,7 @@ def test_the_delta_table_equals_the_table() -> None:
     line = r"^(.*): version (\d), (\d+) rows, equals the table$"
     found = re.findall(line, ran.stdout, re.MULTILINE)
     assert [what for what, _, _ in found] == ROUNDS, ran.stdout
-    assert [version for _, version, _ in found] == ["2", "3", "4"]
+    first, *later = [int(version) for _, version, _ in found]
+    assert first >= 1
+    assert later == [first + 1, first + 2]
     assert all(int(count) > 5 for _, _, count in found)

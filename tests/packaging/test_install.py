@@ -38,7 +38,8 @@ def without(packages: list[str]) -> str:
     return f"import sys; sys.modules.update(dict.fromkeys({packages}))"
 
 
-@pytest.mark.parametrize("kind", ["wheel", pytest.param("editable", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_spark_discovers_the_source(
     environment: Environment, kind: str, request: pytest.FixtureRequest
 ) -> None:

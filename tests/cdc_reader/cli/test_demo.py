@@ -69,6 +69,7 @@ def test_without_java(tmp_path: Path) -> None:
     assert re.fullmatch(r"Error: Spark needs Java 17 or newer, .*install Java 17.*\n", ran.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_unreachable_cluster() -> None:
     """The one-line error names the cluster."""

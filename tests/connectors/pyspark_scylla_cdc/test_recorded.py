@@ -88,6 +88,7 @@ def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
         yield History(log, began * 1_000, max(times))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_batch_equals_recording(
     load: Callable[..., DataFrame], history: History, partitions: int

@@ -144,6 +144,7 @@ def run(load: Load, tmp_path: Path) -> Callable[..., Batches]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
     """Each run reads what has settled, and ends."""
@@ -153,6 +154,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
     assert list(run().values()) == [[10]]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execute) -> None:
     """It has the same rows, although the checkpoint holds only its end."""
@@ -181,6 +183,7 @@ def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
     assert [keys for keys in found if keys] == [[100], [101], [102], [103], [104]]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
     """Spark 4.2 reads all in several micro-batches; before, each run has one, and none is empty

@@ -170,6 +170,7 @@ def test_rows_limit_after_a_quiet_time(
     assert len(counts) <= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fetch_size", "limit"), [(10, 1_000), (10, 300), (5_000, 1_000)])
 def test_rows_limit_of_many_pages(
     session: Session, stream: StreamReader, clock: ManualClock, fetch_size: int, limit: int
