@@ -15,7 +15,6 @@ from cassandra.cluster import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader._time import SystemClock
 from cdc_reader.cluster import Connection
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy
@@ -23,7 +22,6 @@ from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.look import Look
 from pyspark_scylla_cdc.planning.partition import LogPartition
@@ -48,28 +46,6 @@ LIMIT = ReadMaxFiles(1)
 PATIENCE = 120
 """Seconds after which a call that should have returned fails the test."""
 Make = Callable[..., StreamReader]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The one clock of cluster and reader."""
-    return ManualClock(SystemClock().now())
-
-
-@pytest.fixture
-def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster of the test's own, whose generations operate at once."""
-    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
-        yield server
-
-
-@pytest.fixture
-def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster, by its clock, gives writes their time."""
-    session = open_session(cluster.host, cluster.port)
-    session.use_client_timestamp = False
-    yield session
-    session.cluster.shutdown()
 
 
 @pytest.fixture

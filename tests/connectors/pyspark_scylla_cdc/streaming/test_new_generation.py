@@ -8,9 +8,7 @@ import pytest
 from attrs import evolve
 from cassandra.cluster import Session
 
-from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
@@ -18,28 +16,6 @@ from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 SECOND = 1_000_000
 KEYS = range(40)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The one clock of cluster and reader."""
-    return ManualClock(SystemClock().now())
-
-
-@pytest.fixture
-def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster of the test's own, whose generations operate at once."""
-    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
-        yield server
-
-
-@pytest.fixture
-def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster, by its clock, gives writes their time."""
-    session = open_session(cluster.host, cluster.port)
-    session.use_client_timestamp = False
-    yield session
-    session.cluster.shutdown()
 
 
 @pytest.fixture

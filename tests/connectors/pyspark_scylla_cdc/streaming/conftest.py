@@ -1,0 +1,34 @@
+"""A cluster of the test's own, which keeps the time of the test's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cassandra.cluster import Session
+
+from cdc_reader._time import SystemClock
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from cdc_reader.testing.cql_session import open_session
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The one clock of cluster and reader."""
+    return ManualClock(SystemClock().now())
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A cluster of the test's own, whose generations operate at once."""
+    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
+        yield server
+
+
+@pytest.fixture
+def session(cluster: EmbeddedScylla) -> Iterator[Session]:
+    """A session in which the cluster, by its clock, gives writes their time."""
+    session = open_session(cluster.host, cluster.port)
+    session.use_client_timestamp = False
+    yield session
+    session.cluster.shutdown()
