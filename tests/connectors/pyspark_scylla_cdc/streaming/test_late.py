@@ -52,19 +52,6 @@ LIMIT = ReadMaxFiles(1)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """The one clock of cluster and reader."""
-    return ManualClock(SystemClock().now())
-
-
-@pytest.fixture
-def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster of the test's own."""
-    with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
-        yield server
-
-
-@pytest.fixture
 def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
     """A session, with the table `ks.t`, whose streams take rows of the last ten minutes."""
     clock.advance(10 * MINUTE)
