@@ -30,7 +30,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _figures(served: Served, table: str, times: int, *, targets: bool) -> Iterator[Figure]:
-    served.replay(log_of(table), PAGES, PAGE_ROWS)
+    served.replay_on(log_of(table), PAGES, PAGE_ROWS)
     with CdcReader(served.config, f"{KEYSPACE}.{table}") as reader, driver(served) as rows_of:
         _check(sum(len(change.seqs) for change in reader.changes()))
         found = take_turns(

@@ -54,8 +54,8 @@ class Served:
         return size
 
     def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
-        """As `replay`, but each row is later than the one before: some clients take a row no
-        later than their last for one that they know. For changes of one row each.
+        """As `replay`, but each record is later than the one before, as in a real log: grouping
+        rows into changes relies on it, and some clients drop a row no later than their last.
         """
         self._ask(_replay_on, table, times, page_rows)
 
@@ -135,16 +135,21 @@ def _replay_on(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -
 
 
 def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
-    """The page so many times over, each of its rows 100 ns after the one before."""
-    places: list[int] = []
-    for at in found:
-        places.append(page.index(at, places[-1] if places else 0))
+    """The page so many times over, each of its records 100 ns after the one before."""
+    records: list[list[int]] = []  # where the times of each record's rows are in the page
+    place = -1
+    for at, rows in itertools.groupby(found):
+        records.append([])
+        for _ in rows:
+            place = page.index(at, place + 1)
+            records[-1].append(place)
     ticks = itertools.count(uuid.UUID(bytes=found[0]).time)
     later = bytearray(page)
     for _ in range(times):
-        for place, tick in zip(places, ticks, strict=False):
+        for places, tick in zip(records, ticks, strict=False):
             high, low = tick >> 32, tick & 0xFFFF_FFFF
-            struct.pack_into(">IHH", later, place, low, high & 0xFFFF, 0x1000 | high >> 16)
+            for place in places:
+                struct.pack_into(">IHH", later, place, low, high & 0xFFFF, 0x1000 | high >> 16)
         yield bytes(later)
 
 
