@@ -62,13 +62,13 @@ def _lasting(test: Callable[[timedelta], bool], remedy: str) -> Validator:
 
 POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above zero")
 NOT_NEGATIVE = _lasting(lambda value: value >= timedelta(0), "give a duration of zero or more")
-A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give a second or more")
+A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give at least one second")
 AT_LEAST_ONE = require(
     lambda value: is_whole(value) and value >= 1, "give a whole number of at least 1"
 )
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
 TEXT = require(
-    lambda value: value is None or isinstance(value, str), "give a text, or leave it out"
+    lambda value: value is None or isinstance(value, str), "give a string, or leave it out"
 )
 
 

@@ -65,7 +65,7 @@ _TIMESTAMP_REMEDY = (
     "or milliseconds since 1970 as a plain integer"
 )
 _MOMENT_REMEDY = (
-    "a datetime with a time zone, a text such as '2026-11-21T05:30:00Z' or '-10m', or "
+    "a datetime with a time zone, a string such as '2026-11-21T05:30:00Z' or '-10m', or "
     "microseconds since 1970"
 )
 
@@ -135,8 +135,8 @@ def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
     """
     if moment.utcoffset() is None:
         remedy = (
-            "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or make "
-            "local time of it with .astimezone()"
+            "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or "
+            "convert local time with .astimezone()"
         )
         raise ConfigurationError(option, moment.isoformat(), remedy)
     return (moment - _EPOCH) // timedelta(microseconds=1)
@@ -200,7 +200,9 @@ def as_duration(value: object, option: str) -> timedelta:
         case str():
             return parse_duration(value, option)
     given = value if isinstance(value, int | float) and not isinstance(value, bool) else 5
-    remedy = f"give a timedelta, such as timedelta(seconds={given}), or a text, such as '{given}s'"
+    remedy = (
+        f"give a timedelta, such as timedelta(seconds={given}), or a string, such as '{given}s'"
+    )
     raise ConfigurationError(option, value, remedy)
 
 
@@ -261,7 +263,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
     except ConfigurationError:
         listed = "".join(f"'{word}', " for word in (*words, NOW))
         remedy = (
-            f"give {listed}how long ago such as '-10m', an ISO-8601 time such as "
+            f"give {listed}a time ago such as '-10m', an ISO-8601 time such as "
             "'2026-11-21T05:30:00Z' (UTC if it names no zone), or milliseconds since 1970"
         )
         raise ConfigurationError(option, text, remedy) from None
@@ -277,11 +279,14 @@ def _counted(number: int, unit: str, option: str, given: object) -> Micros:
             raise ConfigurationError(
                 option,
                 given,
-                f"that counts {other} since 1970, and {unit} are expected: "
-                f"give {likely // _IN_MICROS[unit]}",
+                f"it counts {other} since 1970, but {unit} are expected: give "
+                f"{likely // _IN_MICROS[unit]}",
             )
     example = 1_795_239_000_000_000 // _IN_MICROS[unit]
-    remedy = f"no time of a change in {unit} since 1970: give a number such as {example}, or a text"
+    remedy = (
+        f"not a likely time of a change in {unit} since 1970: give a number such as {example}, "
+        "or a string"
+    )
     raise ConfigurationError(option, given, f"{remedy} such as '2026-11-21T05:30:00Z' or '-10m'")
 
 

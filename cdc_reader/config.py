@@ -46,7 +46,7 @@ def _upper_case(value: str) -> str:
 
 def _password(_: object, attribute: Attribute[Any], value: object) -> None:
     if value is not None and not isinstance(value, str):
-        raise ConfigurationError(attribute.name, type(value), "give a text, or leave it out")
+        raise ConfigurationError(attribute.name, type(value), "give a string, or leave it out")
 
 
 @frozen
@@ -135,7 +135,7 @@ class ConnectionConfig:
         """Return the contact points as pairs of host and port."""
         if any("@" in point for point in self.contact_points):
             *_, host = ",".join(self.contact_points).rpartition("@")
-            remedy = "give user and password by username and password, not before a host"
+            remedy = "give the login as username and password, not in front of a host"
             raise ConfigurationError("contact_points", f"...@{host}", remedy)
         return [self._endpoint(point) for point in self.contact_points]
 

@@ -54,28 +54,28 @@ class Metric:
 
 
 ROWS = Metric("rows", "Log rows read.")
-LATE_ROWS = Metric(
-    "late_rows", "Log rows that came behind others, or in a stream of another generation."
-)
-CHANGES = Metric("changes", "Changes handed to the handler and dealt with.")
+LATE_ROWS = Metric("late_rows", "Log rows that arrived late, or in a stream of another generation.")
+CHANGES = Metric("changes", "Changes that the handler has finished.")
 WINDOWS = Metric("windows", "Windows read to their end.")
-QUERIES = Metric("queries", "Queries asked to read windows; further pages are not counted.")
+QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
 WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
-RETRIES = Metric("read_retries", "Times that a page or another answer was asked for again.")
-OUTSTANDING = Metric("outstanding_changes", "Changes read and not acknowledged.", is_gauge=True)
-LAG = Metric("lag_seconds", "From the acknowledged position to now.", is_gauge=True)
+RETRIES = Metric(
+    "read_retries", "Times that a request for a page, or another request, was retried."
+)
+OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
+LAG = Metric("lag_seconds", "Time from the acknowledged position to now.", is_gauge=True)
 HEADROOM = Metric(
     "retention_headroom_seconds",
-    "Until the oldest unread rows expire; +Inf if the log keeps rows for good.",
+    "Time until the oldest unread rows expire; +Inf if the log keeps rows forever.",
     is_gauge=True,
 )
 GENERATION = Metric(
     "generation_timestamp_seconds", "When the newest known generation began.", is_gauge=True
 )
-HANDLER_RETRIES = Metric("handler_retries", "Times that a handler was called again.")
-HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed for good.")
+HANDLER_RETRIES = Metric("handler_retries", "Times that a failed handler was called again.")
+HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
-CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving was tried again.")
+CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving a checkpoint was retried.")
 METRICS = (
     ROWS,
     LATE_ROWS,

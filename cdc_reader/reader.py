@@ -368,7 +368,7 @@ class CdcReader:
         """The reader of the only table. Raises ConfigurationError if there are several."""
         if len(self._tables) > 1:
             names = ", ".join(map(str, self._tables))
-            raise ConfigurationError("tables", names, "use `tables`, for there is not just one")
+            raise ConfigurationError("tables", names, "use `tables`: there is more than one")
         return self.tables[0]
 
     def batches(

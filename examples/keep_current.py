@@ -29,7 +29,7 @@ class Copy:
         """Apply a micro-batch; done again after a failure, it starts from the same state."""
         before = self._folder / str(batch - 1)
         if batch > 0 and not before.exists():
-            raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start anew")
+            raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start over")
         onto = self._spark.read.parquet(str(before)) if batch > 0 else None
         target = str(self._folder / str(batch))
         changes.persist()  # a fold looks at the changes more than once, and so would the source

@@ -45,7 +45,7 @@ class Copy:
         if done == batch:
             return
         if batch != (0 if done is None else done + 1):
-            raise ValueError(f"micro-batch {batch} does not follow {done}: delete both, start anew")
+            raise ValueError(f"micro-batch {batch} does not follow {done}: delete both, start over")
         changes.persist()  # it is looked at more than once, and so would the source be
         self._commit(self._merged(changes).toArrow(), batch)
         changes.unpersist()

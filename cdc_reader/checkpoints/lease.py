@@ -86,6 +86,6 @@ class Lease:
         return LeaseLostError(
             f"another consumer took over {name.table}, shard {name.shard}, of application "
             f"{name.application!r}: this one did not renew its lease for "
-            f"{self._duration.total_seconds():g} s, and saves nothing more; give a longer lease if "
-            "processes stand still that long"
+            f"{self._duration.total_seconds():g} s and can no longer save its position; set a "
+            "longer lease if processes may pause that long"
         )

@@ -56,8 +56,8 @@ def unpack(packed: bytes) -> list[RowKey]:
     """Return the keys in `packed`; raises CheckpointError if it is not a whole number of keys."""
     if len(packed) % _KEY.size:
         raise CheckpointError(
-            f"a mark of {len(packed)} bytes: expected keys of {_KEY.size} bytes each; "
-            "the checkpoint was written by something else"
+            f"found a mark of {len(packed)} bytes, expected a multiple of {_KEY.size}; the "
+            "checkpoint was not written by scylla-cdc"
         )
     return [RowKey(time, seq) for time, seq in _KEY.iter_unpack(packed)]
 
@@ -79,5 +79,5 @@ def unpack_ttls(text: str | None) -> TtlHistory:
     except (ValueError, TypeError):
         raise CheckpointError(
             f"the checkpoint's ttls are {text!r}: expected pairs of numbers as a JSON array; the "
-            "checkpoint was written by something else"
+            "checkpoint was not written by scylla-cdc"
         ) from None

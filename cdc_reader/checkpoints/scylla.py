@@ -173,8 +173,9 @@ class ScyllaCheckpoints:
         if (ahead := (stored.written or 0) - stored.owned) > 0:
             raise TransientError(
                 f"the checkpoint of {name.application!r} for {name.table} was saved by a host "
-                f"whose clock is {ahead / 1_000_000:g} s ahead of the cluster's, and what is saved "
-                "now would be older: set that host's clock, and wait for the time to pass"
+                f"whose clock is {ahead / 1_000_000:g} s ahead of the cluster's, so a checkpoint "
+                "saved now would count as older: correct that host's clock, and wait until that "
+                "time has passed"
             )
 
 
@@ -207,7 +208,7 @@ def _seconds(ttl: timedelta | str | None) -> int:
         return 0
     seconds = int(as_duration(ttl, "ttl").total_seconds())
     if seconds < 1:
-        raise ConfigurationError("ttl", ttl, "give a second or more, or leave it out")
+        raise ConfigurationError("ttl", ttl, "give at least one second, or leave it out")
     return seconds
 
 

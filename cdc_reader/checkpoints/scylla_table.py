@@ -136,15 +136,15 @@ class CheckpointTable:
             try:
                 self._statements.define(self._cql(SCHEMA))
             except QueryRefusedError as error:
-                raise CheckpointError(f"{error}; give a keyspace that is there") from error
+                raise CheckpointError(f"{error}; give an existing keyspace") from error
             found = self._columns()
         self._missing = {name: _ADDED[name] for name in _ADDED if name not in found}
         added = {name: _ADDED[name] for name in _ADDED if name in found}
         if wrong := sorted((_TYPES | added).items() - found.items()):
             missing = ", ".join(" ".join(column) for column in wrong)
             raise CheckpointError(
-                f"table {self._name} is not one of checkpoints: expected columns {missing}; "
-                "give another table"
+                f"table {self._name} is not a checkpoint table: expected columns {missing}; give "
+                "another table"
             )
 
     def upgrade(self) -> None:
@@ -155,7 +155,7 @@ class CheckpointTable:
                 self._statements.define(statement)
             except PermissionDeniedError as error:
                 raise PermissionDeniedError(
-                    f"table {self._name} was made by an earlier version and lacks the column "
+                    f"table {self._name} was created by an earlier version and lacks the column "
                     f"{name}; grant the role ALTER on it, or execute {statement}"
                 ) from error
             except QueryRefusedError:
@@ -279,8 +279,8 @@ class LeaseCells:
             if _NO_TRANSACTIONS not in str(error):
                 raise
             raise LeaseUnsupportedError(
-                f"table {self._table} is on tablets, and before 2025.4 ScyllaDB has no lightweight "
-                "transactions there: upgrade, or give a keyspace without tablets"
+                f"table {self._table} uses tablets, for which ScyllaDB before 2025.4 has no "
+                "lightweight transactions: upgrade, or give a keyspace without tablets"
             ) from error
         return None if said[_APPLIED] else cast("str | None", said["lease"])
 

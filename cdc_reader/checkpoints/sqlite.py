@@ -90,7 +90,7 @@ _HOLDER = """SELECT owner, until FROM leases
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _HOLD = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
 _NAMES = "SELECT application, keyspace_name, table_name, shard FROM checkpoints ORDER BY 1, 2, 3, 4"
-_REMEDY = "expected a file of checkpoints that can be read and written: check the path"
+_REMEDY = "expected a checkpoint file that can be read and written: check the path"
 
 
 class _LockedError(CheckpointError):
@@ -243,7 +243,7 @@ class SqliteCheckpoints:
                 seconds = self._wait.total_seconds()
                 raise _LockedError(
                     f"checkpoints in {self._path}: locked by another process for more than "
-                    f"{seconds:g} s; end what keeps it open, or give each process its own file"
+                    f"{seconds:g} s; stop that process, or give each process its own file"
                 ) from error
             raise CheckpointError(f"checkpoints in {self._path}: {error}; {_REMEDY}") from error
 
@@ -282,8 +282,8 @@ class SqliteCheckpoints:
             return 0
         if owner != _APPLICATION_ID:
             raise CheckpointError(
-                f"{self._path} is another application's database; give the checkpoints a file "
-                "of their own"
+                f"{self._path} is another application's database; give checkpoints a file of "
+                "their own"
             )
         if not 0 < layout <= _LAYOUT:
             raise CheckpointError(

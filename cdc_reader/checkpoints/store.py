@@ -52,8 +52,8 @@ class Owner:
             return cls(**{name: said[name] for name in fields_dict(cls) if name in said})
         except (ValueError, TypeError):
             raise CheckpointError(
-                f"a lease is held by {text!r}: expected an object with token, host, pid and since; "
-                "the lease was written by something else"
+                f"a lease is held by {text!r}: expected an object with token, host, pid and "
+                "since; the lease was not written by scylla-cdc"
             ) from None
 
     def to_text(self) -> str:

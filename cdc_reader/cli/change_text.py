@@ -60,7 +60,7 @@ def _notes(change: Change) -> Iterator[str]:
     if written := ", ".join(deltas):
         yield written
     if not change.deltas_shown:
-        yield "(the log tells keys only)"
+        yield "(the log has keys only)"
     if change.ttl is not None:
         yield f"for {change.ttl} s"
     yield from (

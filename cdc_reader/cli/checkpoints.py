@@ -61,7 +61,9 @@ def checkpoint_options(
         @functools.wraps(command)
         def wrapped(checkpoint: Path | None, checkpoint_table: str | None, **values: Any) -> None:
             if checkpoint and checkpoint_table:
-                raise Misuse("--checkpoint and --checkpoint-table are two places: give one")
+                raise Misuse(
+                    "--checkpoint and --checkpoint-table exclude each other: give one of them"
+                )
             with cli_errors():
                 at = TableName.parse(checkpoint_table) if checkpoint_table else checkpoint
             command(place=at and CheckpointPlace(at), **values)

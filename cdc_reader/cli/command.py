@@ -12,7 +12,7 @@ _COMMANDS = {
     "generations": "list the generations of CDC streams",
     "replicate": "apply the changes of a table to a copy of it",
     "serve": "run the embedded ScyllaDB, for development and tests",
-    "status": "show what there is to read of a table, and how far it has been read",
+    "status": "show what a table's log holds, and how far it has been read",
     "streams": "list a table's CDC streams, or find the stream of a key",
     "tail": "print the changes of tables as they happen",
 }

@@ -34,7 +34,7 @@ _TIMEOUT = (
         default=10.0,
         show_default=True,
         type=click.FloatRange(min=0, min_open=True),
-        help="How long connecting may take, in seconds.",
+        help="Time allowed for connecting, in seconds.",
     ),
 )
 _NAMES = (

@@ -65,8 +65,8 @@ class DemoError(CdcError):
 @click.option(
     "--contact-points",
     metavar="HOST:PORT",
-    help="A running ScyllaDB, its hosts separated by commas; by default the demo starts an "
-    "embedded one. It creates a keyspace of its own and drops it in the end.",
+    help="Hosts of a running ScyllaDB, separated by commas; by default the demo starts an "
+    "embedded one. The demo creates a keyspace of its own and drops it at the end.",
 )
 @click.option("--seed", type=int, help="Write the same orders as another run with this seed.")
 def command(contact_points: str | None, seed: int | None) -> None:
@@ -100,7 +100,7 @@ class Counts:
         table = Table("summary", box=SIMPLE_HEAD)
         table.add_column("count", justify="right")
         table.add_row("statements sent by the shop", f"{self.statements:,}")
-        table.add_row("rows written to the log, by a scan through the driver", f"{self.log:,}")
+        table.add_row("rows in the log, counted by a scan through the driver", f"{self.log:,}")
         table.add_row("rows read by spark.read", f"{self.batch:,}")
         table.add_row("rows read by spark.readStream", f"{self.stream:,}")
         return table
@@ -135,7 +135,7 @@ def _run(console: Console, contact_points: str | None, seed: int) -> Counts:
         hosts = contact_points or stack.enter_context(_embedded())
         shop = stack.enter_context(_shop(hosts, seed))
         console.print(f"[bold]ScyllaDB[/] at {hosts}{'' if contact_points else ', embedded'}")
-        console.print(f"[bold]Orders[/]   of a shop; --seed {seed} tells the same story")
+        console.print(f"[bold]Orders[/]   of a shop; --seed {seed} writes the same ones")
         console.print(f"[bold]Log[/]      {shop.log}\n")
         shop.writer.start()
         console.print("[bold]spark.read[/]: the log as a DataFrame, its first rows")
@@ -177,7 +177,7 @@ def _stream(console: Console, shop: Shop, spark: SparkSession, folder: Path) -> 
         .trigger(processingTime="2 seconds")
         .start(str(folder / "rows"))
     )
-    console.print("[bold]spark.readStream[/]: the log followed, a second behind the present")
+    console.print("[bold]spark.readStream[/]: follows the log, one second behind the present")
     with Live(_progress(query), console=console, refresh_per_second=4) as live:
         _watch(query, live, lambda: len(_filled(query)) >= _MICRO_BATCHES)
         shop.writer.stop()
@@ -194,7 +194,7 @@ def _watch(query: StreamingQuery, live: Live, done: Callable[[], bool]) -> None:
         if (failure := query.exception()) is not None:
             raise DemoError(" ".join(str(failure).split())[-500:])
         if time.monotonic() > deadline:
-            raise DemoError(f"the stream did not get on within {_PATIENCE:.0f} s; try it again")
+            raise DemoError(f"the stream made no progress for {_PATIENCE:.0f} s; try again")
         time.sleep(0.25)
         live.update(_progress(query))
 

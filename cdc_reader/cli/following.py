@@ -98,22 +98,22 @@ def _options(start: str, late_rows: LateRowsMode, eager: str) -> tuple[Callable[
             default=str(Strategy.STREAMS),
             show_default=True,
             help="How to query the log: by chunks of streams, by ranges of the ring, or by "
-            "whichever takes less time.",
+            "whichever is faster.",
         ),
         click.option(
             "--confidence-window",
             metavar="DURATION",
             default="30s",
             show_default=True,
-            help="How long to wait until changes count as settled: the longest that a write "
-            "takes to arrive, plus the difference between clocks.",
+            help="How long to wait before changes count as settled: the longest a write takes "
+            "to arrive, plus the difference between clocks.",
         ),
         click.option(
             "--shard",
             metavar="I/N",
             default="1/1",
             show_default=True,
-            help="Follow the I-th of N equal parts of each table; run a process for each part.",
+            help="Follow the I-th of N equal parts of each table; run one process per part.",
         ),
     )
 
@@ -151,4 +151,4 @@ def seconds(duration: timedelta) -> str:
 
 def since(position: Micros) -> str:
     """Format a position for people."""
-    return "the earliest change there is" if position <= BEGINNING else format_timestamp(position)
+    return "the earliest change in the log" if position <= BEGINNING else format_timestamp(position)

@@ -59,7 +59,9 @@ class Row:
 @click.command("generations")
 @click.argument("table", required=False, metavar="[KS.TABLE]")
 @click.option(
-    "--count/--no-count", default=True, help="Count the streams of each, for which all are listed."
+    "--count/--no-count",
+    default=True,
+    help="Whether to count the streams of each generation, which means listing all of them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @connection_options
@@ -124,4 +126,4 @@ def show(rows: Sequence[Row]) -> None:
         table.add_row(*("-" if cell is None else str(cell) for cell in cells))
     # As wide as needed: a truncated time would be useless.
     console = Console(width=max(Console().width, _WIDEST))
-    console.print(table if rows else "no generation is announced yet")
+    console.print(table if rows else "no generation has been announced yet")

@@ -125,12 +125,13 @@ class Report:
     default=Expiry.WRITTEN.value,
     show_default=True,
     help="When cells with a TTL expire in the copy. written: when they expire in the table. "
-    "applied: a TTL after they are applied, for tables whose write timestamps are no times.",
+    "applied: a TTL after they are applied, for tables whose write timestamps are not "
+    "times.",
 )
 @checkpoint_options(
-    "Keep the position in this file, by default one in the current directory, named after the "
-    "tables. Delete it to begin anew.",
-    "Keep the position in a table of the target cluster instead; made if it is not there.",
+    "File to keep the position in; by default one in the current directory, named after the "
+    "tables. Delete it to start over.",
+    "Keep the position in a table of the target cluster instead; created if it does not exist.",
 )
 @two_connection_options
 def command(
@@ -174,15 +175,15 @@ def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:
         raise UnsupportedTableError(
-            f"{schema.name}: its log tells keys only, not what was written to them; "
-            "set the option delta of its cdc to full"
+            f"{schema.name}: its log has keys only, not the values written; set delta to 'full' "
+            "in its cdc options"
         )
     _check_target(schema, target)
     if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
         return follow
     click.echo(
-        f"the log of {schema.name} keeps rows for good, so rows that arrive long after the time "
-        "they are written at cannot be found: give its cdc a ttl",
+        f"the log of {schema.name} keeps rows forever, so rows that arrive long after their "
+        "write time cannot be found: set a ttl in its cdc options",
         err=True,
     )
     return evolve(follow, read=evolve(follow.read, late_rows=LateRowsMode.IGNORE))
@@ -198,7 +199,7 @@ def _check_target(schema: TableSchema, target: Side) -> None:
             there = schemas.table_schema(target.table)
         except TableNotFoundError as error:
             made = creation(schema, target.table, types)
-            raise TableNotFoundError(f"at the target, {error}; make it: {made}") from error
+            raise TableNotFoundError(f"at the target, {error}; create it: {made}") from error
     check_copy(schema, there, types)
 
 
@@ -253,7 +254,7 @@ def _replicate(
             consumer.run()
     except HandlerError as error:
         if isinstance(error.__cause__, CdcError):
-            raise Failure(f"{target}: {error.__cause__}; start again to go on") from error
+            raise Failure(f"{target}: {error.__cause__}; start again to continue") from error
         raise
     finally:
         click.echo(f"stopped: {report}", err=True)

@@ -50,7 +50,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--certificate", type=_FILE, help="Certificate chain (PEM), for TLS.")
 @click.option("--key", type=_FILE, help="Private key of the certificate (PEM).")
 @click.option(
-    "--client-authority", type=_FILE, help="Require client certificates signed by it (PEM)."
+    "--client-authority",
+    type=_FILE,
+    help="Require client certificates signed by this authority (PEM).",
 )
 @click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to imitate.")
 @click.option(
@@ -58,8 +60,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=RING_DELAY_MS / 1000,
     show_default=True,
     type=_SECONDS,
-    help="A generation begins twice this time plus 5 seconds after a node joins; with 0, at "
-    "once. In seconds.",
+    help="In seconds. A generation begins twice this time plus 5 seconds after a node joins; "
+    "with 0, at once.",
 )
 @click.option(
     "--join-after",
@@ -67,24 +69,27 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     type=_SECONDS,
     metavar="SECONDS",
-    help="Let a node join this long after the start. Repeatable.",
+    help="Add a node this long after the start. Repeatable.",
 )
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar=SYNTAX,
-    help="Let statements fail: the first that contains the text of match, or `times` of them. "
-    f"KIND is one of {_KINDS}. Repeatable.",
+    help="Make statements fail: the first that contains the text of match, or the first "
+    f"`times`. KIND is one of {_KINDS}. Repeatable.",
 )
 @click.option(
     "--down-after",
     type=_SECONDS,
     metavar="SECONDS",
-    help="Let the last node fail this long after the start.",
+    help="Stop the last node this long after the start.",
 )
 @click.option(
-    "--up-after", type=_SECONDS, metavar="SECONDS", help="Bring it back this long after the start."
+    "--up-after",
+    type=_SECONDS,
+    metavar="SECONDS",
+    help="Start the stopped node again this long after the start.",
 )
 @click.option(
     "--clock-skew",
@@ -119,7 +124,7 @@ def command(
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")
     if up_after is not None and (down_after is None or up_after <= down_after):
-        raise click.UsageError("--up-after: expected a --down-after, and a time behind it")
+        raise click.UsageError("--up-after needs --down-after, and a later time")
     try:
         scylla = EmbeddedScylla(
             host,
@@ -155,7 +160,7 @@ def _join(scylla: EmbeddedScylla, vnodes: int, shards: int) -> None:
         click.echo(f"no node can join: {error}", err=True)
     else:
         address = scylla.cluster.nodes[-1].address
-        click.echo(f"{address} joined, its generation begins at {generation.timestamp} ms")
+        click.echo(f"{address} joined; its generation begins at {generation.timestamp} ms")
 
 
 def _take_down(scylla: EmbeddedScylla, node: Node) -> None:

@@ -150,13 +150,15 @@ class Status:
 )
 @click.option("--application", metavar="NAME", help="Show only the positions of this application.")
 @click.option(
-    "--count/--no-count", default=True, help="Count the streams, for which all are listed."
+    "--count/--no-count",
+    default=True,
+    help="Whether to count the streams, which means listing all of them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--max-lag",
     metavar="DURATION",
-    help="Exit with status 1 if a reader shown lags by more, or if none is shown.",
+    help="Exit with status 1 if a reader shown lags by more than this, or if none is shown.",
 )
 @connection_options
 def command(
@@ -168,14 +170,19 @@ def command(
     as_json: bool,
     max_lag: str | None,
 ) -> None:
-    """Show what there is to read of a table, and how far it has been read.
+    """Show what a table's log holds, and how far it has been read.
 
     Asks the cluster for its generations and the table's schema only: no log is read.
     """
     if application is not None and place is None:
-        raise Misuse("--application names a position: give the file it is in with --checkpoint")
+        raise Misuse(
+            "--application selects positions: say where they are with --checkpoint or "
+            "--checkpoint-table"
+        )
     if max_lag is not None and place is None:
-        raise Misuse("--max-lag judges positions: give the file they are in with --checkpoint")
+        raise Misuse(
+            "--max-lag checks positions: say where they are with --checkpoint or --checkpoint-table"
+        )
     with cli_errors():
         allowed = None if max_lag is None else parse_duration(max_lag, "--max-lag")
         name = TableName.parse(table)
@@ -197,12 +204,12 @@ def command(
 def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) -> None:
     """Exit with status 1 if a reader is behind, or if nobody reads the table."""
     if not status.readers:
-        raise Failure(f"nobody has a position of {status.table} in {place}")
+        raise Failure(f"no position of {status.table} in {place}")
     most = duration_micros(allowed)
     behind = [reader for reader in status.readers if (reader.lag or 0) > most]
     if behind:
         named = ", ".join(f"{reader} by {_span(reader.lag or 0)}" for reader in behind)
-        raise Failure(f"{status.table} is read late: {named}; --max-lag allows {_span(most)}")
+        raise Failure(f"{status.table} lags: {named}; --max-lag allows {_span(most)}")
 
 
 def _kept(
@@ -215,7 +222,9 @@ def _kept(
     if place is None:
         return {}
     if isinstance(place.at, Path) and not place.at.exists():
-        raise Misuse(f"--checkpoint is {str(place)!r}: no such file; give one that a reader keeps")
+        raise Misuse(
+            f"--checkpoint is {str(place)!r}: no such file; give the checkpoint file of a reader"
+        )
     store: SparkCheckpoint | SqliteCheckpoints | ScyllaCheckpoints
     if isinstance(place.at, Path) and place.at.is_dir():
         store = SparkCheckpoint(place.at, table)
@@ -257,7 +266,7 @@ def _show(status: Status) -> None:
 
 
 def _log(options: CdcOptions) -> str:
-    lifetime = f"{_span(options.ttl * _SECOND)}" if options.ttl else "for good"
+    lifetime = f"for {_span(options.ttl * _SECOND)}" if options.ttl else "forever"
     shown = ["keys only" if options.delta_keys_only else "what was written"]
     if options.preimage is not ImageMode.OFF:
         kind = "whole rows" if options.preimage is ImageMode.FULL else "columns"
@@ -265,7 +274,7 @@ def _log(options: CdcOptions) -> str:
     if options.postimage:
         shown.append("rows after")
     off = "" if options.enabled else "; CDC is off, so nothing is added to it"
-    return f"keeps rows {lifetime} and tells {', '.join(shown)}{off}"
+    return f"keeps rows {lifetime} and shows {', '.join(shown)}{off}"
 
 
 def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> None:
@@ -281,7 +290,7 @@ def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> N
     if readers:
         console.print(table)
     else:  # do not break paths
-        console.print(f"nobody has a position of this table in {place}", soft_wrap=True)
+        console.print(f"no position of this table in {place}", soft_wrap=True)
 
 
 def _span(micros: int) -> str:

@@ -73,15 +73,15 @@ class StreamEntry:
 @click.option(
     "--key",
     metavar="JSON",
-    help="Show only the stream that this partition key writes to, in each generation. Give an "
-    "object such as '{\"pk\": 1}', an array, or the value of a key with one column.",
+    help="Show only the stream that this partition key is written to, in each generation. Give "
+    "an object such as '{\"pk\": 1}', an array, or the value of a key with one column.",
 )
 @click.option(
     "--ignore-msb",
     default=IGNORE_MSB,
     show_default=True,
     type=click.IntRange(0, 63),
-    help="For --key: murmur3_partitioner_ignore_msb_bits as the nodes have it.",
+    help="For --key: the nodes' value of murmur3_partitioner_ignore_msb_bits.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @connection_options
@@ -120,8 +120,8 @@ def _run(
     token = token_of(schema.base, parse_key(key, schema.base))
     if source.kind == "4.3":
         raise UnsupportedTableError(
-            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be told; "
-            "upgrade the cluster to 4.4 or later"
+            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
+            "determined; upgrade the cluster to 4.4 or later"
         )
     chosen = spans if moment is None else [_at(spans, moment)]
     _choose(source, chosen, token, ignore_msb, as_json)
@@ -138,7 +138,9 @@ def _at(spans: Sequence[Window], moment: str | None) -> Window:
         raise SourceError("the cluster has announced no generation yet; try again later")
     first = format_timestamp(spans[0].start)
     raise ConfigurationError(
-        "generation", format_timestamp(at), f"give a time from {first} on, when the first one began"
+        "generation",
+        format_timestamp(at),
+        f"give a time from {first} on, when the first generation began",
     )
 
 

@@ -85,8 +85,8 @@ class Printer:
     "--json", "as_json", is_flag=True, help="Print one JSON object per line, in the same order."
 )
 @checkpoint_options(
-    "Keep the position in this file, and go on where the last run with it stopped.",
-    "Keep the position in a table of the cluster instead; made if it is not there.",
+    "Keep the position in this file, and continue where the last run with it stopped.",
+    "Keep the position in a table of the cluster instead; created if it does not exist.",
 )
 @click.option(
     "--application",
@@ -176,7 +176,7 @@ def _greeting(name: TableName, follow: FollowOptions, saved: Micros | None) -> s
     resumed = "" if saved is None else ", where the last run stopped"
     window = seconds(follow.read.confidence_window)
     if follow.read.delivery == DeliveryMode.EAGER:
-        when = "changes are shown at once, in the order they are found in"
+        when = "changes are shown at once, in the order in which they are found"
     else:
         when = (
             f"changes are shown in order, {window} after they are written "

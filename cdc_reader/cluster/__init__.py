@@ -11,9 +11,9 @@ try:
     import cassandra.cluster  # noqa: F401 - tells whether there is a driver at all
 except ImportError as error:
     raise ImportError(
-        f"no driver for ScyllaDB can be imported ({error}): run "
-        "'pip uninstall -y cassandra-driver scylla-driver' in case some of one is left, then "
-        "'pip install cassandra-driver' or 'pip install scylla-driver'"
+        f"no driver for ScyllaDB can be imported ({error}): run 'pip uninstall -y "
+        "cassandra-driver scylla-driver' in case parts of one are left, then 'pip install "
+        "cassandra-driver' or 'pip install scylla-driver'"
     ) from error
 
 from cdc_reader.cluster.connection import Connection

@@ -70,7 +70,7 @@ def warn_of_two_drivers() -> None:
         log.warning(
             "two_drivers_installed",
             found=", ".join(f"{name} {number}" for name, number in found.items()),
-            remedy="one has overwritten files of the other: run 'pip uninstall -y "
+            remedy="each overwrites files of the other: run 'pip uninstall -y "
             f"{' '.join(DRIVERS)}', then install one of them",
         )
 

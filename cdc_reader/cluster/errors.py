@@ -69,7 +69,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     # too many reads queued, shutting down.
     ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
     # Errors without a code of their own: most are transient; `is_lasting` knows the others.
-    ((protocol.ServerError,), (TransientError, "; the node's log may tell more")),
+    ((protocol.ServerError,), (TransientError, "; the node's log may say more")),
     ((NoHostAvailable, ConnectionException, ConnectionBusy, OSError), _PASSING),
     # Defects of the driver, protocol errors, unknown codes.
     ((Exception,), (SourceError, "")),

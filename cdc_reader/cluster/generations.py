@@ -188,7 +188,7 @@ class TabletGenerations:
             raise dropped(self._name)
         raise TransientError(
             f"a node does not know the streams of {self._name} from {start // 1_000} ms on yet, "
-            "which another one told of; check that all nodes agree on the schema"
+            "though another node announced them; check that all nodes agree on the schema"
         )
 
 

@@ -133,8 +133,8 @@ class SchemaSource:
             log.warning(
                 "cdc_is_off",
                 table=str(name),
-                meaning="its log keeps rows written before, and gets no new ones",
-                remedy="to have new ones, alter the table with cdc enabled",
+                meaning="its log keeps the rows it has, and gets no new ones",
+                remedy="to log new changes, enable cdc on the table",
             )
         base = self._table_schema(name, types, state)
         _refuse_shared_names(base)
@@ -292,7 +292,7 @@ def _log_names(column: Column) -> Iterator[str]:
 
 def dropped(name: TableName) -> TableNotFoundError:
     """Return the error for a table that existed before."""
-    return TableNotFoundError(f"table {name} was not found: it was dropped meanwhile")
+    return TableNotFoundError(f"table {name} was not found: it has been dropped")
 
 
 def _not_enabled(name: TableName) -> CdcNotEnabledError:
@@ -306,5 +306,6 @@ def _enabling(name: TableName) -> str:
 def _never_logged(name: TableName, consistency: str) -> UnsupportedTableError:
     return UnsupportedTableError(
         f"keyspace {name.keyspace} of table {name} has consistency '{consistency}', and ScyllaDB "
-        "logs no writes to such a keyspace; keep the table in one with consistency 'eventual'"
+        "logs no writes to such keyspaces; move the table to a keyspace with consistency "
+        "'eventual'"
     )

@@ -108,7 +108,7 @@ def serialise(cql_type: CqlType, value: object) -> bytes:
     try:
         raw: bytes = driver_type(cql_type).to_binary(value, PROTOCOL_VERSION)
     except Exception as error:  # the driver's types raise errors of any class
-        raise ValueError(f"{value!r} is no {cql_type} ({_one_line(error)})") from error
+        raise ValueError(f"{value!r} is not a valid {cql_type} ({_one_line(error)})") from error
     return raw
 
 

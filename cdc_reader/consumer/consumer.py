@@ -55,7 +55,7 @@ class CdcConsumer:
         application: names the checkpoints. Of consumers with the same name, table and shard,
             one runs at a time; the others wait until it ends.
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
-            ``now``, a datetime with a time zone, a text such as ``2026-11-21T05:30:00Z`` or
+            ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
         end: the write time to stop at, given like `start`; without it the consumer runs until
             stopped.
@@ -119,7 +119,7 @@ class CdcConsumer:
         while this process was suspended; see `ConsumerConfig.on_held`.
         """
         if self._has_run:
-            raise RuntimeError("this consumer has run: make another one")
+            raise RuntimeError("this consumer has already run: create another one")
         self._has_run = True
         with stopped_by_signals(self.stop):
             while not self._has_ended():
@@ -205,4 +205,8 @@ def _check(handler: object, dead_letter: object) -> None:
             continue
         expect_able(option, function, "__call__", "give a function")
         if inspect.iscoroutinefunction(function):
-            raise ConfigurationError(option, function, "a coroutine is for AsyncCdcConsumer")
+            raise ConfigurationError(
+                option,
+                function,
+                "give a plain function, or use AsyncCdcConsumer for a coroutine function",
+            )

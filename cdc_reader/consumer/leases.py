@@ -194,8 +194,8 @@ class Leases:
     def _tell(self, name: CheckpointName, holder: Owner) -> None:
         if self._config.on_held == OnHeld.FAIL:
             raise LeaseHeldError(
-                f"{name.table}, shard {name.shard}, is followed as application "
-                f"{name.application!r} already: {holder}; end that one, give another application "
+                f"{name.table}, shard {name.shard}, is already followed by application "
+                f"{name.application!r}: {holder}; stop that consumer, give another application "
                 "name, or set on_held to 'wait'"
             )
         log.warning(

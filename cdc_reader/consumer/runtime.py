@@ -268,7 +268,7 @@ class ConsumerRuntime:
         except StoppedError as error:
             raise CheckpointError(
                 f"stopped before the checkpoint of {progress.table} was saved: changes handled "
-                f"since the last one come again; {error.__cause__ or error}"
+                f"since the last one will be delivered again; {error.__cause__ or error}"
             ) from error
 
     def _facts(self) -> dict[str, str]:

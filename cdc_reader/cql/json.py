@@ -25,7 +25,9 @@ _NO_VALUE = (
     ValueError,
 )
 """What conversions raise for a value that is not of the type."""
-_FORMS = "an object by column, an array in the order of the key, or the value of its only column"
+_FORMS = (
+    "an object keyed by column, an array in the order of the key, or the value of its only column"
+)
 
 
 def parse_key(text: str, table: TableSchema) -> dict[str, Any]:

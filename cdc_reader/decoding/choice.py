@@ -33,5 +33,5 @@ def choose(
             VARIABLE,
             name,
             f"this kernel cannot be loaded ({error}): install a C compiler and Python's headers, "
-            "and this package anew from its sources; or set the variable to python",
+            "and reinstall this package from source; or set the variable to python",
         ) from error

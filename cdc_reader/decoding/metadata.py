@@ -64,7 +64,9 @@ class ResultMetadata:
     def agreed_columns(self) -> tuple[Column, ...]:
         """Return the columns; DecodeError if missing, or if their number is not the server's."""
         if self.columns is None:
-            raise DecodeError("the result has no metadata: expected the columns from elsewhere")
+            raise DecodeError(
+                "the result has no metadata, and no columns are known from preparing the query"
+            )
         if self.column_count != len(self.columns):
             raise _altered(f"{self.column_count} columns", str(len(self.columns)))
         return self.columns

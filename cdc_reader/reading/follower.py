@@ -334,8 +334,8 @@ class Follower:
             raise ConfigurationError(
                 "late_rows",
                 self._config.late_rows,
-                f"the log of {self._log.schema.base.name} keeps rows for good, and only a TTL "
-                "tells when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
+                f"the log of {self._log.schema.base.name} keeps rows forever, but only a TTL "
+                "shows when a row arrived: set the table's cdc ttl, or 'ignore' late rows",
             )
         if self._late is None:
             position, marks = self._position, self._start.marks

@@ -85,7 +85,7 @@ class SettledHorizon:
     def _say_lost(self, lost: Window) -> None:
         if self._config.data_loss == DataLossMode.FAIL:
             raise DataLossError(
-                f"rows written in {lost} were gone before they were read; expected them to be "
-                "read within the log's TTL: start anew, or set data_loss to 'warn' to go on"
+                f"rows written in {lost} expired before they were read; rows must be read within "
+                "the log's TTL: start over, or set data_loss to 'warn' to continue"
             )
         log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))

@@ -98,8 +98,8 @@ def check_same_table(table: TableName, expected: UUID | None, found: UUID | None
     """Raise CheckpointError if both ids are known and differ: the table was recreated."""
     if expected is not None and found is not None and expected != found:
         raise CheckpointError(
-            f"table {table} was dropped and created again: the position belongs to the table with "
-            f"id {expected}, and the one that is there has id {found}; start anew without the "
+            f"table {table} was dropped and created again: the position belongs to the table "
+            f"with id {expected}, but the table now has id {found}; start over without the "
             "checkpoint, or under another application name"
         )
 

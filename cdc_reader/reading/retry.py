@@ -140,7 +140,7 @@ def each_until(stop: Stop, items: Iterable[T]) -> Iterator[T]:
 
 def _check(stop: Stop) -> None:
     if stop.is_set():
-        raise StoppedError("stopped before all was read")
+        raise StoppedError("stopped before everything was read")
 
 
 def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
@@ -161,7 +161,7 @@ def wait_for(subscribe: Subscribe, timeout: float | None = None) -> bool:
     if answered.is_set() or (current.stop.is_set() and answered.wait(current.grace)):
         return True
     if current.stop.is_set():
-        raise StoppedError("stopped while waiting for an answer of the cluster")
+        raise StoppedError("stopped while waiting for an answer from the cluster")
     return False
 
 

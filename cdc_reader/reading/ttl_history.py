@@ -25,9 +25,9 @@ def _changes(given: Iterable[Sequence[int]]) -> tuple[Change, ...]:
     changes = tuple((since, seconds) for since, seconds in given)
     numbers = [number for change in changes for number in change]
     if not all(type(number) is int for number in numbers):
-        raise ValueError("a TTL's history holds whole numbers")
+        raise ValueError("the history of a TTL must hold whole numbers")
     if any(seconds < 0 for _, seconds in changes) or list(changes) != sorted(changes):
-        raise ValueError("a TTL's history holds its changes in order")
+        raise ValueError("the history of a TTL must be in order of time")
     return changes
 
 

@@ -132,13 +132,13 @@ class Replicator:
 def _check(change: Change) -> None:
     if not change.deltas_shown:
         raise UnsupportedTableError(
-            f"{change.table}: its log tells keys only, not what was written to them; "
-            "set the option delta of its cdc to full"
+            f"{change.table}: its log has keys only, not the values written; set delta to 'full' "
+            "in its cdc options"
         )
     if not change.operation.is_known:
         raise UnsupportedTableError(
             f"{change.table}: operation {change.operation} is not known to this version, so it "
-            "cannot be applied; use a newer one"
+            "cannot be applied; install a newer scylla-cdc"
         )
 
 

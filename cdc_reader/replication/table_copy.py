@@ -26,13 +26,13 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
     """
     if target.cdc.enabled:
         raise UnsupportedTableError(
-            f"table {target.name} has CDC turned on, so it refuses writes with timestamps of "
-            f"before its streams: ALTER TABLE {target.name.cql} WITH cdc = {{'enabled': false}}"
+            f"table {target.name} has CDC turned on, so it rejects writes older than its "
+            f"streams: turn it off, ALTER TABLE {target.name.cql} WITH cdc = {{'enabled': false}}"
         )
     if misfits := list(_misfits(source, target)):
         raise UnsupportedTableError(
-            f"table {target.name} cannot be a copy of {source.name}: {', '.join(misfits)}; "
-            f"make it so, or anew: {creation(source, target.name, types)}"
+            f"table {target.name} cannot be a copy of {source.name}: {', '.join(misfits)}; alter "
+            f"it, or create it anew: {creation(source, target.name, types)}"
         )
 
 
@@ -52,8 +52,8 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
         if (there := types.get(user_type.name)) is not None and _shape(there) != _shape(user_type):
             raise UnsupportedTableError(
                 f"type {TableName(name.keyspace, user_type.name)} is {_fields(there)}, and "
-                f"{schema.name} needs {_fields(user_type)}: alter the type, or make the copy in "
-                "another keyspace"
+                f"{schema.name} needs {_fields(user_type)}: alter the type, or create the copy "
+                "in another keyspace"
             )
     missing = [user_type for user_type in needed if user_type.name not in types]
     statements = [_type_creation(user_type, name.keyspace) for user_type in missing]

@@ -22,7 +22,9 @@ class ManualClock:
     def advance(self, micros: int) -> int:
         """Advance by `micros` and return the new time; ValueError if negative."""
         if micros < 0:
-            raise ValueError(f"advance by {micros} µs: expected 0 or more, time never runs back")
+            raise ValueError(
+                f"advance by {micros} µs: expected 0 or more; time does not run backwards"
+            )
         with self._lock:
             self._now += micros
             return self._now

@@ -117,6 +117,6 @@ class ScyllaContainer:
             yield
         except DockerException as error:
             raise ContainerError(
-                f"{self.image}: Docker says: {' '.join(str(error).split())}; "
-                "check that its engine runs and that the image can be had"
+                f"{self.image}: Docker says: {' '.join(str(error).split())}; check that the "
+                "Docker engine runs and that the image can be pulled"
             ) from error

@@ -37,7 +37,7 @@ def require_java() -> Path:
     java = _java()
     told = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
     if told is None:
-        raise JavaError(f"{java} tells no version")
+        raise JavaError(f"{java} reports no version")
     if int(told[1]) < MINIMUM:
         raise JavaError(f"{java} is Java {told[1]}")
     _output(java, f"--add-modules={_MODULE}", "-version")

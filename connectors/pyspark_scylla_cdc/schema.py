@@ -102,26 +102,28 @@ def _struct(fields: pa.Schema | pa.StructType) -> StructType:
 
 
 _NOTES = {
-    "date": "All of CQL's dates. `collect()` fails with Python's `ValueError` or `OverflowError` "
-    "beyond the years 1 to 9999, where Python's calendar ends: collect `unix_date(column)`.",
-    "decimal": "All digits, as they were written; or a number, see `decimalType`.",
-    "duration": "Its three parts.",
-    "inet": "The address as people write it.",
+    "date": "The full range of CQL. Outside of the years 1 to 9999, which Python's `date` "
+    "covers, `collect()` raises `ValueError` or `OverflowError`: collect "
+    "`unix_date(column)` instead.",
+    "decimal": "All digits as written, or a number; see `decimalType`.",
+    "duration": "Months, days and nanoseconds.",
+    "inet": "The address in its usual text form.",
     "time": "Nanoseconds since midnight.",
-    "timestamp": "CQL counts milliseconds; one beyond 64 bits of microseconds (the years -290308 "
-    "to 294247) ends the query: leave its column out with `columns`. `collect()` fails with "
-    "Python's `ValueError` or `OverflowError` beyond the years 1 to 9999: collect "
-    "`unix_micros(column)`.",
-    "timeuuid": "In canonical form, for order see `_commit_version`.",
+    "timestamp": "Spark counts microseconds, CQL milliseconds. A value outside of the years "
+    "-290308 to 294247 does not fit and ends the query: leave its column out with "
+    "`columns`. Outside of the years 1 to 9999 `collect()` raises `ValueError` or "
+    "`OverflowError`: collect `unix_micros(column)` instead.",
+    "timeuuid": "In canonical form. To sort by time, use `_commit_version`.",
     "uuid": "In canonical form.",
-    "varint": "All digits; or a number, see `decimalType`.",
+    "varint": "All digits, or a number; see `decimalType`.",
 }
 
 _NESTED = {
-    "list<int>": "In format `log` one that is not frozen is a map from time UUIDs, as it is there.",
-    "set<int>": "In the server's order.",
+    "list<int>": "In format `log`, a list that is not frozen is a map from time UUIDs, as in the "
+    "log table.",
+    "set<int>": "Sorted as the server sorts it.",
     "map<text, int>": "",
-    "tuple<text, int>": "Its elements are `_1`, `_2` and so on.",
+    "tuple<text, int>": "The fields are `_1`, `_2` and so on.",
     "vector<float, 3>": "",
 }
 
@@ -140,7 +142,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
         yield name, _spark(parse(name)), _NOTES.get(name, "")
     for text, note in _NESTED.items():
         yield f"`{text}`", _spark(parse(text)), note
-    yield "user-defined type", "struct of its fields", "Frozen or not, in either format."
+    yield "user-defined type", "struct of its fields", "Frozen or not, in every format."
 
 
 def _spark(cql_type: CqlType) -> str:

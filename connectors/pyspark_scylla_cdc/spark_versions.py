@@ -120,7 +120,7 @@ class WithoutStart(DataSourceStreamReader):
         """
         if start != self.initialOffset():
             remedy = (
-                f"Spark {pyspark.__version__} then asks for an offset before it tells where the "
+                f"Spark {pyspark.__version__} then asks for an offset before it says where the "
                 "checkpoint is, so this query could repeat rows: leave it 'false', or use Spark "
                 "4.2 or later"
             )

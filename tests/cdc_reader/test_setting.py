@@ -75,7 +75,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl="1ms"),
-            "ttl is '1ms': give a second or more",
+            "ttl is '1ms': give at least one second",
         ),
         (
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", consistency="MOST"),
@@ -103,7 +103,10 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: consumer(tables=[]), "tables is []: give at least one table"),
         (lambda: consumer(tables=[1]), "table is 1: give it as keyspace.table"),
         (lambda: consumer(handler=None), "handler is None: give a function"),
-        (lambda: consumer(handler=coroutine), "a coroutine is for AsyncCdcConsumer"),
+        (
+            lambda: consumer(handler=coroutine),
+            "give a plain function, or use AsyncCdcConsumer for a coroutine function",
+        ),
         (lambda: consumer(dead_letter=3), "dead_letter is 3: give a function"),
         (
             lambda: consumer(application=None),
@@ -149,7 +152,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (
             lambda: cdc.ReadConfig(confidence_window=5),
-            "give a timedelta, such as timedelta(seconds=5), or a text, such as '5s'",
+            "give a timedelta, such as timedelta(seconds=5), or a string, such as '5s'",
         ),
         (
             lambda: cdc.ReadConfig(window=None),

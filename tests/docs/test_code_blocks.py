@@ -85,7 +85,7 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
     exec(compile(code, str(page), "exec"), defined)
     assert all(rows == LEFT for rows in copies(defined))
     for apply in (defined[name] for name in ("update", "merge") if name in defined):
-        with pytest.raises((FileNotFoundError, ValueError), match="start anew"):
+        with pytest.raises((FileNotFoundError, ValueError), match="start over"):
             apply(defined["spark"].createDataFrame([], "customer int"), 99)
 
 

@@ -235,11 +235,11 @@ def _check_images(base: TableSchema, asked: FormatOptions, values: list[Column])
     if not asked.include_delta:
         images.require_postimages(
             base,
-            "format 'changes' shows rows as they are after each change, and the log has no "
+            "format 'changes' shows rows as they are after each change, but the log has no "
             "postimages",
-            "; or give include_delta for what each change set",
+            "; or give include_delta to see what each change set",
         )
         return
-    images.require_deltas(base, "include_delta tells what changed, and the log has keys only")
+    images.require_deltas(base, "include_delta shows what changed, but the log has keys only")
     if not base.cdc.postimage:
         images.require_readable_deltas(base, values)

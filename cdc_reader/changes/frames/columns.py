@@ -94,8 +94,8 @@ def with_own_columns(
     for field in fields:
         if field.name in taken:
             raise UnsupportedTableError(
-                f"{base.name} has a column {field.name}, a name that this source gives to a "
-                "column of its own: rename the column, or drop it and add it under another name"
+                f"{base.name} has a column {field.name}, which is also the name of a column that "
+                "this source adds: rename the column, or drop it and add it under another name"
             )
     return pa.schema([*columns, *fields])
 

@@ -22,7 +22,7 @@ def gives_preimages(cdc: CdcOptions, asked: Preimages, *, partial: bool) -> bool
 def require_full_preimages(base: TableSchema) -> None:
     """Raise UnsupportedTableError unless the log has full preimages."""
     wanted = evolve(base.cdc, preimage=ImageMode.FULL)
-    _require(base, wanted, "preimages is 'require', and the log has no full preimages", "")
+    _require(base, wanted, "preimages is 'require', but the log has no full preimages", "")
 
 
 def require_postimages(base: TableSchema, reason: str, remedy: str = "") -> None:
@@ -41,11 +41,12 @@ def require_readable_deltas(base: TableSchema, columns: Iterable[Column]) -> Non
     The delta of a non-frozen collection has the elements added and removed, but not the value of
     the column.
     """
-    require_deltas(base, "without postimages, values come from deltas, and the log has keys only")
+    require_deltas(base, "without postimages, values come from deltas, but the log has keys only")
     if parts := [column.name for column in columns if is_multi_cell(column.type)]:
         require_postimages(
             base,
-            f"of {', '.join(parts)} the log has the elements that changed, not the value",
+            f"for {', '.join(parts)} the log has only the elements that changed, not the "
+            "whole value",
             ", or leave them out with columns",
         )
 

@@ -175,9 +175,9 @@ def _refuse_missing(batch: pa.RecordBatch, base: TableSchema, rows: Indices) -> 
         return
     (micros,) = commit_timestamps(batch.column(TIME).take(pa.array(rows[-1:]))).cast(pa.int64())
     raise SchemaError(
-        f"{base.name}: a change of {format_timestamp(micros.as_py())} has no postimage in the "
-        "log, as if it was made before the table's postimages were turned on: give a later start, "
-        "or read with format 'log'"
+        f"{base.name}: the change at {format_timestamp(micros.as_py())} has no postimage in the "
+        "log, probably because it was made before the table's postimages were turned on: give a "
+        "later start, or read with format 'log'"
     )
 
 

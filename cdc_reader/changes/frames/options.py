@@ -71,13 +71,14 @@ class FormatOptions:
             raise ConfigurationError("include_delta", True, _NO_DELTA[self.format])
         if self.format is FormatName.ENVELOPE and self.range_deletes is RangeDelete.EMIT:
             remedy = (
-                "an envelope has no place for bounds: give 'fail' or 'skip', or format 'changes'"
+                "an envelope cannot hold the bounds of a range: give 'fail' or 'skip', or "
+                "format 'changes'"
             )
             raise ConfigurationError("range_deletes", self.range_deletes.value, remedy)
 
 
 _NO_DELTA = {
-    FormatName.LOG: "rows of the log tell what they changed: leave it out, or give format "
+    FormatName.LOG: "log rows already show what they changed: leave it out, or give format "
     "'changes'",
-    FormatName.ENVELOPE: "an envelope tells what is not shown from null by itself: leave it out",
+    FormatName.ENVELOPE: "an envelope already tells unknown values from null: leave it out",
 }

@@ -51,8 +51,8 @@ def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> Rang
     starts, ends = found(RANGE_STARTS), found(RANGE_ENDS)
     if not np.array_equal(rows.changes[starts], rows.changes[ends]):
         raise DecodeError(
-            f"{len(starts)} starts and {len(ends)} ends of range deletes in "
-            f"{records.batch.num_rows} rows of the log: expected an end behind each start"
+            f"found {len(starts)} starts and {len(ends)} ends of range deletes in "
+            f"{records.batch.num_rows} log rows, expected an end after each start"
         )
     return RangeDeletes(found(partition_deletes(base)), starts, ends)
 
@@ -95,8 +95,8 @@ def permitted(
         "range_deletes",
         policy.value,
         f"at {format_timestamp(micros.as_py())} {base.name} lost a whole partition or a range of "
-        "rows at once, which no single row tells: give 'emit' to get such deletes with their "
-        "bounds (format 'changes'), or 'skip' to leave them out",
+        "rows in one delete, which row images cannot show: give 'emit' to get such deletes with "
+        "their bounds (format 'changes'), or 'skip' to leave them out",
     )
 
 

@@ -60,8 +60,8 @@ def _faults_of_driver(here: Python, command: str, planner: Python | Unusable) ->
         )
     elif not planner.package:
         yield Fault(
-            f"on the driver, Spark plans with {planner.python}, which has no scylla-cdc, and this "
-            f"is {here.python}",
+            f"on the driver, Spark plans with {planner.python}, which has no scylla-cdc; this "
+            f"process runs {here.python}",
             _use(here),
         )
 

@@ -86,7 +86,8 @@ def _link(name: Path) -> None:
         name.symlink_to(sys.prefix)
     except OSError as error:
         remedy = (
-            f"the driver needs {name.absolute()} to lead to {sys.prefix}, and it cannot be linked "
-            f"({error.strerror}): start the driver where it can, or set {_PYTHON}"
+            f"the driver needs a link from {name.absolute()} to {sys.prefix}, which cannot be "
+            f"made ({error.strerror}): start the driver in a directory where it can, or set "
+            f"{_PYTHON}"
         )
         raise ConfigurationError(_PYTHON, os.environ[_PYTHON], remedy) from None

@@ -89,7 +89,7 @@ class Late:
         """Parse a stored value; raises KeyError, TypeError or ValueError if it is invalid."""
         ends, reads = tuple(map(int, stored["ends"])), tuple(map(int, stored["reads"]))
         if not ends or len(ends) != len(reads):
-            raise ValueError("expected as many reads as ends")
+            raise ValueError("expected the same number of reads and ends")
         known = _unpacked(stored["known"])
         state = Reads(int(stored["since"]), ends, reads, known)
         return cls(state, _unpacked(stored["rows"]))
@@ -168,7 +168,7 @@ def check_ttl(ttl: int, mode: str) -> None:
     """Raise ConfigurationError if the log keeps rows forever."""
     if not ttl:
         remedy = (
-            "the log keeps rows for good, and only a TTL tells when a row arrived: set the "
+            "the log keeps rows forever, but only a TTL shows when a row arrived: set the "
             "table's cdc ttl, or give 'ignore'"
         )
         raise ConfigurationError("lateRows", str(mode), remedy)

@@ -126,33 +126,34 @@ class Offset:
             return
         if self.table != str(table):
             raise CheckpointError(
-                f"{option}: the offset is one of table {self.table}, and the query reads {table}: "
-                f"{_REMEDIES[option]}"
+                f"{option}: the offset belongs to table {self.table}, but the query reads "
+                f"{table}: {_REMEDIES[option]}"
             )
         if table_id is not None and self.table_id != table_id:
             raise CheckpointError(
-                f"{option}: the offset is one of the table {table} with id {self.table_id}, which "
-                f"was dropped and created again, now with id {table_id}: {_REMEDIES[option]}"
+                f"{option}: the offset belongs to table {table} with id {self.table_id}, which "
+                f"was dropped and created again with id {table_id}: {_REMEDIES[option]}"
             )
 
     def check_snapshot(self, *, wanted: bool) -> None:
         """Raise CheckpointError if a query with, or without, a snapshot cannot resume here."""
         if wanted and self.snapshot is None:
             raise CheckpointError(
-                "snapshot is 'initial', and the checkpointLocation, written by an earlier version, "
-                "does not tell whether its query began with one: if it did, leave snapshot out to "
-                "go on, else start with a new checkpointLocation"
+                "snapshot is 'initial', but the checkpointLocation was written by an earlier "
+                "version and does not show whether its query began with a snapshot: if it did, "
+                "leave snapshot out to continue, otherwise start with a new checkpointLocation"
             )
         if wanted and self.snapshot is SnapshotState.NONE:
             raise CheckpointError(
-                "snapshot is 'initial', and the query of the checkpointLocation began without one, "
-                "which cannot be made up for: leave snapshot out to go on, or start with a new "
-                "checkpointLocation"
+                "snapshot is 'initial', but the query of this checkpointLocation began without "
+                "a snapshot, which cannot be read later: leave snapshot out to continue, or "
+                "start with a new checkpointLocation"
             )
         if self.is_before_snapshot and not wanted:
             raise CheckpointError(
-                "snapshot is 'none', and the query of the checkpointLocation has its snapshot "
-                "still to read: give 'initial' to go on, or start with a new checkpointLocation"
+                "snapshot is 'none', but the query of this checkpointLocation has not read all "
+                "of its snapshot: give 'initial' to continue, or start with a new "
+                "checkpointLocation"
             )
 
 

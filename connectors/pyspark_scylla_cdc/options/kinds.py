@@ -61,7 +61,7 @@ class Option:
             raise ConfigurationError(self.name, given, remedy)
         if "\0" in text:
             shown = "(not shown)" if self.secret else text
-            raise ConfigurationError(self.name, shown, "leave out the character NUL")
+            raise ConfigurationError(self.name, shown, "remove the NUL character")
         return self.kind.parse(text, self.name)
 
 
@@ -93,7 +93,7 @@ def _table(text: str, option: str) -> TableName:
 
 def _count(text: str, option: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0):
-        raise ConfigurationError(option, text, "give a whole number above zero, of 64 bits")
+        raise ConfigurationError(option, text, "give a whole number above zero that fits 64 bits")
     return int(text)
 
 

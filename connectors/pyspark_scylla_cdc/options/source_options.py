@@ -170,7 +170,7 @@ class SourceOptions:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            remedy = f"it cannot be read ({reason}); give a file that this machine has"
+            remedy = f"it cannot be read ({reason}); give a file that is on this machine"
             raise ConfigurationError("passwordFile", path, remedy) from None
         if not lines:
             raise ConfigurationError("passwordFile", path, "put the password in its first line")
@@ -240,12 +240,14 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     if values["snapshot"] is Snapshot.NONE:
         return False
     if values["format"] is FormatName.LOG:
-        remedy = "a row of the table is no row of its log: give format 'changes' or 'envelope'"
+        remedy = (
+            "a snapshot has rows of the table, not of its log: give format 'changes' or 'envelope'"
+        )
         raise ConfigurationError("snapshot", Snapshot.INITIAL.value, remedy)
     lowered = {name.lower(): text for name, text in given.items()}
     for name in ("startingTimestamp", "startingOffsets", "partitionKey"):
         if (text := lowered.get(name.lower())) is not None:
-            remedy = "a snapshot is of the whole table, and of now: leave it out"
+            remedy = "a snapshot reads the whole table as it is now: leave it out"
             raise ConfigurationError(name, text, remedy)
     return True
 

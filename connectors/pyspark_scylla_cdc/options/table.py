@@ -65,57 +65,57 @@ OPTIONS = (
     Option(
         "port",
         COUNT,
-        "Port of the contact points that name none.",
+        "Port of contact points given without one.",
         default="9042",
         aliases=(f"{_CASSANDRA}connection.port",),
     ),
     Option(
         "keyspace",
         TEXT,
-        "Keyspace of the table, as stored (case-sensitive). Required, unless `path` names it.",
+        "Keyspace of the table, case-sensitive. Required unless `path` names it.",
     ),
     Option(
         "table",
         TEXT,
-        "The base table, as stored (case-sensitive), not its log table. Required, unless `path` "
-        "names it.",
+        "The base table, not its log table; case-sensitive. Required unless `path` names it.",
     ),
     Option(
         "path",
         TABLE,
-        'Keyspace and table in one, as `load("shop.orders")` gives them, in place of the two '
-        "options; parts with a dot in double quotes.",
+        "Keyspace and table in one option, in place of `keyspace` and `table`. "
+        '`load("shop.orders")` sets it. Put parts that contain a dot in double quotes.',
     ),
     Option(
         "username",
         TEXT,
-        "Role to log in with; goes with a password.",
+        "Role to log in as; requires a password.",
         aliases=(f"{_CASSANDRA}auth.username",),
     ),
     Option(
         "password",
         TEXT,
-        "Password of the role. Shown in no plan and no error.",
+        "Password of the role. Never shown in plans or errors.",
         secret=True,
         aliases=(f"{_CASSANDRA}auth.password",),
     ),
     Option(
         "passwordFile",
         TEXT,
-        "File whose first line is the password, on the driver and every executor: "
-        "the password itself then never travels with the query.",
+        "File whose first line is the password, on the driver and on every executor. The "
+        "password itself is then not sent with the query.",
     ),
     Option(
         "ssl.enabled",
         FLAG,
-        "Whether to connect with TLS. Without `ssl.caFile` the system's authorities are trusted.",
+        "Whether to connect with TLS. Without `ssl.caFile`, the system's authorities are trusted.",
         aliases=(f"{_CASSANDRA}connection.ssl.enabled",),
     ),
     Option("ssl.caFile", TEXT, "PEM file of the authorities to trust; turns TLS on."),
     Option(
         "ssl.verifyHostname",
         FLAG,
-        "Whether a node's certificate must name the host it was found by. See [TLS](tls.md).",
+        "Whether a node's certificate must contain the host or address used to reach the "
+        "node. See [TLS](tls.md).",
         default="true",
     ),
     Option("ssl.certFile", TEXT, "PEM file of the client's certificate."),
@@ -123,13 +123,13 @@ OPTIONS = (
     Option(
         "localDC",
         TEXT,
-        "Datacenter to ask; without it, that of the first contact point.",
+        "Datacenter to query. Default: that of the first contact point.",
         aliases=(f"{_CASSANDRA}connection.localDC",),
     ),
     Option(
         "consistencyLevel",
         TEXT,
-        "Consistency of log reads. Rows written at QUORUM are all seen at QUORUM only.",
+        "Consistency of log reads. Lower levels than QUORUM may miss rows written at QUORUM.",
         default="QUORUM",
         aliases=(f"{_CASSANDRA}input.consistency.level",),
     ),
@@ -150,8 +150,8 @@ OPTIONS = (
     Option(
         "retryTimeout",
         DURATION,
-        "How long to ask for a page again while the cluster fails in a way that may pass: nodes "
-        "down, timeouts, lost connections. A query that the server refuses is not repeated.",
+        "How long to retry after transient errors: nodes down, timeouts, lost connections. A "
+        "query that the server refuses is not retried.",
         default="2m",
     ),
     Option(
@@ -164,70 +164,74 @@ OPTIONS = (
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: two more columns, `_modified_columns` and `_nulled_columns`. "
-        "Without postimages they are what tells a null from a column that was not touched.",
+        "With format `changes`: adds columns that show what each change set, such as "
+        "`_modified_columns` and `_nulled_columns`. Without postimages, only they distinguish a "
+        "null from an untouched column.",
         default="false",
     ),
     Option(
         "rangeDeletes",
         choice(RangeDelete),
-        "With formats `changes` and `envelope`: whether deletes of whole partitions and of ranges "
-        "of rows end the query, come out with their bounds (`changes` only), or are left out.",
+        "With formats `changes` and `envelope`: what to do with deletes of whole partitions and "
+        "of ranges of rows. `fail` ends the query, `emit` (`changes` only) returns them with "
+        "their bounds, `skip` leaves them out.",
         default=RangeDelete.FAIL.value,
     ),
     Option(
         "preimages",
         choice(Preimages),
-        "With formats `changes` and `envelope`: whether rows as they were before a change come "
-        "out where the log has them whole, never, or are a condition of reading the table.",
+        "With formats `changes` and `envelope`: whether to return rows as they were before each "
+        "change. `auto`: if the log has complete preimages; `none`: never; `require`: always, "
+        "and `load()` fails if the log has no complete preimages.",
         default=Preimages.AUTO.value,
     ),
     Option(
         "columns",
         NAMES,
-        "Columns of the base table to read beside its key, separated by commas or as a JSON "
-        "array; without it, all. Less to read, and less that a table's images must hold.",
+        "Columns of the base table to read in addition to its key, separated by commas or as a "
+        "JSON array. Default: all. Fewer columns mean less to read, and only their values must "
+        "be in the log's images.",
     ),
     Option(
         "partitionKey",
         JSON,
-        "The one partition whose changes are wanted, as a JSON object of its key: of each "
-        "generation only the streams are read that it can be in.",
+        "Read only the changes of one partition, given as a JSON object of its key. In each "
+        "generation, only the streams that can hold this partition are read.",
     ),
     Option(
         "decimalType",
         DECIMAL_TYPE,
-        "Spark type of decimal and varint. CQL bounds neither; a decimal of Spark has 38 digits at "
-        "most. A value with more digits than the type, before or behind the point, ends the query: "
-        "nothing is rounded or cut off. Zeros at the end of a fraction do not count.",
+        "Spark type of decimal and varint. CQL does not limit their digits; Spark's decimal has "
+        "at most 38. A value that does not fit the type ends the query: nothing is rounded or "
+        "truncated. Trailing zeros of a fraction do not count.",
         default="string",
     ),
     Option(
         "schemaMode",
         choice(SchemaMode),
-        "Whether a query goes on without columns that the table gained since the DataFrame was "
-        "loaded, or fails.",
+        "What to do if the table has gained columns since the DataFrame was loaded: `keep` "
+        "continues without them, `fail` ends the query.",
         default=SchemaMode.KEEP.value,
     ),
     Option(
         "startingTimestamp",
         START,
-        f"Write time to start at (inclusive). `{EARLIEST}` is all that the log still holds; "
-        f"`{LATEST}` is the moment the query starts. See below for timestamps. A checkpoint "
-        "overrides it. A stream begins no earlier than the log's TTL ago.",
+        f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
+        f"holds; `{LATEST}` is the moment the query starts. See below for timestamps. A "
+        "checkpoint overrides it. A stream starts no earlier than the log's TTL ago.",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
-        "Where to start, in place of `startingTimestamp`: an offset as it stands in a checkpoint "
-        "or in a query's progress, of the same table.",
+        "Where to start, in place of `startingTimestamp`. An offset must belong to the same table; "
+        "copy it from a checkpoint or from a query's progress.",
     ),
     Option(
         "snapshot",
         choice(Snapshot),
-        "With formats `changes` and `envelope`: `initial` begins with the rows of the base table, "
-        "as inserts, and goes on with the log from `confidenceWindow` before now.",
+        "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
+        "table as inserts, then the log from `confidenceWindow` before now.",
         default=Snapshot.NONE.value,
     ),
     Option(
@@ -239,8 +243,8 @@ OPTIONS = (
     Option(
         "endingTimestamp",
         TIMESTAMP,
-        "Write time to end before (exclusive). Without it a batch reads all that is there, "
-        "and a stream goes on.",
+        "Write time to end at (exclusive). Without it, a batch reads everything in the log, and "
+        "a stream does not end.",
     ),
     Option(
         "endingBoundInclusive",
@@ -251,82 +255,85 @@ OPTIONS = (
     Option(
         "failOnDataLoss",
         FLAG,
-        "Whether a stream ends with an error when changes that it has not read may have expired "
-        "(its position is older than the log's TTL), or warns and goes on.",
+        "Whether a stream ends with an error if unread changes may have expired, because its "
+        "position is older than the log's TTL. With `false` it logs a warning and continues.",
         default="true",
     ),
     Option(
         "lateRows",
         choice(LateRowsMode),
-        "What a stream does about rows that arrive behind its position, because their clients gave "
-        "them old timestamps, and about rows in a stream of the wrong generation: nothing, log a "
-        "warning with their number, or deliver them. `report` if the log has a TTL, else "
-        "`ignore`; see below.",
+        "What a stream does about rows that arrive behind its position because their clients "
+        "gave them old timestamps, and about rows that a node logged in the wrong generation: "
+        "`ignore` them, `report` their number in a warning, or `deliver` them. Default: "
+        "`report` if the log has a TTL, else `ignore`. See below.",
     ),
     Option(
         "lateHorizon",
         POSITIVE_DURATION,
-        "How far behind the position late rows are looked for, by write time.",
+        "How far behind the position to search for late rows, in write time.",
         default="10m",
     ),
     Option(
         "confidenceWindow",
         DURATION,
-        "A stream never reads past now minus this: writes take time to arrive, and clocks differ.",
+        "How far a stream stays behind the present, because writes take time to arrive and "
+        "clocks differ.",
         default="30s",
     ),
     Option(
         "maxWindowPerTrigger",
         POSITIVE_DURATION,
-        "The longest span of write time in one micro-batch. Without it a micro-batch reads "
-        "all that has settled.",
+        "The longest span of write time in one micro-batch. Without it, a micro-batch reads "
+        "everything that has settled.",
     ),
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "About how many rows of the log one micro-batch may hold. Up to 512 streams are looked at "
-        "for how long a span of write time that is: where there are more, a hot one may be missed.",
+        "Approximate maximum of log rows in one micro-batch. It is estimated from at most 512 "
+        "streams, so with more streams a hot one may be missed.",
     ),
     Option(
         "minAdvance",
         POSITIVE_DURATION,
-        "The shortest span of write time worth a micro-batch of its own.",
+        "The shortest span of write time for a micro-batch.",
         default="1s",
     ),
     Option(
         "idleAdvance",
         POSITIVE_DURATION,
-        "How much write time without a change is worth an empty micro-batch, which moves the "
-        "position on. Until then a stream at rest offers Spark nothing new; see below.",
+        "How long a stream may be idle, in write time, before an empty micro-batch moves the "
+        "position. See below.",
         default="1m",
     ),
     Option(
         "fetchSize",
         COUNT,
-        "Rows in a page; the server may end one sooner, at 1 MiB of a stream.",
+        "Rows in a page. The server may end a page sooner, at 1 MiB of one stream.",
         default="5000",
         aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
     ),
     Option(
         "readStrategy",
         choice(Strategy),
-        "Whether queries name streams, many at a time, or spans of the ring. The latter pays "
-        "where streams are many and nearly all have never held a row: with `auto` a stream finds "
-        "out, see below.",
+        "How queries select rows: by the ids of many streams, by ranges of the token ring, or "
+        "by whichever a stream measures to be faster. Ranges are faster if there are many "
+        "streams and most have never held a row. See below.",
         default=Strategy.STREAMS.value,
     ),
     Option(
         "maxPartitions",
         PARTITIONS,
-        "Spark partitions to read with, at most. A stream has no more than there are streams of "
-        "the log; each costs some 35 ms per micro-batch.",
+        "Maximum number of Spark partitions to read with. A streaming query uses at most one "
+        "per stream of the log, unless `minPartitions` is set. Each partition costs about 35 ms "
+        "per micro-batch.",
         default="8",
     ),
     Option(
         "minPartitions",
         PARTITIONS,
-        "Spark partitions to read with, at least, up to `maxPartitions`. With it a stream spreads "
-        "the time of each stream of the log over several, as a batch does; see below.",
+        "Minimum number of Spark partitions to read with, up to `maxPartitions`. If set, a "
+        "streaming query divides each stream of the log among several partitions, as a batch "
+        "does. See below.",
     ),
 )
 
@@ -343,7 +350,7 @@ def parse_options(given: Mapping[str, str]) -> dict[str, Any]:
         option = _named(name, text)
         if option.name in texts:
             shown = "(not shown)" if option.secret else text
-            remedy = f"it is {option.name} by another name, which is given too: give one of them"
+            remedy = f"it is an alias of {option.name}, which is also given: give one of them"
             raise ConfigurationError(name, shown, remedy)
         is_bare = _MILLISECONDS.fullmatch(name.lower()) and text.strip().isdigit()
         texts[option.name] = f"{text.strip()}ms" if is_bare else text

@@ -87,8 +87,8 @@ def _check_key(options: SourceOptions, base: TableSchema) -> None:
     """Raise an error if the streams of the partition key cannot be determined."""
     if partition_key_of(options, base) is not None and _generations(options).kind == "4.3":
         raise UnsupportedTableError(
-            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be told: "
-            "leave partitionKey out, or upgrade the cluster to 4.4 or later"
+            "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
+            "determined: leave partitionKey out, or upgrade the cluster to 4.4 or later"
         )
 
 

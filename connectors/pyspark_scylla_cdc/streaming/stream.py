@@ -212,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLossError(
                 f"failOnDataLoss is 'true': changes of {self._options.table} written in {lost} "
                 f"were not read before they expired (their TTL is {ttls.at(lost.start)} s): give "
-                "'false' to go on without them, or start anew with a new checkpointLocation"
+                "'false' to continue without them, or start over with a new checkpointLocation"
             )
         start, end = format_timestamp(lost.start), format_timestamp(lost.end)
         log.warning("rows_lost", table=str(self._options.table), start=start, end=end)

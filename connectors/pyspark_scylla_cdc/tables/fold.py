@@ -27,8 +27,8 @@ _BEFORE_ALL = "0001-01-01 00:00:00"
 _NO_VERSION = ""
 """The commit version of rows that were in the table before."""
 _UNKNOWN = (
-    "fold: all columns of a row became null, and these changes do not tell whether the row was "
-    "inserted, as it must have been to be there still: read with includeDelta 'true'"
+    "fold: all columns of a row became null, and these changes do not show whether the row was "
+    "inserted and so still exists: read with includeDelta 'true'"
 )
 
 
@@ -76,7 +76,7 @@ class _Fold:
             self._partition = list(keys or ())
         if not self._partition:
             raise SchemaError(
-                "the DataFrame does not tell which columns are the key: give fold its keys"
+                "the DataFrame does not say which columns are the key: give keys to fold"
             )
         self._key = [*self._partition, *self._clustering]
         self._statics = self._of_kind("static")

@@ -61,8 +61,8 @@ def _comparable(value: Column, field: StructField) -> Column:
         return _sortable(value)
     raise SchemaError(
         f"ranges of clustering column {field.name}, of CQL type {kind or 'unknown'}, cannot be "
-        "told in Spark: its order is another there; for varint and decimal give decimalType, "
-        "else read with rangeDeletes 'skip' or 'fail'"
+        "applied in Spark, which orders this type differently; for varint and decimal give "
+        "decimalType, else read with rangeDeletes 'skip' or 'fail'"
     )
 
 

@@ -101,7 +101,7 @@ def test_a_checkpoint_expires_as_was_asked(
 def test_a_keyspace_that_is_not_there_is_told(connection: ConnectionConfig) -> None:
     """The error says what to do."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
-    with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give a keyspace that is there"):
+    with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give an existing keyspace"):
         store.load(NAME)
     store.close()
 
@@ -112,7 +112,7 @@ def test_another_table_is_refused(
     """The store checks the columns before it writes."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (application text PRIMARY KEY, stream int)")
     store = ScyllaCheckpoints(connection, keyspace, "t")
-    with pytest.raises(CheckpointError, match=r"is not one of checkpoints.*position bigint"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint table.*position bigint"):
         store.save(NAME, Checkpoint(NOW))
     store.close()
 

@@ -243,7 +243,7 @@ def test_types_that_are_there_are_not_made_again(
     there.execute(f"CREATE TABLE {table}2 {COLUMNS.replace('v text', 'v int')}")
     [line] = invoke(*words, f"{table}2").stderr.splitlines()
     assert "CREATE TYPE" not in line
-    assert "; make it so, or anew: CREATE TABLE " in line
+    assert "; alter it, or create it anew: CREATE TABLE " in line
 
 
 @pytest.mark.parametrize("has_table", [False, True])
@@ -264,8 +264,8 @@ def test_a_type_that_is_there_and_another_is_told(
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
     assert line == (
-        f'Error: type {keyspace}.pair is ("a" int, "b" int), and {table} needs '
-        '("a" int, "b" text): alter the type, or make the copy in another keyspace'
+        f'Error: type {keyspace}.pair is ("a" int, "b" int), and {table} needs ("a" int, "b" '
+        "text): alter the type, or create the copy in another keyspace"
     )
 
 
@@ -328,7 +328,7 @@ def test_a_write_that_is_refused_ends_it_in_one_line(
         *_, stopped, line = process.stderr.read().splitlines()
     assert stopped.startswith("stopped: 0 changes applied")
     assert line.startswith(f"Error: {copy} at {target.contact_point}: ")
-    assert line.endswith("; start again to go on")
+    assert line.endswith("; start again to continue")
     there.execute(f"ALTER TABLE {copy} ADD v text")
     assert invoke(*words, *TO_NOW).exit_code == 0
     assert contents(there, copy) == contents(scylla.session, copy)

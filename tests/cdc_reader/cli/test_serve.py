@@ -56,7 +56,7 @@ def test_a_node_joins_a_served_cluster() -> None:
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("127.0.0.2 joined, its generation begins at 1")
+        assert process.stdout.readline().startswith("127.0.0.2 joined; its generation begins at 1")
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         cluster = Cluster([host], port=int(port), protocol_version=4)
         cluster.connect()
@@ -111,7 +111,7 @@ def test_the_clocks_of_nodes_differ_as_asked() -> None:
     [
         (["--username", "me"], "--username and --password go together"),
         (["--fault", "fire"], "fault is 'fire': expected one of drop, close, delay"),
-        (["--up-after", "3"], "--up-after: expected a --down-after, and a time behind it"),
+        (["--up-after", "3"], "--up-after needs --down-after, and a later time"),
         (["--port", "70000"], "port is 70000: expected 0 to 65535"),
         (["--version", "9.9"], "version is '9.9': expected a version of ScyllaDB such as '5.2'"),
         (["--certificate", __file__, "--key", __file__], "expected PEM, and in"),

@@ -80,7 +80,7 @@ def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
     assert status["applications"] == []
     name, log, blank, heading, *_ = invoke(scylla, table).stdout.splitlines()
     assert (name, blank) == (table, "")
-    assert log == "its log keeps rows 2 h 0 min and tells what was written, whole rows before"
+    assert log == "its log keeps rows for 2 h 0 min and shows what was written, whole rows before"
     assert heading.split()[0] == "BEGINS"
 
 
@@ -113,7 +113,7 @@ def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) 
     shown = {line.split()[0]: " ".join(line.split()) for line in lines if "1/2" in line}
     assert " 1 h 0 min 1 in 59 min" in shown["behind"]
     assert "since 1 h 0 min" in shown["lost"]
-    assert "the earliest change there is" in shown["new"]
+    assert "the earliest change in the log" in shown["new"]
     arguments = (table, "--checkpoint", str(file), "--application", "new")
     chosen = found(scylla, *arguments)["applications"]
     assert [reader["application"] for reader in chosen] == ["new", "new"]
@@ -126,7 +126,7 @@ def test_a_file_without_a_position_of_the_table_says_so(
     save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
-    assert f"nobody has a position of this table in {tmp_path}" in outcome.stdout
+    assert f"no position of this table in {tmp_path}" in outcome.stdout
 
 
 def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_pa
     save(tmp_path / "others", "other.table", elsewhere=Checkpoint(now))
     nobody = invoke(scylla, table, "--checkpoint", str(tmp_path / "others"), "--max-lag", "1h")
     assert nobody.exit_code == 1
-    assert f"nobody has a position of {table} in {tmp_path}" in nobody.stderr
+    assert f"no position of {table} in {tmp_path}" in nobody.stderr
 
 
 def test_a_reader_that_has_just_begun_lags_by_all_there_is(
@@ -188,8 +188,8 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--application", "a"], "--application names a position: give the file "),
-        (["--max-lag", "5m"], "--max-lag judges positions: give the file they are in "),
+        (["--application", "a"], "--application selects positions: say where they are "),
+        (["--max-lag", "5m"], "--max-lag checks positions: say where they are "),
         (["--checkpoint", "{tmp}/c", "--max-lag", "5"], "--max-lag is '5': give a unit, such as"),
         (["--checkpoint", "{tmp}/missing"], "missing': no such file; give one that a reader"),
         (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table}, "),

@@ -129,7 +129,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
     )
     scylla.session.execute(f"INSERT INTO {keyspace}.k (p, v) VALUES (1, 1)")
     outcome = invoke(scylla, f"{keyspace}.k", *SETTLED)
-    assert outcome.stdout.endswith("insert  p=1  (the log tells keys only)\n")
+    assert outcome.stdout.endswith("insert  p=1  (the log has keys only)\n")
 
 
 def test_programs_get_an_object_a_line(
@@ -217,7 +217,7 @@ def test_a_table_of_checkpoints_does_as_a_file(
     kept = ("--checkpoint-table", f"{keyspace}.positions")
     hosts = ("--hosts", scylla.contact_point)
     missing = CliRunner().invoke(main, ["status", *hosts, table, *kept])
-    assert "nobody has a position of this table" in missing.stdout
+    assert "no position of this table" in missing.stdout
     assert numbers(invoke(scylla, table, *SETTLED, "--json", *kept, "--limit", "3")) == [0, 1, 2]
     assert numbers(invoke(scylla, table, *SETTLED, "--json", *kept)) == [3]
     shown = CliRunner().invoke(main, ["status", *hosts, table, *kept, "--json"])
@@ -226,7 +226,7 @@ def test_a_table_of_checkpoints_does_as_a_file(
     both = invoke(scylla, table, *kept, "--checkpoint", "file")
     assert (both.exit_code, both.stderr) == (
         2,
-        "Error: --checkpoint and --checkpoint-table are two places: give one\n",
+        "Error: --checkpoint and --checkpoint-table exclude each other: give one of them\n",
     )
 
 
@@ -309,7 +309,7 @@ def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
     """Stderr shows the table, the start, and the delay."""
     outcome = invoke(scylla, table, *SETTLED)
     assert outcome.stderr == (
-        f"following {table} from the earliest change there is; changes are shown in order, 0 s "
+        f"following {table} from the earliest change in the log; changes are shown in order, 0 s "
         "after they are written (--eager shows them at once); waiting for changes\n"
     )
     eager = invoke(scylla, table, *SETTLED, "--eager", "--shard", "2/3")

@@ -213,8 +213,8 @@ def test_a_log_that_cdc_no_longer_writes_is_read_with_a_plain_warning(
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     assert keys_in(server, "ks.t") == [1]
     [warning] = [line for line in caplog.messages if "cdc_is_off" in line]
-    assert "its log keeps rows written before, and gets no new ones" in warning
-    assert "to have new ones, alter the table with cdc enabled" in warning
+    assert "its log keeps the rows it has, and gets no new ones" in warning
+    assert "to log new changes, enable cdc on the table" in warning
 
 
 @pytest.mark.parametrize("options", ["{'enabled': false, 'ttl': 90000}", None])

@@ -141,7 +141,7 @@ def test_the_second_fails_if_it_is_to(
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
     first.start()
     assert slow.is_at_work.wait(PATIENCE)
-    told = rf"{table}, shard 1/1, is followed as application 'app' already: process {os.getpid()} "
+    told = rf"{table}, shard 1/1, is already followed by application 'app': process {os.getpid()} "
     with pytest.raises(LeaseHeldError, match=told):
         consumer(connection, table, slow, checkpoints=store, config=FAILING).run()
     slow.may_go_on.set()

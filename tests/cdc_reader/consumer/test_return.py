@@ -166,7 +166,7 @@ def test_a_table_created_again_is_told(
     server.execute("DROP TABLE ks.t")
     create(server, ttl=3_600)
     insert(server, 2)
-    with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again.*start anew"):
+    with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again.*start over"):
         run()
     assert store.load(NAME) == kept
 

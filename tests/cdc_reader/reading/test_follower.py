@@ -230,7 +230,7 @@ def test_rows_that_expired_are_told_once_or_refused(
     end = followed.clock.now()
     followed.follow(resumed, end)
     assert caplog.text.count("rows_lost") == 1
-    with pytest.raises(DataLossError, match="were gone before they were read"):
+    with pytest.raises(DataLossError, match="expired before they were read"):
         followed.follow(resumed, end, data_loss="fail")
 
 
@@ -322,7 +322,7 @@ def test_what_cannot_pass_is_an_error_at_once(followed: Followed, error: str) ->
     deliveries = follower.follow()
     next(deliveries)
     kind: type[Exception] = TableNotFoundError
-    message = "dropped meanwhile"
+    message = "it has been dropped"
     if error == "dropped":
         followed.execute("DROP TABLE ks.t")
     else:

@@ -51,7 +51,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "table": [
         ("missing", ".missing was not found"),
         ("two\nlines", ".two\\nlines was not found"),
-        ("nul\0", "table is 'nul\\x00': leave out the character NUL"),
+        ("nul\0", "table is 'nul\\x00': remove the NUL character"),
         ("pt", "did you mean t?"),
         ("Plain", "did you mean plain?"),
         ("plain", "WITH cdc = {'enabled': true}"),
@@ -67,7 +67,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "passwordFile": [
         ("/none", "passwordFile is '/none': it cannot be read (No such file"),
         ("/", "passwordFile is '/': it cannot be read (Is a directory)"),
-        ("nul\0", "passwordFile is 'nul\\x00': leave out the character NUL"),
+        ("nul\0", "passwordFile is 'nul\\x00': remove the NUL character"),
     ],
     "ssl.enabled": [("on", "ssl.enabled is 'on': give true or false")],
     "ssl.verifyHostname": [("0", "ssl.verifyHostname is '0': give true or false")],
@@ -85,7 +85,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "format": [("rows", "format is 'rows': give log, changes or envelope")],
     "includeDelta": [
         ("yes", "includeDelta is 'yes': give true or false"),
-        ("true", "includeDelta is 'true': rows of the log tell what they changed"),
+        ("true", "includeDelta is 'true': log rows already show what they changed"),
     ],
     "rangeDeletes": [("drop", "rangeDeletes is 'drop': give fail, emit or skip")],
     "preimages": [("all", "preimages is 'all': give auto, none or require")],
@@ -110,13 +110,20 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ('{"ks.t": 7}', "give 'earliest', 'latest', or an offset as a checkpoint has it"),
         (
             '{"version": 1, "position": 1795239000}',
-            "that counts seconds since 1970, and microseconds are expected: give 1795239000000000",
+            "it counts seconds since 1970, but microseconds are expected: give 1795239000000000",
         ),
-        ('{"version": 1, "position": -1}', "startingOffsets is -1: no time of a change in micro"),
+        (
+            '{"version": 1, "position": -1}',
+            "startingOffsets is -1: not a likely time of a change in micro",
+        ),
     ],
-    "snapshot": [("initial", "snapshot is 'initial': a row of the table is no row of its log")],
+    "snapshot": [
+        ("initial", "snapshot is 'initial': a snapshot has rows of the table, not of its log")
+    ],
     "startingBoundInclusive": [("1", "startingBoundInclusive is '1': give true or false")],
-    "endingTimestamp": [(FAR, f"endingTimestamp is '{FAR}': no time of a change in millis")],
+    "endingTimestamp": [
+        (FAR, f"endingTimestamp is '{FAR}': not a likely time of a change in millis")
+    ],
     "endingBoundInclusive": [("no", "endingBoundInclusive is 'no': give true or false")],
     "failOnDataLoss": [("é", "failOnDataLoss is 'é': give true or false")],
     "lateRows": [("drop", "lateRows is 'drop': give ignore, report or deliver")],
@@ -125,7 +132,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "maxWindowPerTrigger": [("0s", "maxWindowPerTrigger is '0s': give a duration above zero")],
     "maxRowsPerTrigger": [("-1", "maxRowsPerTrigger is '-1': give a whole number above zero")],
     "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
-    "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero, of 64 bits")],
+    "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero that fits 64 bits")],
     "idleAdvance": [("0s", "idleAdvance is '0s': give a duration above zero")],
     "readStrategy": [("scan", "readStrategy is 'scan': give ")],
     "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],
@@ -324,7 +331,7 @@ def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
 
 SCHEMAS = [
     ("pk long", "column pk is of type int, and the DataFrame has it as bigint: load it again"),
-    ("key int", "the DataFrame has a column key, and format 'log' of this table has the columns"),
+    ("key int", "the DataFrame has a column key, but format 'log' of this table has the columns"),
 ]
 
 
@@ -362,7 +369,7 @@ def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> 
     execute("DROP TABLE {t}")
     with pytest.raises(StreamingQueryException) as ended:
         query.awaitTermination(60)
-    assert "t was not found: it was dropped meanwhile" in our_line(ended.value)
+    assert "t was not found: it has been dropped" in our_line(ended.value)
 
 
 def test_failed_while_running(
@@ -378,7 +385,7 @@ def test_failed_while_running(
     for told in (str(failed.value), ended):
         assert "Traceback" not in told
         assert "column ts of type timestamp: " in told
-        assert "option columns can leave the column out" in told
+        assert "leave the column out with the option columns" in told
 
 
 def failure(stream: DataFrame, folder: Path) -> str:

@@ -50,7 +50,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             """test "$1" = -version && echo 'openjdk version "17.0.1"'""",
             "java --add-modules=jdk.incubator.vector -version fails: install",
         ),
-        ("echo hello", "tells no version: install"),
+        ("echo hello", "reports no version: install"),
     ],
 )
 def test_unfit_java(

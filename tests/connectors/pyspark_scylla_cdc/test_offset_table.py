@@ -123,8 +123,8 @@ def test_a_checkpoint_of_another_table_is_refused(
     create("t2")
     offset = advanced(reader("t1"), clock)
     message = (
-        r"^checkpointLocation: the offset is one of table ks\.t1, and the query reads ks\.t2: "
-        "start with a new checkpointLocation$"
+        r"^checkpointLocation: the offset belongs to table ks\.t1, but the query reads ks\.t2: "
+        r"start with a new checkpointLocation$"
     )
     refused(reader("t2"), offset, message)
 
@@ -156,7 +156,9 @@ def test_a_snapshot_cannot_be_added_later(
 ) -> None:
     """Nor can it be left out before it is read; afterwards the option has no effect."""
     create()
-    message = "^snapshot is 'initial', and the query of the checkpointLocation began without one"
+    message = (
+        "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
+    )
     refused(reader(**SNAPSHOT), advanced(reader(), clock), message)
     stream = reader(**SNAPSHOT)
     start = stream.initialOffset()
@@ -182,7 +184,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(
     snapshot = [part for part in stream.partitions(pending, end) if "Snapshot" in repr(part)]
     assert len(snapshot) == 8
     old = pending | {"version": 1}
-    message = "^snapshot is 'initial', .*does not tell whether its query began with one"
+    message = "^snapshot is 'initial', .*does not show whether its query began with a snapshot"
     refused(reader(**SNAPSHOT), old, message)
     assert reader(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
 
@@ -290,9 +292,9 @@ def test_spark_tells_it(
     create("t2")
     run("t1")
     run("t1")
-    with pytest.raises(StreamingQueryException, match=r"\.t1, and the query reads .*\.t2: start"):
+    with pytest.raises(StreamingQueryException, match=r"\.t1, but the query reads .*\.t2: start"):
         run("t2")
     scylla.session.execute(f"DROP TABLE {keyspace}.t1")
     create("t1")
-    with pytest.raises(StreamingQueryException, match="was dropped and created again, now with"):
+    with pytest.raises(StreamingQueryException, match="was dropped and created again with"):
         run("t1")

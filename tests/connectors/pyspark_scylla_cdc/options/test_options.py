@@ -184,7 +184,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         (
             {"startingTimestamp": "1795322564"},
-            "that counts seconds since 1970, and milliseconds are expected: give 1795322564000",
+            "it counts seconds since 1970, but milliseconds are expected: give 1795322564000",
         ),
         ({"endingTimestamp": "1795322564000000"}, "and milliseconds are expected: give 1795322564"),
         (
@@ -197,7 +197,10 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"includeDelta": "yes"}, "includeDelta is 'yes': give true or false"),
         (
             {"includeDelta": "true"},
-            "includeDelta is 'true': rows of the log tell what they changed: leave it out, or give",
+            (
+                "includeDelta is 'true': log rows already show what they changed: leave it out, "
+                "or give"
+            ),
         ),
         ({"rangeDeletes": "drop"}, "rangeDeletes is 'drop': give fail, emit or skip"),
         ({"preimages": "all"}, "preimages is 'all': give auto, none or require"),
@@ -223,7 +226,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"snapshot": "always"}, "snapshot is 'always': give none or initial"),
         (
             {"spark.cassandra.connection.port": "1", "port": "2"},
-            "it is port by another name, which is given too: give one of them",
+            "it is an alias of port, which is also given: give one of them",
         ),
         ({"fetchSize": "0"}, "fetchSize is '0': give a whole number above zero"),
         ({"fetchSize": "2000000"}, "fetchSize is 2000000"),

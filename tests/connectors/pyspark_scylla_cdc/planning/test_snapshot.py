@@ -158,7 +158,7 @@ def test_envelopes(rows: Rows) -> None:
     [
         (
             {"format": "log", "includeDelta": "false"},
-            "snapshot is 'initial': a row of the table is no row of its log",
+            "snapshot is 'initial': a snapshot has rows of the table, not of its log",
         ),
         ({"startingTimestamp": "latest"}, "startingTimestamp .* of now: leave it out"),
         ({"partitionKey": '{"pk": 1}'}, "partitionKey .* whole table, and of now"),

@@ -242,7 +242,7 @@ def test_column_dropped_while_followed(
     assert len(rows_up_to(stream, start, clock)) == 1
     scylla.session.execute(f"ALTER TABLE {table} DROP v")
     with pytest.raises(
-        SchemaError, match=r"column v was dropped meanwhile: start the query again$"
+        SchemaError, match=r"column v was dropped while the query ran: start the query again$"
     ):
         rows_up_to(stream, start, clock)
     assert [row["pk"] for row in rows_up_to(reader(), start, clock)] == [1]

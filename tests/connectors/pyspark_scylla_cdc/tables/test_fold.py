@@ -275,6 +275,6 @@ def test_keys_and_orders_that_are_not_known(execute: Execute, load: Load) -> Non
     with pytest.raises(SchemaError, match="ranges of clustering column ck, of CQL type uuid"):
         fold(frame)
     bare = frame.drop("_range").selectExpr("pk + 0 AS key", "ck || '' AS ck", "* EXCEPT (pk, ck)")
-    with pytest.raises(SchemaError, match="give fold its keys"):
+    with pytest.raises(SchemaError, match="give keys to fold"):
         fold(bare)
     assert [row["key"] for row in fold(bare, ["key", "ck"]).collect()] == [1]
