@@ -1,8 +1,8 @@
 """Compiles the decoding kernel into wheels, and beside its sources for editable installs.
 
-It is left out, with one line saying why, where there is no C compiler or no Python headers; the
-plain twin does its work then. The environment variable ``CDC_READER_KERNEL`` decides otherwise:
-``python`` leaves it out, ``cython`` makes it an error that it cannot be compiled.
+Without a C compiler or Python's headers it is left out, with one line that says why, and the plain
+Python kernel does its work. The environment variable ``CDC_READER_KERNEL`` overrides this:
+``python`` leaves it out, ``cython`` turns a failure to compile it into an error.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PACKAGE = Path("cdc_reader", "decoding")
 
 
 class NotCompiledError(Exception):
-    """Why there is no compiled kernel, in a line."""
+    """The kernel was not compiled; the message is one line that says why."""
 
 
 class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any configuration
-    """Hatchling calls it before and after it builds a wheel."""
+    """Compiles the kernel; Hatchling calls it before and after it builds a wheel."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the kernel, if that is wanted and can be done, and say what the wheel is."""
+        """Compile the kernel if wanted and possible, and set the wheel's contents and tag."""
         root = Path(self.root)
         beside = root / PACKAGE / built_name()
         if version == "editable":  # what was built before must not outlive a change of mind
@@ -57,7 +57,7 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any co
         build_data: dict[str, Any],  # noqa: ARG002
         artifact_path: str,  # noqa: ARG002
     ) -> None:
-        """Remove what was built on the way."""
+        """Remove temporary files."""
         self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -66,16 +66,16 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any co
     def _leave_out(self, reason: str) -> None:
         if os.environ.get(VARIABLE) == "cython":
             self.app.abort(f"{VARIABLE} is 'cython', but the kernel was not compiled: {reason}")
-        self.app.display_warning(f"The kernel is not compiled, its plain twin will run: {reason}")
+        self.app.display_warning(f"The kernel is not compiled, so the plain Python one will run: {reason}")
 
 
 def built_name() -> str:
-    """The extension's file name, which tells Python's version and the platform."""
+    """Return the extension's file name, which contains Python's version and the platform."""
     return f"{MODULE.rpartition('.')[2]}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 def compile_kernel(root: Path, folder: Path) -> Path:
-    """The extension, built in `folder`; NotCompiledError where that cannot be done."""
+    """Build the extension in `folder`; raises NotCompiledError if that is impossible."""
     if missing := what_is_missing():
         raise NotCompiledError(missing)
     # They are there whenever a builder read our requirements; without isolation they may not be.
@@ -104,7 +104,7 @@ def compile_kernel(root: Path, folder: Path) -> Path:
 
 
 def what_is_missing() -> str | None:
-    """What compiling needs and this machine lacks, or the wish not to compile."""
+    """Return why the kernel cannot or should not be compiled here, or None."""
     if os.environ.get(VARIABLE) == "python":
         return f"{VARIABLE} is 'python'"
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"

@@ -30,7 +30,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 class _Logger:
-    """Has the methods of the logger that the application's set-up calls for now."""
+    """Delegates to the logger that the application's current logging set-up requires."""
 
     def __init__(self, name: str) -> None:
         self._own = structlog.wrap_logger(

@@ -21,8 +21,8 @@ T = TypeVar("T")
 Micros: TypeAlias = int
 """A point in time: microseconds since 1970 (UTC).
 
-An alias, as a `NewType` would not tell points in time from durations: the difference of two and
-their sum with a duration are plain ints, and each would have to be wrapped again."""
+A plain alias: with a `NewType`, each difference of two times, and each sum of a time and a
+duration, would be a plain int that has to be wrapped again."""
 
 BEGINNING: Micros = -(1 << 62)
 """Earlier than every write time."""
@@ -37,7 +37,7 @@ Moment: TypeAlias = Micros | datetime | str
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-"""The clock that goes on while the machine is suspended; only Linux has it."""
+"""The clock that keeps running while the machine is suspended; only Linux has it."""
 
 _SPELLINGS = {
     1: "us µs microsecond microseconds",
@@ -57,7 +57,7 @@ _LAST = 100 * _FIRST
 _IN_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _NUMBER = re.compile(r"\+?[0-9]{1,30}")
 _COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
-"""A date (20261121) that would mean hours of 1970 as milliseconds."""
+"""A date such as 20261121, which as milliseconds would be a time on 1970-01-01."""
 
 _DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
 _TIMESTAMP_REMEDY = (
@@ -247,8 +247,8 @@ def parse_timestamp(text: str, option: str = "timestamp") -> Micros:
 def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
     """Parse a moment to µs since 1970.
 
-    Accepts ``now``, how long ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a
-    number of milliseconds since 1970. Raises ConfigurationError for anything else; the error names
+    Accepts ``now``, a time ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a number
+    of milliseconds since 1970. Raises ConfigurationError for anything else; the error names
     `option`, and lists `words` as further valid values.
     """
     stripped = text.strip()

@@ -56,11 +56,11 @@ class ConnectionConfig:
     `contact_points` are ``host`` or ``host:port`` (IPv6 as ``[::1]:9042``), as a sequence or
     separated by commas; `port` applies to those without one. No `repr` contains the password.
 
-    `tls` turns TLS on, and so does `tls_ca`, a PEM file of authorities. A server's certificate
-    must be signed by one of them, or by one of the system's authorities if no file is given.
-    Unless `tls_verify_hostname` is False, the certificate must also name the server: as the
-    contact point does, or by the address that the client connects to. `tls_cert` and `tls_key`,
-    also PEM files, authenticate the client.
+    `tls` turns TLS on, and so does `tls_ca`, a PEM file of authorities. A server's certificate must
+    be signed by one of them, or by one of the system's authorities if no file is given. Unless
+    `tls_verify_hostname` is False, the certificate must also name the server: by the contact
+    point's name, or by the address that the client connects to. `tls_cert` and `tls_key`, also PEM
+    files, authenticate the client.
 
     `consistency` is that of log reads: if writes use QUORUM, reads must too, or rows can be
     missed. `connect_timeout` limits connecting as a whole, `request_timeout` each attempt to read
@@ -234,7 +234,7 @@ class ReadConfig:
     `publication_wait` is how long the position waits for a generation that has streams but is not
     announced yet.
 
-    Durations are timedeltas, or texts such as ``5s``; `strategy`, `delivery`, `late_rows` and
+    Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
     `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or
     their values.
 

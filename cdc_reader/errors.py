@@ -66,7 +66,7 @@ class CdcError(Exception):
 
 
 class ConfigurationError(CdcError):
-    """An option's value cannot be used; `remedy` says what can."""
+    """An option's value cannot be used; `remedy` says what to do."""
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
         super().__init__(option, value, remedy)

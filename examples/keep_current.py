@@ -19,20 +19,20 @@ ROUNDS = 3
 
 
 class Copy:
-    """The copy: a folder for each micro-batch, the newest of which counts."""
+    """The copy: a folder for each micro-batch; the newest one is current."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Apply a micro-batch; done again after a failure, it starts from the same state."""
+        """Apply a micro-batch; if it is repeated after a failure, it starts from the same state."""
         before = self._folder / str(batch - 1)
         if batch > 0 and not before.exists():
             raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start over")
         onto = self._spark.read.parquet(str(before)) if batch > 0 else None
         target = str(self._folder / str(batch))
-        changes.persist()  # a fold looks at the changes more than once, and so would the source
+        changes.persist()  # fold reads the changes more than once
         fold(changes, onto=onto).coalesce(1).write.mode("overwrite").parquet(target)
         changes.unpersist()
 
@@ -43,7 +43,7 @@ class Copy:
 
 
 def main() -> None:
-    """Follow a table for some rounds and compare."""
+    """Follow a table for some rounds, and compare the copy with it."""
     with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
         folder = Path(name)
         spark = local_session("keep-current", folder / "spark.log")

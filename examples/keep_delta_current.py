@@ -1,9 +1,9 @@
-"""A Delta table, kept as a ScyllaDB table is: each micro-batch of its changes is merged, once.
+"""A Delta table that mirrors a ScyllaDB table: each micro-batch of changes is merged once.
 
 Run it with ``python examples/keep_delta_current.py``; it needs deltalake. It starts a small
-ScyllaDB of its own, changes a table in two rounds, and compares after each. Before the second a
-node joins, so that the log goes on in new streams, and the query is started anew; at the end a
-micro-batch comes again, as it does after a crash.
+ScyllaDB of its own, changes a table in two rounds, and compares after each. Before the second round
+a node joins, so the log continues in new streams, and the query is restarted. At the end a
+micro-batch is repeated, as after a crash.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyspark_scylla_cdc.local_session import local_session
 
 KEY = ["customer", "number"]
 SAME_ROW = "t.customer = s.customer AND t.number IS NOT DISTINCT FROM s.number"
-"""A customer without orders is a row without a number, if there is an address."""
+"""A customer with an address but no orders is a row without a number."""
 APP = "orders"
-"""Whose micro-batches the table counts, in its own log."""
+"""The application under which the Delta table records micro-batches in its log."""
 COLUMNS = "customer int, number int, address string, status string, items map<string, int>"
 
 
 class Copy:
-    """The copy: a Delta table, which remembers the last micro-batch that was merged into it."""
+    """The copy: a Delta table that records the last micro-batch merged into it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -37,16 +37,16 @@ class Copy:
         self.table = DeltaTable.create(str(folder), schema=empty.schema, mode="ignore")
 
     def update(self, changes: DataFrame, batch: int) -> None:
-        """Merge a micro-batch, unless it has been; rows and count change in one commit.
+        """Merge a micro-batch unless it is merged already; rows and number change in one commit.
 
-        One without changes is a commit too: the count has no gaps.
+        A micro-batch without changes is a commit too, so the numbers have no gaps.
         """
         done = self.table.transaction_version(APP)
         if done == batch:
             return
         if batch != (0 if done is None else done + 1):
             raise ValueError(f"micro-batch {batch} does not follow {done}: delete both, start over")
-        changes.persist()  # it is looked at more than once, and so would the source be
+        changes.persist()  # fold reads the changes more than once
         self._commit(self._merged(changes).toArrow(), batch)
         changes.unpersist()
 
@@ -55,7 +55,7 @@ class Copy:
         return by_key(self.table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict"))
 
     def _merged(self, changes: DataFrame) -> DataFrame:
-        """The rows of the customers that were touched, as they are now, and those now gone."""
+        """Return the current rows of the customers that changed, and the rows that are gone."""
         there = self._spark.read.schema(COLUMNS).parquet(*self.table.file_uris())
         before = there.join(changes.select("customer").distinct(), "customer", "left_semi")
         after = fold(changes, onto=before)
@@ -82,7 +82,7 @@ class Copy:
 
 
 def forget_last(checkpoint: Path) -> None:
-    """Leave the checkpoint as a crash does between a merge and Spark's note of it."""
+    """Leave the checkpoint as after a crash between a merge and Spark's commit."""
     commits = checkpoint / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for path in (commits / str(last), commits / f".{last}.crc"):
@@ -90,14 +90,14 @@ def forget_last(checkpoint: Path) -> None:
 
 
 def report(what: str, copy: Copy, shop: Shop) -> None:
-    """One line about the copy."""
+    """Print one line about the copy."""
     rows = copy.rows()
     verdict = "equals" if rows == shop.rows() else "DIFFERS FROM"
     print(f"{what}: version {copy.table.version()}, {len(rows)} rows, {verdict} the table")
 
 
 def main() -> None:
-    """Follow a table for some rounds and compare."""
+    """Follow a table for some rounds, and compare the copy with it."""
     with tempfile.TemporaryDirectory() as name, open_shop() as (server, shop):
         folder = Path(name)
         checkpoint = folder / "checkpoint"

@@ -1,7 +1,7 @@
-"""A shop whose orders change: what the other examples follow, and how.
+"""A shop whose orders change, and how the other examples follow it.
 
-The changes are drawn at random, the same ones each time; among them are deletes of single orders,
-of a customer's later ones, and of all that a customer has.
+The changes are pseudo-random, the same in each run. They include deletes of a single order, of a
+customer's later orders, and of all of a customer's orders.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shop:
         session.execute(TABLE)
 
     def change(self, times: int) -> None:
-        """Let as many of the things happen that happen to orders."""
+        """Make this many random changes to orders."""
         for _ in range(times):
             self._session.execute(*self._any())
 
@@ -72,7 +72,7 @@ class Shop:
 
 
 def by_key(rows: Iterable[Row]) -> list[Row]:
-    """The rows by their key; that of a customer without orders comes first."""
+    """Return the rows by their key; the row of a customer without orders comes first."""
     return sorted(
         rows, key=lambda row: (row["customer"], -1 if row["number"] is None else row["number"])
     )
@@ -81,7 +81,7 @@ def by_key(rows: Iterable[Row]) -> list[Row]:
 def follow(
     spark: SparkSession, hosts: str, update: Callable[[DataFrame, int], None], checkpoint: Path
 ) -> None:
-    """Let a copy catch up with what was changed so far, a micro-batch after the other."""
+    """Bring a copy up to date with all changes so far, one micro-batch after the other."""
     changes = (
         spark.readStream.format("scylla_cdc")
         .option("hosts", hosts)
@@ -91,7 +91,7 @@ def follow(
         .option("includeDelta", "true")
         .option("rangeDeletes", "emit")
         .option("maxPartitions", "2")
-        .option("confidenceWindow", "0s")  # one clock, no one writes meanwhile: no need to wait
+        .option("confidenceWindow", "0s")  # one clock and no writers: no need to wait
         .load()
     )
     writer = changes.writeStream.foreachBatch(update)
@@ -101,7 +101,7 @@ def follow(
 
 @contextmanager
 def open_shop() -> Iterator[tuple[EmbeddedScylla, Shop]]:
-    """A small ScyllaDB of its own, whose new nodes take part at once, and the shop in it."""
+    """Start a small ScyllaDB whose new nodes take part at once, and open the shop in it."""
     with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
         cluster = Cluster([server.host], port=server.port, protocol_version=4)
         yield server, Shop(cluster.connect())

@@ -24,9 +24,9 @@ MODULES = (
     "pyspark_scylla_cdc",
     "pyspark_scylla_cdc.local_session",
 )
-"""The public modules: what their `__all__` names is public."""
+"""The public modules; the names in their `__all__` are public."""
 MADE = {"Change", "RowsRead", "TableReader", "WindowComplete"}
-"""Classes whose objects the library makes: their constructors are private."""
+"""Classes whose objects only the library creates: their constructors are private."""
 HEAD = """\
 # Public API
 
@@ -43,18 +43,18 @@ MARKDOWN = (
     (r"^Args:\n", "Arguments:\n\n"),
     (r"^ {4}(\w+): (.*(?:\n {8}.*)*)", r"- `\1`: \2"),
 )
-"""How docstrings become Markdown. Code that they indent is code there too."""
+"""Replacements that turn docstrings into Markdown. Indented code stays code."""
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     homes: dict[str, str] = {}
     parts = (part for name in MODULES for part in _module(name, homes))
     return "\n\n".join([HEAD.strip(), *parts]) + "\n"
 
 
 def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
-    """A module and its names; `homes` has the names that were described before, and where."""
+    """Describe a module and its names; `homes` says where names are described already."""
     module = import_module(name)
     yield f"## {name}"
     yield _text(module)
@@ -84,7 +84,7 @@ def _described(name: str, value: Any, module: str) -> Iterator[str]:
 
 
 def _members(name: str, kind: type) -> Iterator[str]:
-    """The public methods and properties, in the order of the source."""
+    """Describe the public methods and properties, in the order of the source."""
     for attribute, member in vars(kind).items():
         if attribute.startswith("_") or not member.__doc__:
             continue
@@ -99,7 +99,7 @@ def _members(name: str, kind: type) -> Iterator[str]:
 
 
 def _code(name: str, function: Any, *, skip_first: bool = False) -> str:
-    """The signature: on one line if it fits, else with a line for each parameter."""
+    """Return the signature, on one line if it fits, else with a line for each parameter."""
     signature = inspect.signature(function)
     parameters = [*signature.parameters.values()][skip_first:]
     shown = [_parameter(parameter) for parameter in parameters]
@@ -130,7 +130,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _assigned(name: str, module: str) -> Iterator[str]:
-    """An alias or a constant: as it is assigned in the source, and the docstring below that."""
+    """Describe an alias or a constant: its assignment in the source, and its docstring."""
     home = getattr(import_module(module), "_HOMES", {}).get(name, module)
     source = inspect.getsource(import_module(home))
     tree = ast.parse(source)

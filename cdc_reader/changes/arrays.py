@@ -32,7 +32,7 @@ def pick(column: pa.Array, rows: Indices) -> pa.Array:
 
 
 def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return the last wanted row of each of `count` groups, given each row's; NONE without one."""
+    """Return each group's last wanted row, or NONE; `groups` has the group of each row."""
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)
     found[groups[rows]] = rows  # with several per group, the last one assigned wins
@@ -40,7 +40,7 @@ def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
 
 
 def first_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
-    """Return the first wanted row of each of `count` groups, given each row's; NONE without one."""
+    """Return each group's first wanted row, or NONE; `groups` has the group of each row."""
     found = np.full(count, NONE, np.int64)
     rows = np.flatnonzero(wanted)[::-1]
     found[groups[rows]] = rows

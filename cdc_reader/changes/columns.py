@@ -115,7 +115,7 @@ class MultiCells:
         return [self._shown(it) if row else None for row, it in zip(rows, self.values, strict=True)]
 
     def _shown(self, value: Any) -> Any:
-        """Return an image's value; empty collections and types of only null fields are null."""
+        """Return an image's value; an empty collection, or a UDT with only null fields, is null."""
         is_udt = isinstance(self.column.type, UserType)
         return value if value and (not is_udt or self._added(value)) else None
 
@@ -247,7 +247,7 @@ class LogPage(dict[str, Values]):
 
     @cached_property
     def are_static(self) -> list[bool]:
-        """For each row, whether it has no clustering key, as a static row has none."""
+        """For each row, whether it lacks a clustering key, as static rows do."""
         if not self.layout.clustering:
             return [False] * self.count
         return [value is None for value in self[self.layout.clustering[0]]]

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ChangePage:
-    """Changes `start` to `end` of some rows, numbered from 0 here.
+    """The changes `start` to `end` of `changes`, renumbered from 0.
 
     Each property has an entry per change, and is computed for all of them on first use. `log` has
     only the rows of these changes; the first of them is row `offset` of the rows in `changes`.

@@ -65,7 +65,7 @@ def clustering_of(base: TableSchema) -> list[Column]:
 
 
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; without a clustering key, a partition is one."""
+    """Return the operations that delete one row; without a clustering key, a partition is a row."""
     return _ROW_DELETES if clustering_of(base) else _ROW_DELETES + _PARTITION_DELETES
 
 
@@ -95,7 +95,7 @@ class Records:
     def are_complete(self) -> Mask:
         """For each record, whether its last row is marked as its end.
 
-        Always true without the column for marks: logs from before ScyllaDB 4.3 have none.
+        Always true if the log lacks the column for this mark, as before ScyllaDB 4.3.
         """
         if END_OF_BATCH not in self.batch.schema.names:
             return np.ones(len(self.starts), bool)

@@ -1,8 +1,8 @@
 """Stores of checkpoints: in memory, in an SQLite file, in a ScyllaDB table.
 
-All implement `cdc_reader.checkpoints.store.CheckpointStore`. Each name is imported when it is
-used: only the last one needs the driver. May import `cluster` and the rooms below. Begin with
-`store`; `acknowledgement` says what may be saved.
+All implement `cdc_reader.checkpoints.store.CheckpointStore`. Each name is imported when it is used:
+only the last one needs the driver. May import `cluster` and the packages below. Begin with `store`;
+`acknowledgement` says what may be saved.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ScyllaCheckpoints:
 
     The keyspace must exist. A checkpoint expires `ttl` after it was last saved, never if None; set
     it to at least the log's TTL. Transient failures are retried up to `retry_deadline`. Durations
-    are timedeltas, or texts such as ``30d``. Raises CheckpointError for a table that cannot be
+    are timedeltas, or strings such as ``30d``. Raises CheckpointError for a table that cannot be
     used, else the errors of a connection.
     """
 

@@ -259,7 +259,7 @@ def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
 class LeaseCells:
     """Leases in the table `name`; `ttl` is that of its checkpoints in seconds, 0 for none.
 
-    Owners are texts; a `lifetime` is in seconds. A request whose answer was lost may be repeated.
+    Owners are strings; a `lifetime` is in seconds. A request whose answer was lost may be repeated.
     """
 
     def __init__(self, name: TableName, statements: Statements, ttl: int) -> None:

@@ -77,7 +77,7 @@ _UPGRADES: Mapping[int, tuple[str, ...]] = {
         _LEASES,
     )
 }
-"""By layout, the statements that make the next one of it."""
+"""For each earlier layout, the statements that upgrade it to the next one."""
 _FIND = """SELECT id, position, generation, swept, table_id, ttls FROM checkpoints
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _SAVE = """INSERT INTO checkpoints

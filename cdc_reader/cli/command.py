@@ -17,7 +17,7 @@ _COMMANDS = {
     "tail": "print the changes of tables as they happen",
 }
 _EXTRAS = {"demo": "cli,spark,embedded", "serve": "cli,embedded"}
-"""Of subcommands that need more than the extra `cli`."""
+"""The extras of subcommands that need more than `cli`."""
 
 
 class _LazyGroup(click.Group):

@@ -17,7 +17,7 @@ class Failure(click.ClickException):
 
 
 class Misuse(click.ClickException):
-    """Ends a command with one line and status 2: it was called wrongly."""
+    """Ends a command with one line and status 2, for wrong usage."""
 
     exit_code = 2
 

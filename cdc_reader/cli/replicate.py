@@ -148,8 +148,8 @@ def command(
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
     commas. The copy must exist, with the same columns and without CDC; it has the table's name
-    unless another is given. It ends up equal to the table, write timestamps included. A later
-    run goes on where the last one stopped.
+    unless another is given. It becomes equal to the table, write timestamps included. A later run
+    continues where the last one stopped.
     """
     with cli_errors():
         name = TableName.parse(table)

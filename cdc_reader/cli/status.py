@@ -172,7 +172,7 @@ def command(
 ) -> None:
     """Show what a table's log holds, and how far it has been read.
 
-    Asks the cluster for its generations and the table's schema only: no log is read.
+    Only the generations and the table's schema are queried; no log is read.
     """
     if application is not None and place is None:
         raise Misuse(

@@ -170,7 +170,7 @@ def _tail(
 
 
 def _greeting(name: TableName, follow: FollowOptions, saved: Micros | None) -> str:
-    """Describe the start position and the delay, so that silence does not puzzle the user."""
+    """Describe the start position and the delay, so that users know why nothing is printed yet."""
     part = "" if follow.shard.is_whole else f", part {follow.shard}"
     where = since(follow.start if saved is None else saved)
     resumed = "" if saved is None else ", where the last run stopped"

@@ -1,7 +1,7 @@
-"""The cluster through its driver, which no other room imports.
+"""The cluster through its driver, which no other package imports.
 
 The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. May import
-`reading`, `decoding` and the rooms below. Begin with `connection`; `log`, `generations` and
+`reading`, `decoding` and the packages below. Begin with `connection`; `log`, `generations` and
 `schema` implement the ports of the engine.
 """
 

@@ -174,8 +174,9 @@ def _discard(opening: Future[Session]) -> None:
 def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str, Any]:
     """The settings of the driver's `Cluster`.
 
-    Schema metadata is off: on a large cluster reading it takes longer than the queries themselves.
-    So is Nagle's delay: the queries of a window are small, and would wait for each other's answers.
+    Schema metadata is off, because on a large cluster reading it takes longer than the queries.
+    Nagle's algorithm is off, because the queries of a window are small and would wait for each
+    other's answers.
     """
     endpoints = config.endpoints()
     timeout = config.connect_timeout.total_seconds()

@@ -16,7 +16,7 @@ log = get_logger(__name__)
 # OpenSSL's codes for a trusted certificate that names another host or address.
 _HOST_MISMATCH, _ADDRESS_MISMATCH = 62, 64
 _TOO_EARLY, _TOO_LATE = 9, 10
-"""Codes of a certificate that is trusted, at another time."""
+"""OpenSSL's codes for a certificate that is not valid yet, or no longer."""
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 """OpenSSL's words for an answer in another protocol."""
 

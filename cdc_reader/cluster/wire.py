@@ -78,8 +78,8 @@ class Query:
     """A SELECT with a ``?`` for each of its values.
 
     If `columns` of the result are given, the query is prepared, and a result with others raises
-    DecodeError. `consistency` is the configuration's if None. `doing` tells errors what the query
-    is for; if empty, they quote the text. With a `route` the query goes to a node that has the
+    DecodeError. `consistency` is the configuration's if None. `doing` says what the query is for,
+    in errors; if empty, errors quote the text. With a `route` the query goes to a node that has the
     rows, if one is known; only a query with `columns` may have one.
     """
 
@@ -98,8 +98,7 @@ class Query:
 Request = Callable[[bytes | None], Callable[[], Page]]
 """Requests the page at a paging state, or the first one for None, without waiting.
 
-What it returns waits for the page, and raises errors of `cdc_reader.errors`.
-"""
+The returned function waits for the page, and raises errors of `cdc_reader.errors`."""
 
 
 class Queries(ABC):
@@ -146,7 +145,7 @@ class Queries(ABC):
 
 
 def _attempts(request: Request, paging_state: bytes | None) -> Callable[[], Page]:
-    """Request a page now; the result waits for it, and requests it again if called again."""
+    """Request a page now; return a function that waits for it; calling it again retries."""
     answers = chain([request(paging_state)], map(request, repeat(paging_state)))
 
     def attempt() -> Page:

@@ -1,6 +1,6 @@
 """`CdcConsumer`: follows tables, calls a handler for each change, keeps checkpoints.
 
-May import `reader` and the rooms below. Begin with `consumer`, then `runtime`.
+May import `reader` and the packages below. Begin with `consumer`, then `runtime`.
 """
 
 from cdc_reader.consumer.config import ConsumerConfig, OnError, OnHeld

@@ -1,4 +1,4 @@
-"""Admission control: a reading thread delivers changes while there is room, in its table's turn."""
+"""Admission control: delays reading threads until there is room and it is their table's turn."""
 
 from __future__ import annotations
 

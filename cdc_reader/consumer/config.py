@@ -53,9 +53,9 @@ class ConsumerConfig:
     whether this consumer waits or raises LeaseHeldError. If this consumer was suspended and lost
     its lease to another, it waits again or raises LeaseLostError.
 
-    Durations are timedeltas, or texts such as ``500ms``; `on_error` and `on_held` are members of
-    `OnError` and `OnHeld`, or their values.
-    Raises ConfigurationError for values that cannot be used.
+    Durations are timedeltas, or strings such as ``500ms``; `on_error` and `on_held` are members of
+    `OnError` and `OnHeld`, or their values. Raises ConfigurationError for values that cannot be
+    used.
     """
 
     workers: int = field(default=4, validator=AT_LEAST_ONE)

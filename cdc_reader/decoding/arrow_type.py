@@ -75,7 +75,7 @@ ARROW: Transform[pa.DataType] = Transform(
     ),
     struct=_struct,
 )
-"""What `arrow_type` does, to be varied with other native types."""
+"""The transform behind `arrow_type`; callers may replace its native types."""
 
 
 def fields_of(cql_type: TupleType | UserType) -> tuple[tuple[str, CqlType], ...]:

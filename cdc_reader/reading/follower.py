@@ -257,7 +257,7 @@ class Follower:
     def _read_strays(
         self, window: Window, fresh: frozenset[int] | None = None
     ) -> Iterator[Delivery]:
-        """Deliver the window's strays: of all generations, or only of `fresh`, unread ones."""
+        """Deliver the window's strays, of all generations or only of the unread ones in `fresh`."""
 
         def read() -> list[pa.RecordBatch]:
             found = self._strays.read(window, fresh, remaining_ttl=self._late is not None)

@@ -1,13 +1,13 @@
 """Late rows: rows that arrive behind the position because their write timestamp is old.
 
 No confidence window is long enough for them. But a log row lives for the log's TTL from its
-arrival, so its remaining TTL tells when it arrived: ``now - (ttl - remaining)`` by the reader's
-clock. The error is at most `_BLUR` either way. The response time adds to it in one direction: the
-result is too late. `_BLUR` is added, so that no arrival is computed too early. A row that arrived
-after its window was read is late, and a sweep finds it.
+arrival, so its remaining TTL shows when it arrived: ``now - (ttl - remaining)`` by the reader's
+clock. The error is at most `_BLUR` either way, and the response time makes the result later.
+`_BLUR` is added, so that no arrival is computed too early. A row that arrived after its window was
+read is late, and a sweep finds it.
 
-A row's TTL is the one in force when it arrived. After a change of the TTL, either is possible:
-the right one puts the arrival within the time that TTL was in force. If both do, the later
+A row's TTL is the one in force when it arrived. After a change of the TTL, either value is
+possible. The right one gives an arrival within the time it was in force. If both do, the later
 arrival is used: the row may then be delivered twice, but is not lost.
 
 Where the two times are too close to compare, keys decide. The keys kept are those of delivered
@@ -49,7 +49,7 @@ _NO_MARKS: Mapping[StreamId, Mark] = {}
 
 
 class LateRows:
-    """Tracks when each part of the log before the position was read, to tell late rows.
+    """Tracks when each part of the log before the position was read, to recognise late rows.
 
     All times in µs; reads and arrivals by the reader's clock. Reading begins at `position`.
     Between `start` and `position`, every row that had arrived by `late_scan_at`, the start of the
@@ -229,7 +229,7 @@ def _arrivals(batch: pa.RecordBatch, ttls: TtlHistory, now: Micros) -> pa.Array:
 
 
 def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa.Array]:
-    """Return when each row arrived if it did so under this TTL (s), and whether that can be."""
+    """Return when each row arrived if under this TTL (s), and whether that is possible."""
     if not ttl:
         return pa.repeat(pa.scalar(now, pa.int64()), len(remaining_ttl)), pc.is_null(remaining_ttl)
     lived = pc.fill_null(pc.subtract(pa.scalar(ttl, pa.int64()), remaining_ttl), -ttl)

@@ -94,7 +94,7 @@ class Planner:
         ]
 
     def plan_ranges(self, window: Window) -> list[RangeTask]:
-        """Like `plan`, by spans of the ring: at first all of it, then smaller spans around rows."""
+        """Like `plan`, by ranges of the ring: at first all of it, then smaller ones around rows."""
         parts = self._parts(window)
         for start, _ in parts:
             if start not in self._ranges:

@@ -70,8 +70,8 @@ class Strays:
     def split(self, window: Window, new: Keep) -> tuple[list[pa.RecordBatch], frozenset[RowKey]]:
         """Return the window's strays that are `new`, twins included, and the keys of the others.
 
-        `new` judges a batch by the rows' remaining TTLs, as of now. Split the strays before reading
-        the streams in force: a row there that is new but has the key of one of the others arrived
+        `new` selects rows of a batch by their remaining TTLs, as of now. Split the strays before
+        reading the streams in force. A new row there that has the key of one of the others arrived
         after its twin was delivered, so it must be left out.
         """
         found: list[pa.RecordBatch] = []

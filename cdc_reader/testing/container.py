@@ -47,7 +47,7 @@ class ScyllaContainer:
 
     @property
     def contact_point(self) -> str:
-        """``HOST:PORT``, as clients outside of the container reach the server."""
+        """``HOST:PORT``, at which clients outside the container reach the server."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> Self:

@@ -37,7 +37,7 @@ _MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
     errors.SyntaxError: QueryRefusedError,
     errors.ConfigurationError: QueryRefusedError,
 }
-"""What the server's errors mean, as `cdc_reader.cluster` has it; all others may pass."""
+"""The server's permanent errors, as in `cdc_reader.cluster`; all others are transient."""
 
 
 @frozen

@@ -29,7 +29,7 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "topology": "nodes, vnodes, shards, login and TLS as the test wants them",
     }
 )
-"""What a test may need that a server somebody else set up has not; ``needs`` takes these names."""
+"""What a test may need that an existing server lacks; the names that ``needs`` takes."""
 
 
 class TargetError(Exception):

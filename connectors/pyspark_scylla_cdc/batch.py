@@ -18,9 +18,10 @@ from pyspark_scylla_cdc.reading.partitions import read_partition
 from pyspark_scylla_cdc.reading.sessions import timeline_of
 
 AHEAD = 60_000_000
-"""µs past now that are read if no end is given: the server accepts writes from clocks up to 5 s
-ahead of its own, and Spark's clock may be behind the server's.
-"""
+"""How far past now to read if no end is given, in µs.
+
+The server accepts writes from clocks up to 5 s ahead of its own, and Spark's clock may be behind
+the server's."""
 
 
 class BatchReader(DataSourceReader):

@@ -33,7 +33,7 @@ class JavaError(Exception):
 
 
 def require_java() -> Path:
-    """The ``java`` that Spark's launcher will choose; raises JavaError if it is unsuitable."""
+    """Return the ``java`` that Spark's launcher will choose; JavaError if it is unsuitable."""
     java = _java()
     told = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
     if told is None:
@@ -53,7 +53,7 @@ def _java() -> Path:
 
 
 def _output(java: Path, *arguments: str) -> str:
-    """The output of `java`; raises JavaError if it fails, or is silent for 30 seconds."""
+    """Return the output of `java`; JavaError if it fails, or is silent for 30 seconds."""
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own Java, as Spark will start it
             [java, *arguments], capture_output=True, text=True, check=True, timeout=30
@@ -77,7 +77,7 @@ _SETTINGS = {
 
 
 def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSession:
-    """A session on two cores of this machine; Spark's own output goes to `log_file`.
+    """Start a session on two cores of this machine; Spark's own output goes to `log_file`.
 
     Raises JavaError if there is no Java that Spark can run on.
     """
@@ -89,7 +89,7 @@ def local_session(app_name: str, log_file: Path, **settings: str) -> SparkSessio
 def quiet_session(
     builder: SparkSession.Builder, log_file: Path, settings: Mapping[str, str]
 ) -> SparkSession:
-    """A session with these settings; Spark's own output goes to `log_file`.
+    """Start a session with these settings; Spark's own output goes to `log_file`.
 
     Raises JavaError if there is no Java that Spark can run on.
     """

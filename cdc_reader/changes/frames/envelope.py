@@ -195,7 +195,7 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows; partial ones too: a null struct marks columns not shown."""
+        """Whether `before` has rows. Partial preimages count: null structs mark missing columns."""
         return images.gives_preimages(self._base.cdc, self._asked.preimages, partial=True)
 
 

@@ -41,7 +41,7 @@ INSERT, UPDATE, DELETE = range(3)
 def read_changes(
     batches: Iterable[pa.RecordBatch], base: TableSchema, policy: RangeDelete
 ) -> Iterator[tuple[NetChanges, RangeDeletes]]:
-    """Yield the changes of the log's rows: of single rows, and those of many rows to emit."""
+    """Yield the net changes of single rows, and the deletes of many rows to emit."""
     for records in whole_records(batches):
         rows = ChangeRows.of(records, base)
         _refuse_unknown(rows, base)

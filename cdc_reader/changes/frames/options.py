@@ -58,7 +58,7 @@ class FormatOptions:
         range_deletes: str,
         preimages: str,
     ) -> FormatOptions:
-        """Return options given as texts; raise ConfigurationError for one without a meaning."""
+        """Parse options given as strings; raise ConfigurationError for an unknown value."""
         return cls(
             format=member("format", format, FormatName),
             include_delta=include_delta,

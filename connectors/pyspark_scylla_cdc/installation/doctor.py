@@ -29,7 +29,7 @@ _WIDEST = 160
 
 
 def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE, as often as given."""
+    """Parse the NAME=VALUE pairs of a repeated option."""
     for text in given:
         if "=" not in text:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
@@ -57,10 +57,10 @@ def _pairs(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) 
 def command(master: str | None, options: dict[str, str], conf: dict[str, str]) -> None:
     """Find out why Spark does not find the data source.
 
-    Starts an application as your own would be, with the same environment variables, and looks at
-    the Python of the driver and of each executor: its version, whether it has this package and what
-    that needs, and whether it reaches ScyllaDB. Prints a table, and a remedy for each fault; exits
-    with 1 if there is any.
+    Starts an application the way yours is started, with the same environment variables, and checks
+    the Python of the driver and of each executor: its version, whether it has this package and its
+    dependencies, and whether it reaches ScyllaDB. Prints a table, and a remedy for each fault;
+    exits with 1 if there is a fault.
     """
     log = Path(tempfile.gettempdir()) / "scylla-cdc-doctor.log"
     builder = SparkSession.builder.appName("scylla-cdc doctor")
@@ -80,7 +80,7 @@ def command(master: str | None, options: dict[str, str], conf: dict[str, str]) -
 
 
 def _examine(spark: SparkSession, options: dict[str, str]) -> bool:
-    """Print what was found; True if there is a fault."""
+    """Print what was found; return True if there is a fault."""
     context = spark.sparkContext
     started = planner_command(context)
     here, plans = this_python({}), planner(started, options)

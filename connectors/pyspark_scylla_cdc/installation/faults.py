@@ -28,7 +28,7 @@ class Fault:
 def faults(
     here: Python, command: str, planner: Python | Unusable, executors: Sequence[Python | Unusable]
 ) -> list[Fault]:
-    """The faults, the one to mend first at the head.
+    """Return the faults, the one to fix first at the head.
 
     `here` is the Python of the driver, and `command` what Spark starts on all machines.
     """
@@ -43,7 +43,7 @@ def faults(
 
 
 def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
-    """True if both are one Python of one machine, so that one remedy is for both."""
+    """True if both are the same Python on the same machine, so one remedy fixes both."""
     if isinstance(one, Unusable) or isinstance(other, Unusable):
         return False
     return (one.host, one.python) == (other.host, other.python)
@@ -67,7 +67,7 @@ def _faults_of_driver(here: Python, command: str, planner: Python | Unusable) ->
 
 
 def _faults_of_executor(here: Python, command: str, python: Python | Unusable) -> Iterator[Fault]:
-    """The first fault of an executor; the others may follow from it."""
+    """Yield an executor's first fault; others may be its consequences."""
     if isinstance(python, Unusable):
         yield Fault(
             f"on {python.where}, {command} does not run ({python.reason})", _provide(command)

@@ -1,7 +1,7 @@
-"""Finds out what the running Python has of what the data source needs.
+"""Finds out which of the data source's requirements the running Python meets.
 
 Spark sends this module by value to Pythons that may lack the package, and the driver runs its text
-in the Python that Spark plans with. So it imports nothing but the standard library at first.
+in the Python that Spark plans with. So at first it imports only the standard library.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def look(options: dict[str, str]) -> dict[str, str]:
-    """What this Python has, by name; "" for what it lacks.
+    """Return what this Python has, by name; "" for what it lacks.
 
     With `options` of the data source, it also reads the schema of their table: `cluster` is then
     "reached" or the error.

@@ -1,8 +1,8 @@
-"""Looks at the Pythons of a Spark application: the driver's, the planner's and the executors'.
+"""Finds the Pythons of a Spark application: the driver's, the planner's and the executors'.
 
 Spark starts one command for a Python data source, on the driver, where it plans, and on every
-executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``, as the variables were
-when the driver's JVM started.
+executor: PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else ``python3``. The values are those
+at the start of the driver's JVM.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyspark.errors import PySparkException
 from pyspark_scylla_cdc.installation import probe
 
 ROUNDS = 5
-"""How often executors are looked for that had no task yet."""
+"""How often to look for executors that have not had a task yet."""
 _TASK_SECONDS = 0.3
-"""How long a task stays, so that tasks spread over all executors."""
+"""How long a task lasts, so that tasks spread over all executors."""
 
 _LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
 
 
 @frozen
 class Python:
-    """What a Python has, by name as in `probe.look`; "" for what it lacks."""
+    """What a Python has, with the names of `probe.look`; "" for what it lacks."""
 
     host: str
     folder: str
@@ -46,32 +46,32 @@ class Python:
 
     @property
     def minor_version(self) -> str:
-        """The version without its last part, in which Spark's Pythons must agree."""
+        """The major and minor version, on which all of Spark's Pythons must agree."""
         return self.version.rpartition(".")[0]
 
 
 @frozen
 class Unusable:
-    """A Python that does not run: its place, and Spark's or the system's reason."""
+    """A Python that does not run: where, and the reason that Spark or the system gave."""
 
     where: str
     reason: str
 
 
 def planner_command(context: SparkContext) -> str:
-    """The command that Spark starts for Python data sources."""
+    """Return the command that Spark starts for Python data sources."""
     jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way to the JVM's variables
     settled = map(jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
     return next(filter(None, settled), "python3")
 
 
 def this_python(options: dict[str, str]) -> Python:
-    """The Python that runs this."""
+    """Return the running Python."""
     return Python(**probe.look(options))
 
 
 def planner(command: str, options: dict[str, str]) -> Python | Unusable:
-    """The Python that Spark plans with, on the driver."""
+    """Return the Python that Spark plans with, on the driver."""
     text = inspect.getsource(probe)
     try:
         ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well
@@ -87,9 +87,9 @@ def planner(command: str, options: dict[str, str]) -> Python | Unusable:
 def executors(
     context: SparkContext, command: str, options: dict[str, str]
 ) -> list[Python | Unusable]:
-    """The Python of each executor, or of those that run if one does not.
+    """Return the Python of each executor; if one does not run, the others and its reason.
 
-    Looks where a data source looks: `command`, without the files that ``--py-files`` names.
+    Tests what a data source uses: `command`, without the files of ``--py-files``.
     """
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
     context.pythonExec, context._python_includes = command, []  # noqa: SLF001
@@ -111,7 +111,7 @@ def executors(
 
 
 def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
-    """What a task on each core has found."""
+    """Run two tasks per core and return what they found."""
     look, seconds = probe.look, _TASK_SECONDS
     tasks = 2 * context.defaultParallelism
 
@@ -123,7 +123,7 @@ def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str
 
 
 def _count(context: SparkContext) -> int:
-    """The number of executors; the driver is one of them if it runs tasks itself."""
+    """Return the number of executors; the driver counts if it runs tasks itself."""
     known = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - not in PySpark
     return max(1, len(known) - 1)
 

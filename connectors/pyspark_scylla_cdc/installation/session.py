@@ -24,17 +24,18 @@ _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 
 
 def session(builder: SparkSession.Builder) -> SparkSession:
-    """The session of `builder`, started so that Spark finds the data source on all machines.
+    """Start the builder's session so that Spark finds the data source on all machines.
 
-    Spark starts one command for data sources, on the driver and on every executor. Unless
-    PYSPARK_PYTHON names it, it is the Python that runs this; or, if ``spark.archives`` ships an
-    environment as ``#environment``, it is ``environment/bin/python``, and a link of that name, in
-    the working directory, leads to the driver's own environment. PYSPARK_DRIVER_PYTHON, which
-    would override it on the executors, is removed from the environment of this process.
+    Spark starts the same command for data sources on the driver and on every executor. If
+    PYSPARK_PYTHON is set, that is the command; otherwise it is the running Python. If
+    ``spark.archives`` ships an environment as ``#environment``, the command is
+    ``environment/bin/python``, and a link named ``environment`` in the working directory leads to
+    the driver's own environment. PYSPARK_DRIVER_PYTHON, which would override the command on
+    executors, is removed from the environment of this process.
 
-    Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor
-    cannot run the data source. A session of Spark Connect is returned as it is: the server's
-    environment counts.
+    Raises ConfigurationError, in one line, if Spark's Python on the driver or on an executor cannot
+    run the data source. A session of Spark Connect is returned unchanged, because it uses the
+    server's environment.
     """
     if not _jvm_runs():
         prepare(_archives(builder))
@@ -45,7 +46,7 @@ def session(builder: SparkSession.Builder) -> SparkSession:
 
 
 def prepare(archives: str) -> None:
-    """Set what a new JVM takes over: the command for data sources, and the link if it needs one."""
+    """Set what a new JVM inherits: the command for data sources, and the link if it needs one."""
     command = os.environ.setdefault(_PYTHON, _shipped(archives) or sys.executable)
     os.environ.pop(_DRIVER_PYTHON, None)
     path = Path(command)
@@ -65,18 +66,18 @@ def check(context: SparkContext) -> None:
 
 
 def _jvm_runs() -> bool:
-    """True if what a JVM takes over is settled: there is one, or spark-submit is one."""
+    """True if it is too late to set what the JVM inherits: it runs, or spark-submit started it."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 
 def _archives(builder: SparkSession.Builder) -> str:
-    """The archives that the session will ship, by the builder or by Spark's defaults."""
+    """Return the archives that the session will ship, from the builder or Spark's defaults."""
     given: dict[str, Any] = {**dict(SparkConf().getAll()), **builder._options}  # noqa: SLF001
     return ",".join(str(given[name]) for name in _ARCHIVES if given.get(name))
 
 
 def _shipped(archives: str) -> str | None:
-    """The Python of the first archive that is unpacked under a name."""
+    """Return the Python of the first archive that is unpacked under a name."""
     names = [archive.partition("#")[2] for archive in archives.split(",")]
     return next((f"./{name}/bin/python" for name in names if name), None)
 

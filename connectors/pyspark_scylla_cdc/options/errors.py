@@ -51,8 +51,8 @@ def _in_worker() -> bool:
 class RefusedStream(DataSourceStreamReader):
     """A stream that cannot be read: every use raises the reason.
 
-    Spark hides an error raised by `streamReader` itself: it tries to stop the reader it did not
-    get, and shows the error of that attempt instead.
+    Spark hides an error raised by `streamReader` itself: it then tries to stop a reader that does
+    not exist, and shows the error of that attempt instead.
     """
 
     def __init__(self, error: CdcError) -> None:

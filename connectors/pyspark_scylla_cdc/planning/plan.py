@@ -26,10 +26,10 @@ ASKING = 10_000_000
 SHORTEST_SLICE = 10_000_000
 """The shortest slice, in µs of write time, that is worth its own queries."""
 MOST_QUERIES = 4_096
-"""Most queries of a sliced plan; a plan that has as many unsliced is not sliced."""
+"""Most queries of a sliced plan. A plan with that many queries unsliced is not sliced."""
 
 _EVEN = 4
-"""Fewest streams of a slice in a share that does not have all: one more or less matters little."""
+"""Fewest streams in a share of one slice, so that one stream more or less matters little."""
 
 
 @frozen

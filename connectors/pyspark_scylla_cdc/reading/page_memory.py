@@ -6,9 +6,10 @@ from contextlib import suppress
 from functools import cache
 
 _LARGEST = 31 << 20
-"""Bytes; of blocks of more than 32 MiB, with what is put around them, glibc learns nothing. With
-half of it, the arena of the driver's thread is still cut back now and then, by 40 MiB at a time.
-"""
+"""Size of the block, in bytes.
+
+glibc's limit does not grow by blocks of more than 32 MiB, header included. With a block of half this
+size, the arena of the driver's thread still shrinks occasionally, by 40 MiB at a time."""
 
 
 @cache

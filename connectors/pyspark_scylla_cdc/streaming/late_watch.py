@@ -232,12 +232,12 @@ class Reported:
 
 
 def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName]:
-    """Return the names of the strays found, without those whose twin counts."""
+    """Return the names of the strays found, without those whose twin is delivered instead."""
     return chain.from_iterable(map(keys, strays.single(found)))
 
 
 def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
-    """The first part of the window with at most `MOST` of the rows found, but at least 1 µs."""
+    """Return the start of the window with at most `MOST` of the rows found, but at least 1 µs."""
     written = sorted(key.micros for batch in found for _, key in keys(batch))
     if len(written) <= MOST:
         return window

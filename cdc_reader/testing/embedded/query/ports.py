@@ -1,4 +1,4 @@
-"""The ports of this room: tables to read, sinks to write to, plans to execute."""
+"""The ports of this package: tables to read, sinks to write to, plans to execute."""
 
 from __future__ import annotations
 

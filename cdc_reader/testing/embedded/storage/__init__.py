@@ -1,5 +1,5 @@
 """Cells, rows and partitions: data with timestamps, merged so that the last write wins.
 
 A mutation is a `Partition`, like stored data; storing a mutation merges it into the stored
-partition. Nothing in this room knows CQL or CDC.
+partition. Nothing in this package knows CQL or CDC.
 """
