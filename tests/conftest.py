@@ -20,6 +20,6 @@ settings.load_profile("tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Pass over the sockets that Spark 4.0 and 4.1 do not close."""
+    """Ignore the sockets that Spark 4.0 and 4.1 do not close."""
     if version("pyspark") < "4.2":
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")

@@ -1,4 +1,4 @@
-"""What tests ask of the driver at hand, cassandra-driver or scylla-driver, below its sessions."""
+"""What tests need to know about the installed driver, cassandra-driver or scylla-driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ else:
     _features = (ProtocolFeatures(),)
 
 IS_SCYLLA = bool(_features)
-"""Whether it is scylla-driver."""
+"""True if it is scylla-driver."""
 
 
 def read_result(body: bytes, described: Any = None, kind: Any = ResultMessage) -> Any:
-    """The driver's reading of a RESULT's body; `described` is metadata that it does not have."""
+    """Decode a RESULT's body with the driver; `described` is metadata that the body lacks."""
     return kind.recv_body(io.BytesIO(body), 4, *_features, {}, described, None)

@@ -1,4 +1,4 @@
-"""Work counted in calls of functions: the same on every machine, however busy."""
+"""Measures work in function calls: the same on every machine, whatever its load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions, of Python and of C, `work` calls in this thread."""
+    """Count the functions, of Python and of C, that `work` calls in this thread."""
     count = 0
 
     def see(_frame: FrameType, event: str, _argument: Any) -> None:

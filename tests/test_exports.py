@@ -1,4 +1,4 @@
-"""The public names: they can be imported, the reference describes them, the pages use no others."""
+"""Public names can be imported and are documented; the pages use no others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_names_what_can_be_imported(module: str) -> None:
-    """`__all__` lists each name once, and each is there."""
+    """`__all__` has each name once, and each exists."""
     public = import_module(module)
     assert len(set(public.__all__)) == len(public.__all__)
     assert all(hasattr(public, name) for name in public.__all__)
@@ -28,7 +28,7 @@ def test_all_names_what_can_be_imported(module: str) -> None:
 
 @pytest.mark.parametrize("package", ["cdc_reader", "cdc_reader.checkpoints", "cdc_reader.testing"])
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
-    """Lazy packages answer for unknown names as any module does."""
+    """Lazy packages behave like any module."""
     with pytest.raises(AttributeError, match="nonesuch"):
         getattr(import_module(package), "nonesuch")  # noqa: B009 - mypy knows it is not there
 
@@ -39,7 +39,7 @@ def test_the_reference_is_current() -> None:
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """All Python that users are shown, and where."""
+    """Yield all Python code that users are shown, with its place."""
     for example in EXAMPLES:
         yield str(example.relative_to(ROOT)), example.read_text()
     for shown in SHOWN:
@@ -49,7 +49,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def names_of_ours(code: str) -> Iterator[tuple[str, str]]:
-    """The modules of ours that are imported, and the names that are taken from them."""
+    """Return the project's modules that are imported, and the names taken from them."""
     nodes = list(ast.walk(ast.parse(code)))
     for node in nodes:
         match node:
@@ -66,12 +66,12 @@ def names_of_ours(code: str) -> Iterator[tuple[str, str]]:
 
 
 def is_ours(module: str) -> bool:
-    """Whether a module is of this project."""
+    """True if a module belongs to this project."""
     return module.partition(".")[0] in ("cdc_reader", "pyspark_scylla_cdc")
 
 
 def test_what_users_are_shown_is_public() -> None:
-    """The pages and examples take nothing else from this project."""
+    """Pages and examples use no private names."""
     used = {(*use, place) for place, code in sources() for use in names_of_ours(code)}
     assert len(used) > 10
     private = {

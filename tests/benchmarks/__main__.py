@@ -1,8 +1,8 @@
-"""All benchmarks, as ``make bench`` runs them:
-``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]``.
+"""All benchmarks, as ``make bench`` runs them.
 
-Prints a table, writes ``build/bench.json``, and draws ``build/bench.svg``; names choose what is
-measured, what was measured before stays in the file. Ends with 1 if a target was missed.
+``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]`` prints a table, writes
+``build/bench.json`` and draws ``build/bench.svg``. With names, only these benchmarks run, and the
+file keeps the earlier figures of the others. Exits with 1 if a target was missed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NAMES = (
     "memory",
     "latency",
 )
-"""Modules with a function `figures`, in the order they run in."""
+"""Modules with a function `figures`, in the order in which they run."""
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """Run the requested benchmarks."""
     given = _arguments()
     found: list[Figure] = []
     loads = {}
@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _write(found: Iterable[Figure], load: Sequence[float]) -> None:
-    """Each figure with the machine's load before and after it was measured."""
+    """Write the figures, each with the machine's load before and after its measurement."""
     BUILD.mkdir(exist_ok=True)
     path = BUILD / "bench.json"
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
@@ -97,7 +97,7 @@ def _table(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> Table:
 
 
 def _ways(found: Iterable[Figure]) -> Table:
-    """The milliseconds, and queries, of a window by each way."""
+    """Return the table of the milliseconds and queries of a window, by strategy."""
     cells = {figure.cell: figure for figure in found if figure.cell is not None}
     columns = list(dict.fromkeys(column for _, column in cells))
     table = Table("one window, ms (queries)", *columns)

@@ -1,4 +1,4 @@
-"""Functions run in a Python process of their own, whose memory is then theirs alone."""
+"""Runs functions in a separate Python process, so that its memory can be measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:
-    """What the function returns, or raises, in a new process."""
+    """Run the function in a new process; return or raise what it does."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_run, args=(theirs, function, arguments), daemon=True
@@ -32,12 +32,12 @@ def apart(function: Callable[..., T], *arguments: object) -> T:
 
 
 def peak_mb() -> float:
-    """The most memory this process has had so far, in MB."""
+    """Return this process's peak memory so far, in MB."""
     return _status("VmHWM")
 
 
 def resident_mb() -> float:
-    """The memory this process has now, in MB."""
+    """Return this process's current memory, in MB."""
     return _status("VmRSS")
 
 

@@ -1,9 +1,9 @@
 """How fast pages become changes, against the driver's compiled rows as named tuples.
 
-Changes make their parts when they are asked for them: of `changes` the keys are read, which is
-what every consumer does; of `changes_used` operation, key and all deltas. All are kept until the
-page is read, as the driver's rows are; of `changes_streamed` as much is read, of one after the
-other, as `CdcReader.changes` hands them out.
+Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does;
+`changes_used` reads operation, key and all deltas. Both keep all changes until the page is read, as
+the driver keeps its rows. `changes_streamed` reads as much of one change after the other and keeps
+none, like `CdcReader.changes`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY = {"pk": (ColumnKind.PARTITION_KEY, 0), "ck": (ColumnKind.CLUSTERING, 0)}
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Of a log with eleven columns."""
+    """Measure a log with eleven columns."""
     page = flat_page(ROWS)
     schema, names = schema_of(page), [column.name for column in page.columns]
     ways: dict[str, Callable[[], object]] = {
@@ -49,13 +49,13 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def changes(page: RecordedPage, schema: LogSchema) -> list[Change]:
-    """All of a page."""
+    """Make all changes of a page."""
     grouping = Grouping(schema)
     return grouping.feed(decode(page.received())) + grouping.finish()
 
 
 def streamed(page: RecordedPage, schema: LogSchema) -> None:
-    """Read everything of all of a page, and keep nothing."""
+    """Read every attribute of all changes of a page, and keep none."""
     grouping = Grouping(schema)
     batch = decode(page.received())
     for change in chain(grouping.each(batch), grouping.finish()):
@@ -63,12 +63,12 @@ def streamed(page: RecordedPage, schema: LogSchema) -> None:
 
 
 def used(change: Change) -> object:
-    """What a handler reads."""
+    """Read what a handler reads."""
     return change.operation, change.key, change.deltas
 
 
 def schema_of(page: RecordedPage) -> LogSchema:
-    """The page's log, and its base table ks.t."""
+    """Return the schema of the page's log, and of its base table ks.t."""
     plain = (column for column in page.columns if not column.name.startswith("cdc$"))
     base = [Column(column.name, column.type, *_KEY.get(column.name, ())) for column in plain]
     return LogSchema(TableSchema(TableName("ks", "t"), tuple(base)), page.columns)

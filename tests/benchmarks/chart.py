@@ -1,4 +1,4 @@
-"""The results as a chart: an SVG of bars, on a logarithmic scale, a target marked on each."""
+"""Draws the results as an SVG: bars on a logarithmic scale, with a mark at each target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STYLE = """
 
 
 def chart(results: Mapping[str, Any]) -> str:
-    """The ratios among `results` (see ``build/bench.json``) as an SVG."""
+    """Draw the ratios among `results` (see ``build/bench.json``) as an SVG."""
     shown = [
         (name, result)
         for name, result in results.items()
@@ -52,7 +52,7 @@ def _frame(height: int) -> Iterator[str]:
 
 
 def _bar(at: int, name: str, result: Mapping[str, Any]) -> Iterator[str]:
-    """A bar from 1 to the ratio; what is better than the rival may be on either side."""
+    """Draw a bar from 1 to the ratio; better results may lie on either side of 1."""
     y, ratio = TOP + at * BAR, result["ratio"]
     low, high = sorted((_x(1), _x(ratio)))
     kind = "bar" if result["met"] else "missed"

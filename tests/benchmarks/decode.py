@@ -1,5 +1,6 @@
-"""How fast pages become Arrow columns: our kernels against the driver's compiled row parser
-followed by `pa.array`, on the same pages.
+"""How fast pages become Arrow columns, by our kernels and by the driver.
+
+The rival is the driver's compiled row parser followed by `pa.array`, on the same pages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TARGETS = {"decode_flat": 15, "decode_rich": 8}
 
 
 def by_driver(page: RecordedPage) -> list[pa.Array]:
-    """The rival."""
+    """Decode the page with the rival."""
     return arrays_of(page.by_driver(), [column.type for column in page.columns])
 
 
@@ -32,7 +33,7 @@ WAYS: dict[str, Callable[[RecordedPage], object]] = {
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """The compiled kernel, and its plain twin for comparison."""
+    """Measure the compiled kernel, and the plain one for comparison."""
     for name, pages in {"decode_flat": [flat_page(FLAT_ROWS)], "decode_rich": rich_pages()}.items():
         for page in pages:
             check(page)
@@ -45,7 +46,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def check(page: RecordedPage) -> None:
-    """Both sides must have done the same work; sets alone differ, which the driver sorts."""
+    """Check that both sides give the same rows; sets may differ, because the driver sorts them."""
     ours = decode(page.received())
     for column, mine, theirs in zip(page.columns, ours.columns, by_driver(page), strict=True):
         if "set<" not in str(column.type) and not mine.equals(theirs):
@@ -53,7 +54,7 @@ def check(page: RecordedPage) -> None:
 
 
 def medians(pages: list[RecordedPage], times: int) -> dict[str, float]:
-    """The seconds each way takes for all pages."""
+    """Return the seconds that each way takes for all pages."""
     ways = {way: _over(pages, run) for way, run in WAYS.items()}
     return {way: turn.wall for way, turn in take_turns(ways, 2 * times).items()}
 

@@ -1,9 +1,8 @@
-"""How fast the embedded ScyllaDB is: writes with pre- and postimages, log rows, replayed pages.
-Run it as ``python -m tests.benchmarks.embedded [repetitions]``.
+"""How fast the embedded ScyllaDB is: writes with images, log rows, replayed pages.
 
-The server is a process of its own, and the client as little as can be: frames over one socket,
-their answers skipped unread, so that it is the server that is measured. Each figure is the
-median of its repetitions.
+Run it as ``python -m tests.benchmarks.embedded [repetitions]``. The server runs in a separate
+process. The client does as little as possible, so that the server is measured: it sends frames over
+one socket and skips the answers unread. Each figure is the median of its repetitions.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ HEADER = struct.Struct(">BBhBI")
 
 @define
 class Client:
-    """Frames over one socket."""
+    """Sends and receives frames over one socket."""
 
     connection: socket.socket
     _received: bytearray
@@ -54,7 +53,7 @@ class Client:
         self.connection.sendall(HEADER.pack(4, 0, 1, opcode, len(body)) + body)
 
     def receive(self) -> memoryview:
-        """The body of the next answer, valid until the one after."""
+        """Return the body of the next answer, valid until the next call."""
         opcode, size = HEADER.unpack(self._read(HEADER.size))[3:]
         body = self._read(size)
         assert opcode != 0, bytes(body)
@@ -81,23 +80,23 @@ class Client:
 
 
 def text(value: str) -> bytes:
-    """A [string]."""
+    """Encode a [string]."""
     return len(value).to_bytes(2, "big") + value.encode()
 
 
 def long_text(value: str) -> bytes:
-    """A [long string]."""
+    """Encode a [long string]."""
     return len(value).to_bytes(4, "big") + value.encode()
 
 
 def execute(statement: bytes, *cells: bytes) -> bytes:
-    """The body of an EXECUTE with values."""
+    """Return the body of an EXECUTE with values."""
     values = b"".join(len(cell).to_bytes(4, "big") + cell for cell in cells)
     return statement + struct.pack(">HBH", ONE, 0x01, len(cells)) + values
 
 
 def writes(client: Client) -> float:
-    """Single-row UPDATEs of a table with pre- and postimage, 32 in flight, a second."""
+    """Return single-row UPDATEs per second, with pre- and postimage, 32 in flight."""
     client.query("TRUNCATE ks.t_scylla_cdc_log")
     statement = client.prepare("UPDATE ks.t SET a = ?, b = ? WHERE pk = ? AND ck = ?")
     bodies = (
@@ -115,7 +114,7 @@ def writes(client: Client) -> float:
 
 
 def log_rows(client: Client) -> float:
-    """Rows of the log, read page by page, a second."""
+    """Return rows of the log per second, read page by page."""
     statement = client.prepare("SELECT * FROM ks.full_scylla_cdc_log")
     start = time.perf_counter()
     rows = sum(size for size, _ in pages(client, statement, PAGE_ROWS))
@@ -125,7 +124,7 @@ def log_rows(client: Client) -> float:
 
 
 def replayed(client: Client) -> float:
-    """Megabytes of replayed pages a second."""
+    """Return megabytes of replayed pages per second."""
     statement = client.prepare("SELECT * FROM ks.replayed")
     start = time.perf_counter()
     size = sum(size for _, size in pages(client, statement, PAGE_ROWS))
@@ -133,7 +132,7 @@ def replayed(client: Client) -> float:
 
 
 def pages(client: Client, statement: bytes, page_rows: int) -> Iterator[tuple[int, int]]:
-    """(rows, bytes) of each page, rows as 0 behind metadata: only replayed pages have them."""
+    """Yield (rows, bytes) of each page; rows is 0 if metadata precedes them."""
     options, state = struct.pack(">HBI", ONE, 0x02 | 0x04, page_rows), b""
     while True:
         body = client.ask(EXECUTE, statement + options + state)
@@ -149,7 +148,7 @@ def pages(client: Client, statement: bytes, page_rows: int) -> Iterator[tuple[in
 
 
 def fill(client: Client) -> None:
-    """The tables the benchmarks work on."""
+    """Create and fill the tables of the benchmarks."""
     client.query(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     )
@@ -173,7 +172,7 @@ def fill(client: Client) -> None:
 
 
 def serve(parent: Connection) -> None:
-    """Be the server: tell the port, replay what was filled, stop when told."""
+    """Run the server: report the port, replay the filled tables, stop on request."""
     with EmbeddedScylla() as scylla:
         parent.send(scylla.port)
         parent.recv()
@@ -184,7 +183,7 @@ def serve(parent: Connection) -> None:
 
 @contextmanager
 def server() -> Iterator[Client]:
-    """A client of a filled server."""
+    """Yield a client of a filled server."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
     process.start()
@@ -206,7 +205,7 @@ MEASURES: dict[str, Callable[[Client], float]] = dict(
 
 
 def main() -> int:
-    """Print each median beside its target, and the machine's load; 1 if one is missed."""
+    """Print each median, its target and the machine's load; return 1 if a target is missed."""
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     missed = False
     with server() as client:

@@ -1,4 +1,4 @@
-"""What a benchmark finds: a value, what a rival did in its place, and what is wanted of both."""
+"""The result of a benchmark: a value, a rival's value, and the targets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from attrs import frozen
 
 @frozen
 class Figure:
-    """A measured value in `unit`; the `rival` is in the same unit, and `against` says who it is.
+    """A measured value in `unit`, and the `rival`'s value in the same unit.
 
-    `ratio` is how many times the rival's the value is. `at_least` and `at_most` bound the ratio
-    if there is a rival, the value if there is none. A figure with a `cell`, row and column, is
-    shown in a table of its kind.
+    `against` names the rival, and `ratio` is the value divided by the rival's. `at_least` and
+    `at_most` bound the ratio, or the value if there is no rival. A figure with a `cell` (row and
+    column) is shown in a separate table.
     """
 
     name: str
@@ -32,20 +32,20 @@ class Figure:
 
     @property
     def target(self) -> str:
-        """The bounds as text."""
+        """Return the bounds as text."""
         low = "" if self.at_least is None else f"≥ {self.at_least:g}"
         high = "" if self.at_most is None else f"≤ {self.at_most:g}"
         return f"{low}{high}"
 
     @property
     def is_met(self) -> bool:
-        """Whether the target is reached; one that is not set always is."""
+        """Return True if the target is reached, or if there is none."""
         judged = self.value if self.ratio is None else self.ratio
         low, high = self.at_least, self.at_most
         return (low is None or judged >= low) and (high is None or judged <= high)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, in JSON's terms."""
+        """Return the figure as values that JSON can represent."""
         return {
             "value": self.value,
             "unit": self.unit,

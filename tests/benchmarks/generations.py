@@ -1,7 +1,7 @@
-"""How long the streams of a large cluster take to read: 100 nodes of 256 vnodes and 64 shards.
-Run it as ``python -m tests.benchmarks.generations``.
+"""How long it takes to read the streams of 100 nodes with 256 vnodes and 64 shards each.
 
-The server is a process of its own; making its 1,638,400 streams takes longer than reading them.
+Run it as ``python -m tests.benchmarks.generations``. The server runs in a separate process;
+creating its 1,638,400 streams takes longer than reading them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.benchmarks.serving import KEYSPACE, serving
 
 VNODES, SHARDS = 25_600, 64
 SECONDS, MEGABYTES = 20.0, 400.0
-"""What reading them may take at most."""
+"""The bounds on reading them."""
 
 
 def main() -> None:
-    """Print the figures; fail if they are not within the bounds."""
+    """Print the figures; fail if they exceed the bounds."""
     with serving(vnodes=VNODES, shards=SHARDS) as served:
         connection = Connection(served.config, ReadConfig())
         generations = TableGenerations(connection, TableName(KEYSPACE, "t"))
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _peak() -> float:
-    """The most that this process has had in memory so far, in MB."""
+    """Return this process's peak memory so far, in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1_000

@@ -1,4 +1,4 @@
-"""What a streaming query costs while nothing is written: micro-batches and queries a minute."""
+"""The cost of an idle streaming query: micro-batches and CQL queries per minute."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 
 TRIGGER, MEASURED = 2, {"looking": 60, "not looking": 30}
-"""Seconds between micro-batches, and for how long each way is measured."""
+"""Seconds between micro-batches, and the duration of each measurement."""
 BEHIND = {"maxWindowPerTrigger": f"{TRIGGER * 1_000 - 100}ms"}
-"""Keeps a query from catching up with the clock: it then moves on without a look."""
+"""Keeps a query from catching up with the clock, so that it advances without checking for rows."""
 TABLE = "idle"
 
 
 @frozen
 class Cost:
-    """What was counted, each a minute."""
+    """Counts per minute."""
 
     micro_batches: float
     queries: float
 
 
 def figures(_times: int) -> Iterator[Figure]:
-    """A query that looks for rows before it moves, against one that does not."""
+    """Compare a query that checks for rows before it advances with one that does not."""
     with tempfile.TemporaryDirectory() as name, serving(vnodes=16, shards=2) as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY, v int) "
@@ -84,5 +84,5 @@ def _cost(spark: SparkSession, served: Served, seconds: int, **more: str) -> Cos
 
 
 def _last(checkpoint: Path) -> int:
-    """The number of the last micro-batch that was begun."""
+    """Return the number of the last micro-batch that was begun."""
     return max(int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*"))

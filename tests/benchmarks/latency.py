@@ -1,4 +1,4 @@
-"""Eager delivery: how long it takes from a write to the handler that hears of it."""
+"""The latency of eager delivery: from a write to the call of the handler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = f"{KEYSPACE}.latency"
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """The median of single writes at random moments, from before each is sent."""
+    """Return the median latency of single writes at random moments."""
     with serving(vnodes=16, shards=2) as served:
         served.execute(
             f"CREATE TABLE {TABLE} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"

@@ -1,4 +1,4 @@
-"""Tables whose logs are replayed: one with new rows only, one with images of each change."""
+"""Tables whose logs are replayed: one with inserts only, one with images of each change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _UPDATE = "UPDATE {table} SET name = ?, amount = ? WHERE pk = ? AND ck = ?"
 
 
 def log_of(table: str) -> str:
-    """The name of its log table."""
+    """Return the name of the table's log."""
     return f"{table}_scylla_cdc_log"
 
 
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
-    """Make both tables, the first with so many changes of a row each; a page of the other has a
-    third as many changes as rows.
+    """Create both tables, with `rows` log rows for a page of each.
+
+    In the second table each change has three rows.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))

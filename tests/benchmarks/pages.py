@@ -1,4 +1,4 @@
-"""Pages to measure on: recorded ones of a real server, and a generated one like a small log's."""
+"""Pages to measure with: recorded from a real server, or generated like a small log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _COMPILED = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
 
 @frozen
 class RecordedPage:
-    """A RESULT body as a prepared statement gets it, and what is known of its columns: by us, and
-    by the driver, whose `described` is its own result metadata.
+    """The body of a prepared statement's RESULT, and its columns as we and the driver know them.
+
+    `described` is the driver's own result metadata.
     """
 
     body: bytes
@@ -37,18 +38,18 @@ class RecordedPage:
     described: list[Any]
 
     def received(self) -> decoding.Page:
-        """The page as a reader receives it: what precedes the rows is parsed."""
+        """Return the page as a reader receives it: only the metadata is parsed."""
         return decoding.Page.parse(self.body, self.columns)
 
     def by_driver(self) -> list[tuple[Any, ...]]:
-        """The rows as the driver's compiled parser makes them."""
+        """Return the rows as the driver's compiled parser makes them."""
         message = read_result(self.body, self.described, _COMPILED)
         rows: list[tuple[Any, ...]] = message.parsed_rows
         return rows
 
 
 def page_of(body: bytes) -> RecordedPage:
-    """The page of a body with metadata, which is taken out of it."""
+    """Return the page of a body, with its metadata removed."""
     metadata = parse_metadata(body)
     described = read_result(body, None, _COMPILED).column_metadata
     header = struct.pack(">iii", 2, 4, metadata.column_count)
@@ -56,14 +57,14 @@ def page_of(body: bytes) -> RecordedPage:
 
 
 def rich_pages() -> list[RecordedPage]:
-    """Recorded pages of tables with a column of each type, and of their logs."""
+    """Return recorded pages of tables with a column of each type, and of their logs."""
     results = json.loads(gzip.decompress(_RECORDED.read_bytes()))["results"]
     bodies = (body for result in results if result["label"] in _RICH for body in result["bodies"])
     return [page_of(base64.b64decode(body)) for body in bodies]
 
 
 def flat_page(rows: int) -> RecordedPage:
-    """A page of a log with eleven columns, of the types most tables have."""
+    """Return a page of a log with eleven columns of common types."""
     draw = random.Random(11)
     header = struct.pack(">iii", 2, 1, len(_FLAT)) + _string("ks") + _string("log")
     names = (_string(name) + struct.pack(">h", code) for name, (_, code, _) in _FLAT.items())

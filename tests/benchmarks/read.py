@@ -22,7 +22,7 @@ ROWS = PAGES * PAGE_ROWS
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Rows a second, all of them seen by the client."""
+    """Measure rows per second until the client has seen all rows."""
     with serving() as served:
         fill(served)
         yield from _figures(served, FLAT, times, targets=True)
@@ -71,16 +71,14 @@ def batches(reader: CdcReader) -> None:
 
 
 def changes(reader: CdcReader) -> None:
-    """Read all changes and what each says: its operation, its key, what it did to columns, and
-    the row before and after it.
-    """
+    """Read all changes: operation, key, deltas, and the row before and after."""
     for change in reader.changes():
         _ = change.operation, change.key, change.deltas, change.before, change.after
 
 
 @contextmanager
 def driver(served: Served) -> Iterator[Callable[[str, object], Callable[[], None]]]:
-    """What reads all rows of a table's log by the driver alone, in rows of a kind."""
+    """Make a function that reads all rows of a log with the driver alone."""
     with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
         profiles = {
             factory: ExecutionProfile(row_factory=factory)

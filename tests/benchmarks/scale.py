@@ -1,4 +1,4 @@
-"""Large clusters: what a generation of 1.6 million streams costs, and each way to read a window."""
+"""Large clusters: reading a generation of 1.6 million streams, and a window by each strategy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STREAMS = NODES * VNODES * SHARDS
 TABLE = "scale"
 _DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 _ROWS_A_PAGE = 800
-"""As many as fill 1 MiB, at which the server cuts a page."""
+"""The number of rows that fill 1 MiB, where the server ends a page."""
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """The time and memory from the wire to a plan, and the queries of an idle window."""
+    """Measure time and memory from the wire to a plan, and the queries of an idle window."""
     with serving() as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -42,7 +42,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
-    """Seconds, MB before and at the peak, streams and queries of a plan of the last second."""
+    """Return seconds, MB before and at the peak, streams and queries of a plan of one second."""
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
     planner = Planner(table.generations, ReadConfig().chunk_size)
@@ -57,7 +57,7 @@ def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
 
 
 def description_pages() -> list[bytes]:
-    """The rows of `cdc_streams_descriptions_v2` that describe such a generation, in pages."""
+    """Return the pages of `cdc_streams_descriptions_v2` that describe such a generation."""
     ranges = NODES * VNODES
     return [
         _page(range(first, min(first + _ROWS_A_PAGE, ranges)), ranges)

@@ -1,4 +1,4 @@
-"""The embedded ScyllaDB in a process of its own, so that it takes none of the client's time."""
+"""The embedded ScyllaDB in a separate process, so that it takes no time from the client."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _handle, _handled = Session._handle, [0]
 
 @frozen
 class Served:
-    """A server that runs in another process, as its client sees it."""
+    """A server in another process, as its client sees it."""
 
     _pipe: Connection
     port: int
 
     @property
     def config(self) -> ConnectionConfig:
-        """How to reach it."""
+        """Return how to connect to it."""
         return ConnectionConfig("127.0.0.1", port=self.port, consistency="ONE")
 
     def execute(self, cql: str, rows: Iterable[Row] = ((),)) -> None:
@@ -47,15 +47,18 @@ class Served:
         self._ask(_execute, cql, list(rows))
 
     def replay(self, table: str, times: int, page_rows: int = 5_000) -> int:
-        """Answer every read of a table with its first page so many times over; returns how many
-        bytes the page has.
+        """Answer every read of a table with its first page, `times` times; return the page's size.
+
+        The size is in bytes.
         """
         size: int = self._ask(_replay, table, times, page_rows)
         return size
 
     def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
-        """As `replay`, but each record is later than the one before, as in a real log: grouping
-        rows into changes relies on it, and some clients drop a row no later than their last.
+        """Like `replay`, but each record is later than the one before, as in a real log.
+
+        Grouping rows into changes relies on this, and some clients drop a row that is not later
+        than their last one.
         """
         self._ask(_replay_on, table, times, page_rows)
 
@@ -64,7 +67,7 @@ class Served:
         self._ask(EmbeddedScylla.replay, keyspace, table, pages)
 
     def asked(self) -> int:
-        """How many statements clients have had executed since this was first called."""
+        """Return the number of statements executed for clients since the first call."""
         count: int = self._ask(_asked)
         return count
 
@@ -78,7 +81,7 @@ class Served:
 
 @contextmanager
 def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
-    """A server with so many streams, each query of a whole window being one if there is one."""
+    """Yield a server with this many streams; with one, each window takes one query."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(theirs, vnodes, shards), daemon=True
@@ -135,8 +138,8 @@ def _replay_on(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -
 
 
 def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
-    """The page so many times over, each of its records 100 ns after the one before."""
-    records: list[list[int]] = []  # where the times of each record's rows are in the page
+    """Repeat the page, with each record 100 ns later than the one before."""
+    records: list[list[int]] = []  # the places of its rows' times in the page, by record
     place = -1
     for at, rows in itertools.groupby(found):
         records.append([])

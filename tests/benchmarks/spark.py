@@ -1,4 +1,4 @@
-"""The Spark source against Python data sources that have nothing to do: what Spark itself costs."""
+"""The Spark source against Python data sources that do no work, so as to measure Spark itself."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
 PAGE_ROWS = 8_000
-"""So many are nearly 1 MiB: of one stream, a server puts no more in a page."""
+"""These take nearly 1 MiB, the most that a server puts into a page of one stream."""
 PAGES = 1_250
-"""Enough that the start of a read, of ours and of its rivals', is a small part of it."""
+"""Enough to make the start of a read negligible, for our source and for its rivals."""
 ROWS = PAGES * PAGE_ROWS
 PARTITIONS, MICRO_BATCHES = 2, 8
-"""Partitions of a micro-batch, and how many of each query's count, after two that do not."""
+"""Partitions of a micro-batch, and micro-batches measured per query, after two that are not."""
 
 
 @frozen
 class Bench:
-    """A Spark, a server, and a folder to work in."""
+    """A Spark session, a server, and a working folder."""
 
     spark: SparkSession
     served: Served
     folder: Path
 
     def ours(self, table: str) -> dict[str, str]:
-        """The options of our source."""
+        """Return the options of our source."""
         return {
             "hosts": f"127.0.0.1:{self.served.port}",
             "keyspace": KEYSPACE,
@@ -51,7 +51,7 @@ class Bench:
         }
 
     def ready(self, frame: DataFrame, rows: int) -> dict[str, str]:
-        """The options of a source that has the first rows of a frame, as one batch."""
+        """Return the options of a source with the first rows of a frame, as one batch."""
         [batch] = frame.limit(rows).toArrow().combine_chunks().to_batches()
         path = self.folder / f"{rows}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
@@ -66,7 +66,7 @@ class Bench:
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Reads of ten million rows, and micro-batches of next to none."""
+    """Measure reads of ten million rows, and micro-batches with almost none."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
         # Compiled as in production: that takes a while, and is over when rivals begin to count.
@@ -123,7 +123,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _stream_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """Queries take turns; the medians of the micro-batches of all."""
+    """Return the medians over all queries' micro-batches; the queries take turns."""
     table = "stream"
     bench.served.execute(
         f"CREATE TABLE {KEYSPACE}.{table} (pk int PRIMARY KEY, v int) "
@@ -158,7 +158,7 @@ def _writer(served: Served, table: str) -> Callable[[], None]:
 def _micro_batches(
     bench: Bench, name: str, options: dict[str, str], write: Callable[[], None]
 ) -> list[float]:
-    """The milliseconds of each micro-batch of a query, which starts now."""
+    """Start a query; return the milliseconds of each micro-batch."""
     query = (
         bench.spark.readStream.format(name)
         .options(**options)
@@ -178,7 +178,7 @@ def _micro_batches(
 
 
 def _durations(query: StreamingQuery) -> list[float]:
-    """Of the micro-batches so far that ran, by their numbers; idle polls are left out."""
+    """Return the duration of each micro-batch that ran, by number; idle polls are left out."""
     ran = {
         progress.batchId: progress.durationMs["triggerExecution"]
         for progress in query.recentProgress

@@ -1,4 +1,4 @@
-"""Python data sources that do nothing but hand over what they have: what Spark itself costs."""
+"""Python data sources that only return ready-made data, to measure the cost of Spark itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 
 class Ready(DataSource):
-    """A batch kept in the file `path`, handed over `times` times: as it is, or, if `kind` is
-    ``tuples``, as tuples, which are made once. `schema` is Spark's, as JSON.
+    """Returns a batch stored in the file `path`, `times` times.
 
-    As a stream it hands it over once a micro-batch, in each of `partitions`.
+    `kind` is ``arrow`` or ``tuples``; tuples are made once. `schema` is Spark's, as JSON. A stream
+    returns the batch once per micro-batch in each of `partitions`.
     """
 
     @classmethod
@@ -64,7 +64,7 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadyStream(DataSourceStreamReader):
-    """A micro-batch whenever Spark asks; its offset is a point in time."""
+    """A micro-batch whenever Spark asks; the offset is a point in time."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._partitions = options["path"], int(options["partitions"])

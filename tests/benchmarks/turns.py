@@ -1,4 +1,4 @@
-"""Rivals that take turns, so that what else the machine does weighs on each alike."""
+"""Runs rivals in turns, so that other load on the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attrs import frozen
 
 @frozen
 class Turn:
-    """What one run took, in seconds; `cpu` is that of this process, all threads together."""
+    """The time of one run, in seconds; `cpu` is this process's, all threads included."""
 
     wall: float
     cpu: float
 
 
 def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str, Turn]:
-    """The medians of so many runs of each way, one after the other, after a run to warm up.
+    """Return the medians of `times` runs of each way, in turns, after a warm-up run.
 
-    A way that is a process of its own returns the Turn that it took.
+    A way that runs in a separate process returns its own Turn.
     """
     taken: dict[str, list[Turn]] = {way: [] for way in ways}
     gc.collect()
@@ -36,7 +36,7 @@ def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str
 
 
 def median(turns: list[Turn]) -> Turn:
-    """The median of each part on its own."""
+    """Return the median of each part separately."""
     return Turn(*(statistics.median(getattr(t, part) for t in turns) for part in ("wall", "cpu")))
 
 

@@ -1,4 +1,4 @@
-"""How readers under test connect to the server of the run."""
+"""The connection of readers under test to the server of the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def connection(scylla: Scylla) -> ConnectionConfig:
-    """How to connect to the server under test."""
+    """A connection to the server under test."""
     username, password = scylla.credentials or (None, None)
     return ConnectionConfig(
         scylla.contact_point,

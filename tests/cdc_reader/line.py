@@ -11,8 +11,8 @@ from collections.abc import Callable
 class Line:
     """Forwards what is sent to its port to a server.
 
-    When cut, it still takes new connections. While held, it takes and keeps what is sent, as a
-    server does that hangs.
+    When cut, it still accepts new connections. While held, it accepts data but forwards nothing,
+    like a hanging server.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
@@ -33,7 +33,7 @@ class Line:
         return f"{host}:{port}"
 
     def cut(self) -> None:
-        """Break all connections, in the middle of whatever they carry."""
+        """Break all connections, even in the middle of a message."""
         for end in list(self._ends):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -37,7 +37,7 @@ WRITES = (
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; {t} is the table."""
+    """Executes statements one after the other; ``{t}`` is the table."""
 
     def execute(*statements: str) -> None:
         for statement in statements:
@@ -86,7 +86,7 @@ def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute
 
 
 def test_envelopes(reader: CdcReader, execute: Execute) -> None:
-    """A struct for each row, as in the Spark source."""
+    """Each row is a struct, as in the Spark source."""
     execute(*WRITES)
     found = reader.change_batches(format="envelope").read_all().to_pylist()
     assert [row["op"] for row in found] == ["c", "u", "d"]
@@ -107,7 +107,7 @@ def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> No
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """They are those of the Spark source."""
+    """They have the effect they have in the Spark source."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     found = reader.change_batches(
         columns=["d"],
@@ -127,7 +127,7 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
-    """Half-open, to the microsecond."""
+    """They are half-open, exact to the microsecond."""
     execute(*WRITES)
     times = reader.change_batches(format="log").read_all()["_commit_timestamp"]
     _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
@@ -154,7 +154,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """They are refused at once, in one line, by the names they were given."""
+    """The one-line error comes at once, and names the keyword."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)
@@ -197,7 +197,7 @@ def test_a_change_from_before_the_postimages_is_told(reader: CdcReader, execute:
 
 
 def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) -> None:
-    """All that Arrow's C interface needs is there: the same table comes out at the other end."""
+    """A table that passes through Arrow's C interface is unchanged."""
     execute(*WRITES)
     expected = reader.change_batches().read_all()
     assert pa.table(reader.change_batches()).equals(expected)
@@ -208,7 +208,7 @@ def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) ->
 
 
 def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
-    """Tools read a stream in threads of their own; a `stop` ends it there too."""
+    """Tools read a stream in their own threads; `stop` ends it there too."""
     execute(*WRITES)
     batches, stopped = reader.change_batches(), reader.change_batches()
     with ThreadPoolExecutor() as threads:
@@ -221,7 +221,7 @@ def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
 def test_a_read_that_is_left_early_leaves_nothing(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """No thread, no connection; and one that is ended by another says so."""
+    """No thread or connection is left; a stopped read raises an error."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
         f"WITH cdc = {FULL}"
@@ -246,7 +246,7 @@ def test_a_read_that_is_left_early_leaves_nothing(
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
-    """Their columns differ, so there is no one stream of them."""
+    """Their columns differ, so one stream cannot hold them."""
     reader = CdcReader(connection, "ks.a", "ks.b")
     with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
         reader.change_batches()

@@ -22,7 +22,7 @@ from cdc_reader.errors import ConfigurationError
 def test_contact_points_are_hosts_with_or_without_ports(
     points: str | list[str], expected: list[tuple[str, int]]
 ) -> None:
-    """One text or several, IPv6 in brackets if a port follows."""
+    """They are one string or several; IPv6 addresses with a port need brackets."""
     assert ConnectionConfig(points).endpoints() == expected
 
 

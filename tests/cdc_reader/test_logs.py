@@ -32,7 +32,7 @@ def stderr_of(setup: str, *, after: str = "") -> str:
 
 
 def test_without_any_set_up_lines_have_time_and_level() -> None:
-    """Warnings and errors, on stderr; a failure has its traceback."""
+    """Warnings and errors go to stderr, failures with their traceback."""
     first, second, *rest = stderr_of("").splitlines()
     name = r"cdc_reader\.some\.module"
     assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)

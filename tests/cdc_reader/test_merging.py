@@ -13,7 +13,7 @@ from cdc_reader.reader import Merging
 
 
 def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
-    """A source's items, in order."""
+    """Return a source's items, in order."""
     return ((source, at) for at in range(count))
 
 

@@ -64,7 +64,7 @@ def test_objects_show_what_they_are_of(made: object, shown: str) -> None:
 
 
 def test_figures_and_checkpoints_are_shown() -> None:
-    """Those that there are."""
+    """Only those that exist are shown."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)
     metrics.set(LAG, TABLE, 1.5)

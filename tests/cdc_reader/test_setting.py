@@ -29,7 +29,7 @@ from cdc_reader.config import as_connection
 from cdc_reader.errors import ConfigurationError
 
 cdc: Any = cdc_reader
-"""Without its types, which forbid what is tried here."""
+"""The package without its types, which would forbid these wrong values."""
 WAY = "host:9042"
 SEVERAL = {"contact_points": "h", "password": "hunter2"}
 

@@ -36,7 +36,7 @@ def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
 
 @given(st.datetimes())
 def test_text_of_a_moment_reads_back_as_the_moment(moment: datetime) -> None:
-    """To the microsecond."""
+    """This is exact to the microsecond."""
     micros = datetime_micros(moment.replace(tzinfo=UTC))
     assert parse_timestamp(format_timestamp(micros)) == micros
 

@@ -1,4 +1,4 @@
-"""What the pages say is so: each Python block of theirs runs, in order, page by page."""
+"""Each Python block of the pages runs, in order, page by page."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ORDERS = (
     "INSERT INTO {ks}.orders (customer, number, status) VALUES (7, 2, 'placed')",
 )
 LEFT = [{"customer": 7, "number": 2, "status": "placed"}]
-"""The rows that these leave in the table."""
+"""The rows that these statements leave in the table."""
 
 
 def blocks(page: Path) -> str:
-    """The Python of a page, each line at the line number it has there."""
+    """Return the Python code of a page, each line at its line number in the page."""
     text = page.read_text()
     code = [""] * text.count("\n")
     for block in BLOCK.finditer(text):
@@ -45,7 +45,7 @@ def blocks(page: Path) -> str:
 
 
 def shows_tests(page: Path) -> bool:
-    """Whether the page's Python is a test module."""
+    """True if the page's Python code is a test module."""
     return "def test_" in blocks(page)
 
 
@@ -54,20 +54,20 @@ TESTS = [page for page in PAGES if shows_tests(page)]
 
 
 def name(page: Path) -> str:
-    """The page's path in the project."""
+    """Return the page's path in the project."""
     return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """The quiet session that the pages' `getOrCreate` finds."""
+    """The quiet session that `getOrCreate` on the pages returns."""
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     return local_session("docs", log_file, **{"spark.sql.adaptive.enabled": "false"})
 
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table as the pages speak of it, with something in its log."""
+    """The keyspace of a table like that of the pages, with changes in its log."""
     for statement in ORDERS:
         scylla.session.execute(statement.format(ks=keyspace))
     return keyspace
@@ -76,7 +76,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 @pytest.mark.parametrize("page", SCRIPTS, ids=name)
 @pytest.mark.usefixtures("spark")
 def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_path: Path) -> None:
-    """Where a page speaks of a cluster of its reader's, it gets the one of the test."""
+    """The test's cluster replaces the reader's."""
     code = blocks(page)
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
@@ -90,7 +90,7 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
 
 
 def test_no_two_queries_of_the_pages_share_a_path() -> None:
-    """Followed one after the other, each begins with a checkpoint of its own."""
+    """A reader may run all pages, so each query needs its own checkpoint."""
     found = [PATH.findall(blocks(page)) for page in PAGES]
     paths = [path for of_page in found for path in of_page]
     assert len(paths) >= 3
@@ -100,7 +100,7 @@ def test_no_two_queries_of_the_pages_share_a_path() -> None:
 
 
 def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the copies of the table that a page made: in files, in a Delta table."""
+    """Return the rows of the copies that a page made: in files, and in a Delta table."""
     if "states" in defined:
         newest = max(defined["states"].iterdir(), key=lambda folder: int(folder.name))
         yield [row.asDict() for row in defined["spark"].read.parquet(str(newest)).collect()]
@@ -109,7 +109,7 @@ def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("page", TESTS, ids=name)
 def test_the_tests_of_a_page_pass(page: Path, pytester: pytest.Pytester) -> None:
-    """Tests that a page shows are run as a user would run them."""
+    """Tests on a page run as a user would run them."""
     pytester.makepyfile(blocks(page))
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.OK
@@ -118,6 +118,6 @@ def test_the_tests_of_a_page_pass(page: Path, pytester: pytest.Pytester) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    """A link to a file of the project is to one that is there."""
+    """Links to files of the project lead to existing files."""
     for link in LINK.findall(page.read_text()):
         assert (page.parent / link).exists(), link

@@ -1,4 +1,4 @@
-"""What the pages show of the command line is so: each `scylla-cdc` of theirs runs, page by page."""
+"""Each `scylla-cdc` command of the pages runs, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOSTS = "scylla.example.com:9042"
 TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
-"""A test ends: where a page does not say when, it is now."""
+"""A test must end, so a command without an end gets the present."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
-"""The only other program on the pages, of which the test takes the part."""
+"""The only other program on the pages, which the test imitates."""
 COLUMNS = "(customer int, number int, status text, PRIMARY KEY (customer, number))"
 ORDERS = (
     f"CREATE TABLE {{ks}}.orders {COLUMNS} WITH cdc = {{{{'enabled': true}}}}",
@@ -36,14 +36,14 @@ ORDERS = (
 
 @frozen
 class Example:
-    """A command of a page, and what the page says it prints."""
+    """A command of a page, and the output that the page shows."""
 
     line: str
     output: tuple[str, ...]
 
 
 def examples(page: Path) -> Iterator[Example]:
-    """The commands of a page, in order."""
+    """Yield the commands of a page, in order."""
     for block in BLOCK.findall(page.read_text()):
         for shown in block.split("$ ")[1:]:
             line, *output = shown.splitlines()
@@ -58,7 +58,7 @@ PAGES = [
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace that stands for the shop of the pages."""
+    """The keyspace that stands for the pages' shop."""
     for statement in ORDERS:
         scylla.session.execute(statement.format(ks=keyspace))
     return keyspace
@@ -68,7 +68,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 def test_the_commands_of_a_page_print_what_it_says(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for times, durations and the streams of the cluster; they end without an error."""
+    """Times, durations and streams may differ; no command ends with an error."""
     monkeypatch.chdir(tmp_path)
     for example in examples(page):
         line = re.sub(r"\bshop\.", f"{orders}.", example.line).replace(HOSTS, scylla.contact_point)
@@ -88,14 +88,14 @@ def test_the_commands_of_a_page_print_what_it_says(
 
 
 def _picked(text: str) -> str:
-    """What jq makes of it."""
+    """Return what jq would make of it."""
     objects = [json.loads(line) for line in text.splitlines()]
     parts = [[found[name] for name in ("operation", "key", "deltas")] for found in objects]
     return "\n".join(json.dumps(part, separators=(",", ":")) for part in parts)
 
 
 def _known(text: str) -> list[list[str]]:
-    """The words of each line that do not depend on when and where it was printed."""
+    """Return the words of each line that do not depend on time and place."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>", text)
     text = re.sub(r"\b\d+ (h|min|s)\b", "<duration>", text)
     text = re.sub(r"(vnodes +)\d+ +\d+", r"\1<streams>", text)

@@ -1,4 +1,4 @@
-"""Handlers that pages show run in several threads at a time."""
+"""Handlers on the pages are safe to run in several threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Output:
 
 
 def test_the_handler_writes_each_line_with_a_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one thread writes in two calls, another thread's text may come between."""
+    """Text written in two calls could be interrupted by another thread's."""
     page = PAGE.read_text()
     start = page.index("def handle(change):")
     namespace: dict[str, Any] = {"sys": sys, "consumer": SimpleNamespace(stop=lambda: None)}

@@ -1,4 +1,4 @@
-"""The declarative pipelines that a page shows run, with the command that Spark has for them."""
+"""The declarative pipelines of a page run with Spark's own command."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CHANGES = (
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of the page in a language."""
+    """Return the blocks of the page in a language."""
     return re.findall(BLOCK.format(language), PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
 def orders(scylla: Scylla, keyspace: str) -> str:
-    """The keyspace of a table as the page speaks of it, with changes of all kinds in its log."""
+    """The keyspace of a table like the page's, with changes of all kinds in its log."""
     scylla.session.execute(TABLE.format(ks=keyspace))
     for number in (1, 2, 3):
         scylla.session.execute(INSERT.format(ks=keyspace), (number,))
@@ -49,7 +49,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str) -> str:
-    """A pipeline's project that reads the test's log from its beginning; returns its spec."""
+    """Create a pipeline's project that reads the test's log from its beginning; return its spec."""
     folder.mkdir()
     module = module.replace("scylla.example.com:9042", scylla.contact_point)
     module = module.replace('"shop"', f'"{keyspace}"')
@@ -60,7 +60,7 @@ def project(folder: Path, spec: str, module: str, scylla: Scylla, keyspace: str)
 
 
 def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, list[Any]]:
-    """What the command says of a pipeline of the page, and the table `orders` that it leaves."""
+    """Run a pipeline of the page; return its output, and the rows of the table `orders`."""
     (spec,) = blocks("yaml")
     spec = project(folder / "project", spec, blocks("py")[number], scylla, keyspace)
     ran = subprocess.run(
@@ -77,7 +77,7 @@ def run(number: int, scylla: Scylla, keyspace: str, folder: Path) -> tuple[str, 
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_PIPELINES, reason="Spark 4.1 and later have declarative pipelines")
 def test_a_view_of_the_changes(scylla: Scylla, orders: str, tmp_path: Path) -> None:
-    """It is the table."""
+    """The view equals the table."""
     said, found = run(0, scylla, orders, tmp_path)
     assert "Run is COMPLETED" in said, said
     assert sorted(found, key=lambda row: int(row["number"])) == [

@@ -16,10 +16,10 @@ ROUNDS = ["at first", "after a node joined", "after a crash"]
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_delta_table_equals_the_table() -> None:
-    """It does after each round, whose micro-batch makes a version of the table.
+    """Each round's micro-batch creates a version of the table.
 
-    In the last round the micro-batch before comes again, and makes none. How many micro-batches the
-    first round has depends on Spark.
+    In the last round the previous micro-batch is repeated, and creates none. The number of
+    micro-batches in the first round depends on Spark.
     """
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=280

@@ -1,5 +1,6 @@
-"""Builds the kernel for fuzzing: with clang's address and undefined-behaviour sanitizers, and the
-counters that guide the fuzzer. Run it as ``python -m tests.fuzzing.build_kernel FOLDER``.
+"""Builds the kernel for fuzzing: ``python -m tests.fuzzing.build_kernel FOLDER``.
+
+It has clang's address and undefined-behaviour sanitizers, and the counters that guide the fuzzer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TOOLS = {
 
 
 def main() -> None:
-    """Put the extension into the folder."""
+    """Build the extension into the folder."""
     folder = Path(sys.argv[1])
     if shutil.which("clang") is None:
         sys.exit("clang was not found: install it (Debian: apt-get install clang), and try again")

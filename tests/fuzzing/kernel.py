@@ -1,9 +1,9 @@
-"""Coverage-guided fuzzing of the compiled kernel, as ``make fuzz-kernel`` runs it:
-``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``.
+"""Coverage-guided fuzzing of the compiled kernel, as ``make fuzz-kernel`` runs it.
 
-An input is a byte that picks the columns, then the body of a page. Whatever it is, the kernel
-built with sanitizers must neither crash nor read where it should not, and must say what its
-plain twin says: the same rows of valid Arrow, or the same complaint.
+``python -m tests.fuzzing.kernel FOLDER [libFuzzer's options]``. The first byte of an input selects
+the columns; the rest is the body of a page. For every input, the kernel built with sanitizers must
+neither crash nor read out of bounds, and must give the same result as the plain kernel: the same
+rows of valid Arrow, or the same error.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tests.cdc_reader.decoding.test_twins import ALL_BODIES, outcome
 
 _LARGEST = 8_192
 _GENERATED, _BARE = 200, 40
-"""Sets of columns: one byte must tell them apart."""
+"""The numbers of sets of columns; one byte selects one of all sets."""
 _LENGTHS = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 16, 255, 2**16, 2**28, 2**30, 2**31 - 1)
 
 Columns = Sequence[Column] | None
 
 
 def generated() -> list[Table]:
-    """Tables of random nested types, the same ones at every run."""
+    """Return tables of random nested types, the same ones in every run."""
     found: list[Table] = []
 
     @settings(
@@ -57,12 +57,12 @@ def generated() -> list[Table]:
 
 
 def recorded() -> list[tuple[Columns, bytes]]:
-    """Small pages of a real server, with metadata."""
+    """Return small pages of a real server, with metadata."""
     return [(None, body) for body in ALL_BODIES if len(body) < _LARGEST]
 
 
 def pages() -> list[tuple[Columns, bytes]]:
-    """What mutation starts from; the first page's columns are those in its body."""
+    """Return the pages from which mutation starts; the first page's columns are in its body."""
     bare = []
     for _, body in recorded():
         columns = parse_metadata(body).columns or ()
@@ -71,7 +71,7 @@ def pages() -> list[tuple[Columns, bytes]]:
 
 
 def prepare(folder: Path, known: list[Columns]) -> None:
-    """The corpus to begin with, and a dictionary of lengths that are worth trying."""
+    """Write the initial corpus, and a dictionary of lengths worth trying."""
     corpus = folder / "corpus"
     corpus.mkdir(exist_ok=True)
     for number, (columns, body) in enumerate(pages()):
@@ -82,7 +82,7 @@ def prepare(folder: Path, known: list[Columns]) -> None:
 
 
 def instrumented(folder: Path) -> ModuleType:
-    """The extension in the folder, with the sanitizers in it."""
+    """Import the extension with the sanitizers from the folder."""
     path = folder / f"_native{EXTENSION_SUFFIXES[0]}"
     spec = spec_from_file_location(MODULES["cython"], path)
     assert spec is not None
@@ -93,7 +93,7 @@ def instrumented(folder: Path) -> ModuleType:
 
 
 def main() -> None:
-    """Fuzz until a difference or a crash is found, or libFuzzer's options say to end."""
+    """Fuzz until a difference or a crash is found, or as long as libFuzzer's options say."""
     folder = Path(sys.argv[1]).resolve()
     known: list[Columns] = []
     for columns, _ in pages():

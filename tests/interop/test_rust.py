@@ -1,4 +1,4 @@
-"""ScyllaDB's own Rust CDC library reads the log of whichever server the run is given."""
+"""ScyllaDB's own Rust CDC library reads the log of the server under test."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ ROWS = 60
 
 @pytest.fixture(scope="module")
 def interop() -> Path:
-    """The compiled program."""
+    """The path of the compiled program."""
     if shutil.which("cargo") is None:
         pytest.skip("no cargo on this machine: install Rust to run the Rust library")
     manifest = ("--quiet", "--manifest-path", str(PROGRAM / "Cargo.toml"))
@@ -35,7 +35,7 @@ def interop() -> Path:
 def test_the_rust_library_reads_every_row_once(
     scylla: Scylla, keyspace: str, interop: Path
 ) -> None:
-    """Each log row comes out once, rows of a stream in order, with the operations written."""
+    """Rows of a stream come in order, with the operations written."""
     session = scylla.session
     session.execute(
         f"CREATE TABLE {keyspace}.t (pk int, ck int, v text, PRIMARY KEY (pk, ck)) "

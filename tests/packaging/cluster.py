@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of a master and two workers, which do not see the driver's files."""
+"""A standalone Spark cluster of a master and two workers, which cannot see the driver's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEMORY = "512m"
 
 @frozen
 class Cluster:
-    """A cluster that runs; `conf` makes an application fit into its workers."""
+    """A running cluster; `conf` fits an application to its workers."""
 
     master: str
     conf: dict[str, str]
@@ -37,7 +37,7 @@ def can_hide() -> bool:
 
 @contextmanager
 def running(folder: Path, path: str, hidden: Path) -> Iterator[Cluster]:
-    """A cluster whose workers have `path` as PATH, and see nothing in the folder `hidden`."""
+    """Yield a cluster whose workers have `path` as PATH, and cannot see the folder `hidden`."""
     environment = {name: os.environ[name] for name in ("JAVA_HOME", "HOME") if name in os.environ}
     environment |= {"PATH": path, "SPARK_DAEMON_MEMORY": "256m"}
     with ExitStack() as stack:
@@ -59,14 +59,14 @@ def running(folder: Path, path: str, hidden: Path) -> Iterator[Cluster]:
 
 
 def _daemon(name: str, number: int) -> list[str]:
-    """The command of a part of Spark, on a loopback address of its own."""
+    """Return the command of a part of Spark, on a separate loopback address."""
     host = f"127.0.0.{number}"
     ports = ("--port", "0", "--webui-port", "0")
     return [str(_SPARK_CLASS), f"org.apache.spark.deploy.{name}", "--host", host, *ports]
 
 
 def _told(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-    """What a process tells on standard error, which is read on so that it never waits."""
+    """Wait for the pattern on standard error, which is then read on so that it never blocks."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:

@@ -1,4 +1,4 @@
-"""Empty environments to install into, and what is built to be installed."""
+"""Empty environments to install into, and the built distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
-    """The standard output of a command that ends with this status."""
+    """Run a command that must end with this status; return its standard output."""
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
@@ -32,34 +32,34 @@ class Environment:
         return self.folder / "bin" / "python"
 
     def borrow(self) -> None:
-        """Take all but this project from the environment in which the tests run.
+        """Use all packages except this project from the environment of the tests.
 
-        A path entry, unlike a site folder, does not obey the path files in it: what is installed
-        as editable where the tests run is not there.
+        A path entry, unlike a site folder, ignores the path files in it, so editable installations
+        of the tests' environment are not visible.
         """
         [site_packages] = self.folder.glob("lib/python*/site-packages")
         (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
 
     def install(self, *what: str | Path) -> None:
-        """Install this project alone, with what is at hand."""
+        """Install this project alone, without the network."""
         options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
         pip = (sys.executable, "-m", "pip", "--python", self.python, "install", *options)
         run(*pip, *what, cwd=self.folder)
 
     def execute(self, code: str, status: int = 0) -> str:
-        """What the code prints, run far from the project's own folder."""
+        """Run the code far from the project's folder; return its output."""
         return run(self.python, "-c", code, cwd=self.folder, status=status)
 
 
 def make_environment(folder: Path) -> Environment:
-    """An environment with nothing in it."""
+    """Create an environment with nothing in it."""
     venv.create(folder, with_pip=False)
     return Environment(folder)
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """An environment with all but this project."""
+    """An environment with all packages except this project."""
     made = make_environment(tmp_path / "environment")
     made.borrow()
     return made

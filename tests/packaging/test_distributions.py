@@ -1,4 +1,4 @@
-"""What a wheel and a source distribution hold."""
+"""The contents of a wheel and of a source distribution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
-    """Two packages, marked as typed, the licence, and nothing else at the top."""
+    """It has two packages, marked as typed, the licence, and nothing else at the top."""
     names = zipfile.ZipFile(wheel).namelist()
     name, version, _ = wheel.name.split("-", 2)
     information = f"{name}-{version}.dist-info"
@@ -21,7 +21,7 @@ def test_a_wheel_holds_both_packages_with_their_types(wheel: Path) -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    """Grammars and other data are there as well as code."""
+    """Grammars and other data are included."""
     names = set(zipfile.ZipFile(wheel).namelist())
     for source in (ROOT, ROOT / "connectors"):
         for package in ("cdc_reader", "pyspark_scylla_cdc"):
@@ -33,7 +33,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 
 
 def test_a_source_distribution_holds_what_it_takes_to_test_and_build(sdist: Path) -> None:
-    """Whoever packages it can run what CI runs."""
+    """Packagers can run what CI runs."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt"}

@@ -1,4 +1,4 @@
-"""On a cluster whose machines share no files, each fault is named, and its remedy works."""
+"""On a cluster whose machines share no files, each fault is found, and its remedy works."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print(reader.option("consistencyLevel", "ONE").load("TABLE").count(), "rows")
 
 @frozen
 class Driver:
-    """A machine from which applications are started."""
+    """A machine that starts applications."""
 
     environment: Environment
     folder: Path
@@ -54,7 +54,7 @@ class Driver:
     def examine(
         self, *arguments: str, conf: Mapping[str, str] | None = None, **variables: str
     ) -> str:
-        """What the command `doctor` says; its lines are not broken."""
+        """Run the command `doctor`; return its output, without line breaks inside lines."""
         given = [f"--conf={name}={value}" for name, value in (conf or {}).items()]
         command = ["-m", "pyspark_scylla_cdc", "doctor", *arguments, *given]
         ran = self.run(*command, **variables)
@@ -76,7 +76,7 @@ class Driver:
 
 @pytest.fixture
 def driver(tmp_path: Path, wheel: Path) -> Driver:
-    """A driver with the package; `python3` on its PATH has nothing."""
+    """A driver with the package; the `python3` on its PATH has nothing."""
     home = tmp_path / "driver"
     environment = make_environment(home / "environment")
     environment.borrow()
@@ -89,7 +89,7 @@ def driver(tmp_path: Path, wheel: Path) -> Driver:
 
 @pytest.fixture
 def on_workers(tmp_path: Path) -> Environment:
-    """The environment whose `python3` is on the workers' PATH; it has nothing."""
+    """The environment of the workers' `python3`, which has nothing."""
     return make_environment(tmp_path / "on-workers")
 
 
@@ -111,12 +111,12 @@ def archive(driver: Driver) -> dict[str, str]:
 
 
 def remedies(told: str) -> list[str]:
-    """The remedies in what the command said."""
+    """Return the remedies in the command's output."""
     return re.findall("^ +Remedy: (.+)$", told, re.MULTILINE)
 
 
 def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
-    """Even locally, Spark plans with another Python, which has no package."""
+    """Even locally, Spark plans with another Python, which lacks the package."""
     local = ("--master", "local[1]")
     told = driver.examine(*local)
     assert "Spark plans with" in told
@@ -128,7 +128,7 @@ def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
 def test_package_on_the_driver_only(
     driver: Driver, cluster: Cluster, on_workers: Environment, wheel: Path, scylla: Scylla
 ) -> None:
-    """The executors' Python lacks it, shipped by `--py-files` or not. Installed, it is found."""
+    """The executors' Python lacks it, even with `--py-files`, until it is installed there."""
     activated = {"PATH": f"{driver.environment.folder}/bin:{SYSTEM_PATH}"}
     zipped = driver.folder / "package.zip"
     with ZipFile(zipped, "w") as file, ZipFile(wheel) as unpacked:
@@ -150,7 +150,7 @@ def test_package_on_the_driver_only(
 def test_archive(
     driver: Driver, cluster: Cluster, archive: dict[str, str], scylla: Scylla, keyspace: str
 ) -> None:
-    """Its Python has to be on the driver, too, and nothing may override it on the executors."""
+    """The driver needs its Python too, and nothing may override it on the executors."""
     master, conf = ("--master", cluster.master), {**cluster.conf, **archive}
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}
     told = driver.examine(*master, conf=conf, **shipped)
@@ -176,7 +176,7 @@ def test_archive(
 
 
 def test_session_says_what_is_wrong(driver: Driver, cluster: Cluster) -> None:
-    """In one line, before any query."""
+    """The one-line error comes before any query."""
     settings = {**cluster.conf, "spark.master": cluster.master}
     code = READ.replace("TABLE", "ks.t")
     ran = driver.run("-c", code, "none", *(f"{name}={value}" for name, value in settings.items()))

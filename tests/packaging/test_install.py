@@ -1,4 +1,4 @@
-"""Installed from a wheel or as editable, the package is found: by Python, Spark and pytest."""
+"""Installed from a wheel or as editable, the package is found by Python, Spark and pytest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXTRAS = (
 
 
 def without(packages: list[str]) -> str:
-    """Code after which these packages cannot be imported."""
+    """Return code after which these packages cannot be imported."""
     return f"import sys; sys.modules.update(dict.fromkeys({packages}))"
 
 
@@ -43,7 +43,7 @@ def without(packages: list[str]) -> str:
 def test_spark_discovers_the_source(
     environment: Environment, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    """A new session knows `scylla_cdc` by itself: it asks for what the source needs."""
+    """A new session finds `scylla_cdc` by itself, and asks for its required options."""
     if kind == "editable":
         environment.install("--editable", ROOT)
         home = ROOT
@@ -59,7 +59,7 @@ def test_spark_discovers_the_source(
 def test_the_command_and_the_pytest_plugin_are_installed(
     environment: Environment, wheel: Path
 ) -> None:
-    """Both are there without more ado."""
+    """Both work right after the installation."""
     environment.install(wheel)
     command = f"import subprocess; subprocess.run([{str(environment.folder / 'bin/scylla-cdc')!r}, "
     assert "serve" in environment.execute(command + '"--help"], check=True)')
@@ -70,7 +70,7 @@ def test_the_command_and_the_pytest_plugin_are_installed(
 def test_packages_import_without_any_extra(
     environment: Environment, wheel: Path, package: str
 ) -> None:
-    """Neither Spark nor what the command and the servers need is asked for before it is used."""
+    """Spark and the extras' packages are imported only when they are used."""
     environment.install(wheel)
     environment.execute(f"{without(EXTRAS)}; import {package}")
 
@@ -83,7 +83,7 @@ def test_packages_import_without_any_extra(
 def test_the_command_asks_for_its_extra(
     environment: Environment, wheel: Path, package: str, words: str, remedy: str
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     environment.install(wheel)
     run = f"sys.argv = ['scylla-cdc', *{words.split()}]; from cdc_reader.cli import main; main()"
     code = f"{without([package])}; sys.stderr = sys.stdout\n{run}"

@@ -1,4 +1,4 @@
-"""The compiled kernel is in what is built and installed, where it can be compiled and is wanted."""
+"""Distributions contain the compiled kernel where it is wanted and can be compiled."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ RUNNING = "from cdc_reader import decoding; print(decoding.NAME)"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """A wheel built here, or not."""
+    """Build a wheel here; it may fail."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has none."""
+    """A machine without a compiler."""
     monkeypatch.setenv("CC", "no-such-compiler")
 
 
 def test_a_wheel_with_the_kernel_is_one_of_its_platform(
     environment: Environment, wheel: Path
 ) -> None:
-    """Its name says so, and the kernel runs from it."""
+    """Its name has the platform, and the kernel runs from it."""
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
     assert bool(compiled) != wheel.name.endswith("-py3-none-any.whl")
     environment.install(wheel)
@@ -58,7 +58,7 @@ def test_without_a_compiler_a_wheel_is_one_of_any_platform(
 def test_a_kernel_that_is_not_wanted_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment variable that chooses one at run time also does when it is built."""
+    """The variable that selects a kernel at run time also applies to the build."""
     monkeypatch.setenv("CDC_READER_KERNEL", "python")
     assert build(tmp_path).returncode == 0
     assert list(tmp_path.glob("*-py3-none-any.whl"))
@@ -68,7 +68,7 @@ def test_a_kernel_that_is_not_wanted_is_not_compiled(
 def test_a_kernel_that_is_demanded_and_cannot_be_compiled_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For whoever would rather have no wheel than a slow one."""
+    """Some users prefer no wheel to a slow one."""
     monkeypatch.setenv("CDC_READER_KERNEL", "cython")
     built = build(tmp_path)
     assert built.returncode != 0

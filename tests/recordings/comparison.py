@@ -1,8 +1,8 @@
-"""Do two CDC logs tell the same story?
+"""Compares two CDC logs, regardless of random values.
 
-Stream ids, `cdc$time` and list element ids are random or follow the clock, so that no two
-servers write the same bytes. `comparable` replaces each by the order it is met in; what is left
-of two equal stories is equal, cell for cell.
+Stream ids, `cdc$time` and list element ids are random or depend on the clock, so no two servers
+write the same bytes. `comparable` replaces each of these by its order of appearance. Logs of the
+same writes are then equal, cell for cell.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class Result:
 
     @classmethod
     def from_recording(cls, recorded: Mapping[str, list[list[str | None]]]) -> Result:
-        """A result as the recordings hold it: cells in hex."""
+        """Make a result from a recording, which has cells in hex."""
         return cls(
             tuple((str(name), str(cql_type)) for name, cql_type in recorded["columns"]),
             [[None if c is None else bytes.fromhex(c) for c in row] for row in recorded["rows"]],
         )
 
     def column(self, name: str) -> int:
-        """The index of a column; ValueError if there is none."""
+        """Return the index of a column; ValueError if there is none."""
         return [column for column, _ in self.columns].index(name)
 
 
 def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, ComparableCell]]:
-    """The log's rows with everything random replaced by the order it is met in.
+    """Return the log's rows, with each random value replaced by its order of appearance.
 
-    Rows come grouped by the base table's partition key (which stream a key falls in depends on
-    the cluster), records of a key by time. Records of one write timestamp have random ids:
-    they are ordered by what else they hold.
+    Rows are grouped by the base table's partition key, because the stream of a key depends on the
+    cluster, and ordered by time within a key. Records of one write timestamp have random ids, so
+    they are ordered by their other contents.
     """
     numbering = _Numbering(log)
     key = [log.column(name) for name in partition_key]
@@ -58,7 +58,7 @@ def comparable(log: Result, partition_key: Sequence[str]) -> list[dict[str, Comp
 def differences(
     expected: Sequence[Mapping[str, ComparableCell]], actual: Sequence[Mapping[str, ComparableCell]]
 ) -> Iterator[str]:
-    """One line for each difference of two comparable logs; nothing if they are equal."""
+    """Yield one line for each difference of two comparable logs; nothing if they are equal."""
     if len(expected) != len(actual):
         yield f"log rows: expected {len(expected)}, found {len(actual)}"
     for number, (wanted, found) in enumerate(zip(expected, actual, strict=False)):
@@ -72,7 +72,7 @@ def differences(
 
 @frozen
 class _Numbering:
-    """Which columns of a log are random, and how to number what is in them."""
+    """The random columns of a log, and the numbering of their values."""
 
     log: Result
     names: list[str] = field(init=False)
@@ -114,7 +114,7 @@ class _Numbering:
 
 
 def _number_elements(collection: bytes, seen: dict[bytes | None, str]) -> list[str]:
-    """The entries of a collection keyed by timeuuid, each id replaced by its number."""
+    """Return the entries of a collection keyed by timeuuid, each id replaced by its number."""
     count = int.from_bytes(collection[:4], "big")
     cells = split_cells(collection[4:], len(collection))
     width = len(cells) // count if count else 1

@@ -1,4 +1,4 @@
-"""Recorded cells as Python values, by the driver's own types: a yardstick for other decoders."""
+"""Recorded cells as Python values, decoded by the driver, to compare other decoders with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.recordings.comparison import Result
 
 
 def decoded(result: Result, *user_types: UserType) -> Iterator[dict[str, Any]]:
-    """The rows by column name; `user_types` are those that the columns' types name."""
+    """Return the rows by column name; `user_types` are the types that the columns name."""
     named = {user_type.name: user_type for user_type in user_types}
     kinds = [driver_type(parse(text, named.__getitem__)) for _, text in result.columns]
     for row in result.rows:

@@ -1,8 +1,7 @@
-"""Recorded logs put into a server, the bytes as they came from the one they were recorded on.
+"""Loads recorded logs into a server, byte for byte.
 
-A log table accepts plain INSERTs, and a value may be sent as bytes that never were a Python
-object. So a recording is loaded cell for cell, and what a reader then returns can be compared
-with the recording itself.
+A log table accepts plain INSERTs, and a value may be sent as bytes without conversion. So a
+recording is loaded cell for cell, and a reader's result can be compared with it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _WITHDRAW = (
 
 
 def read_recording(path: Path) -> Any:
-    """The JSON of a recording, gzipped or not."""
+    """Return the JSON of a recording, gzipped or not."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as text:
         return json.load(text)
 
@@ -56,10 +55,10 @@ def load_rows(session: Any, table: TableName, recorded: Result) -> None:
 
 @contextmanager
 def published(session: Any, start: int, groups: Iterable[StreamGroup]) -> Iterator[None]:
-    """A generation in the server's tables while it lasts; it begins `start` ms after 1970.
+    """Publish a generation that begins `start` ms after 1970, and remove it afterwards.
 
-    Published in a server's order, the descriptions first, and taken back afterwards. All
-    readers of the server see it meanwhile: choose a start before any of their own.
+    Like a server, it publishes the descriptions first. All readers of the server see the generation
+    meanwhile: choose a start before any of their own.
     """
     moment = _bigint(start)
     for group in groups:
@@ -78,9 +77,9 @@ def _execute(session: Any, cql: str, cells: Cells) -> None:
 
 
 def _bound(statement: Any, cells: Cells) -> Any:
-    """The statement with the cells as they are, past the driver's own serialisation.
+    """Bind the cells as they are, without the driver's own serialisation.
 
-    The driver marks what it was given no value for as unset, all but a partition key.
+    The driver marks missing values as unset, except in a partition key.
     """
     bound = statement.bind((None,))
     unset = bound.values[1:]
@@ -94,6 +93,6 @@ def _bigint(value: int) -> bytes:
 
 
 def _blobs(values: Sequence[bytes]) -> bytes:
-    """The values as a CQL set of blobs, in this order."""
+    """Return the values as a CQL set of blobs, in this order."""
     sized = (len(value).to_bytes(4, "big") + value for value in values)
     return len(values).to_bytes(4, "big") + b"".join(sized)

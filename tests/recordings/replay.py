@@ -1,7 +1,7 @@
-"""Run recorded statements on a server, and take what they leave: log, base table, schema.
+"""Runs recorded statements on a server, and reads the resulting log, base table and schema.
 
-A recording is JSON: statements with `{ks}` for the keyspace and write timestamps that are moved
-to now. What a replay leaves is compared by `tests.recordings.comparison`.
+A recording is JSON: statements with `{ks}` for the keyspace, and write timestamps that are moved to
+the present. `tests.recordings.comparison` compares the results.
 """
 
 from __future__ import annotations
@@ -44,17 +44,20 @@ _DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
 _OF_HOST = re.compile(r"Unable to complete the operation.*(<Error from server.*>)}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FIRST, _STEP = 300, 3_500
-"""µs from a scenario's base timestamp to its first statement, and from one to the next: about
-as when recorded, so that a `{T+n}` falls between the same statements, however fast the server."""
+"""µs from a scenario's base timestamp to its first statement, and between statements.
+
+This is about as when recorded, so that a `{T+n}` falls between the same statements, whatever the
+server's speed.
+"""
 Recording = Mapping[str, Any]
 
 
 @frozen
 class Outcome:
-    """What a replay left in its keyspace, all that is random or clock-bound made comparable.
+    """The results of a replay, without random values and times.
 
-    `errors` holds a text per statement, None where it was accepted. `shift` is what was added
-    to the recorded timestamps, in µs.
+    `errors` has a text per statement, or None if it was accepted. `shift` is what was added to the
+    recorded timestamps, in µs.
     """
 
     errors: tuple[str | None, ...]
@@ -66,7 +69,7 @@ class Outcome:
     writetimes: list[str]
 
     def differences(self, other: Outcome) -> Iterator[str]:
-        """One line for each difference between the recorded outcome and the `other`."""
+        """Yield one line for each difference between the recorded outcome and the `other`."""
         for part in ("errors", "log_columns", "base", "schema", "tables", "writetimes"):
             expected, found = getattr(self, part), getattr(other, part)
             if expected != found:
@@ -75,7 +78,7 @@ class Outcome:
 
 
 class Timestamps:
-    """A timestamp generator for the driver that hands out what it is told, in µs."""
+    """A timestamp generator for the driver that returns preset values, in µs."""
 
     next: int | None = None
 
@@ -84,14 +87,14 @@ class Timestamps:
 
 
 def recorded_scenario(scenario: Recording) -> Outcome:
-    """The outcome that a recorded scenario had on the real server."""
+    """Return the outcome of a recorded scenario on the real server."""
     errors = [op["error"] and op["error"]["message"] for op in scenario["ops"]]
     parts = {name: Result.from_recording(scenario[name]) for name in _PARTS}
     return _outcome(scenario["keyspace"], errors, parts, shift=0)
 
 
 def recorded_history(history: Recording) -> Outcome:
-    """The outcome that a recorded history had on the real server."""
+    """Return the outcome of a recorded history on the real server."""
     parts = {n: Result.from_recording(history[n]) for n in ("log", "base", "writetimes")}
     return _outcome("", [None] * len(history["ops"]), parts, shift=0)
 
@@ -99,10 +102,10 @@ def recorded_history(history: Recording) -> Outcome:
 def replay_scenario(
     session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = _MADE
 ) -> Outcome:
-    """Run a scenario's statements in a keyspace `made` so; timestamps written `{T+n}` become
-    `now` + n µs.
+    """Run a scenario's statements in a new keyspace; ``{T+n}`` becomes `now` + n µs.
 
-    The session's cluster must have been made with `timestamps` as its timestamp generator.
+    `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
+    timestamp generator.
     """
     with _keyspace(session, made) as keyspace:
         for cql in (*scenario["types"], scenario["table"]):
@@ -120,9 +123,9 @@ def replay_scenario(
 def replay_history(
     session: Session, timestamps: Timestamps, history: Recording, now: int
 ) -> Outcome:
-    """Run a history's statements with their own timestamps, all moved so that the last is `now`.
+    """Run a history's statements with their own timestamps, moved so that the last is `now`.
 
-    The session's cluster must have been made with `timestamps` as its timestamp generator.
+    The session's cluster must use `timestamps` as its timestamp generator.
     """
     with _keyspace(session) as keyspace:
         for cql in (*history["types"], history["table"]):
@@ -143,7 +146,7 @@ def replay_history(
 
 
 def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
-    """All rows of a query with their cells as the server sent them."""
+    """Return all rows of a query, with their cells as the server sent them."""
     profile = session.execution_profile_clone_update(
         session.get_execution_profile(EXEC_PROFILE_DEFAULT), row_factory=lambda _, rows: rows
     )
@@ -184,7 +187,7 @@ class RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no
 
 @contextmanager
 def _keyspace(session: Session, made: str = _MADE) -> Iterator[str]:
-    """A keyspace of the replay's own, dropped at the end."""
+    """Create a keyspace for the replay, and drop it at the end."""
     name = f"replay_{uuid.uuid4().hex[:12]}"
     session.execute(f"CREATE KEYSPACE {name} WITH {made}")
     try:
@@ -196,7 +199,7 @@ def _keyspace(session: Session, made: str = _MADE) -> Iterator[str]:
 def _refusal(
     session: Session, statement: str | Recording, keyspace: str, base_ts: int
 ) -> str | None:
-    """Run one statement; the server's refusal if it refuses."""
+    """Run one statement; return the server's refusal, if any."""
     try:
         _run(session, statement, keyspace, base_ts)
     except (DriverException, ErrorMessage, NoHostAvailable) as error:
@@ -252,7 +255,7 @@ def _outcome(
 
 
 def _without_chance(error: str, keyspace: str) -> str:
-    """An error text without its keyspace's name, its dates and ids; of a host's, its own text."""
+    """Return an error text without the keyspace's name, dates and ids."""
     if (of_host := _OF_HOST.search(error)) is not None:
         error = of_host.group(1)
     error = _ID.sub("<id>", error)
@@ -260,7 +263,7 @@ def _without_chance(error: str, keyspace: str) -> str:
 
 
 def _partition_key(schema: Result | None) -> list[str]:
-    """The base table's partition key; a history's table has just `pk`."""
+    """Return the base table's partition key; a history's table has only `pk`."""
     if schema is None:
         return ["pk"]
     return [

@@ -1,4 +1,4 @@
-"""A PATH of one folder, for scripts that look for what a machine has."""
+"""A PATH of one folder, for scripts that search the machine for programs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TOOLS = ("sh", "dirname", "sed", "env")
 
 @frozen
 class Machine:
-    """A folder of commands, and what a script does where there are no others."""
+    """A folder of commands, and the result of scripts that can use only these."""
 
     commands: Path
     jvm_directory: Path
 
     def command(self, path: str, *lines: str) -> Path:
-        """Put a shell script at `path`, beside the other commands unless it says otherwise."""
+        """Create a shell script at `path`, by default beside the other commands."""
         command = self.commands / path
         command.parent.mkdir(parents=True, exist_ok=True)
         command.write_text("\n".join(["#!/bin/sh", *lines, ""]))
@@ -47,7 +47,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine with the barest commands, and no one's root."""
+    """A machine with the most basic commands, without root."""
     commands = tmp_path / "bin"
     commands.mkdir()
     for tool in TOOLS:

@@ -1,4 +1,4 @@
-"""Which Java is used, and what is said or done where there is none."""
+"""The choice of a Java, and the message or action if there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def java(machine: Machine, home: Path, version: str) -> Path:
-    """A Java at `home` that answers as a real one does."""
+    """Create a Java at `home` that answers like a real one."""
     machine.command(
         str(home / "bin" / "java"),
         f"echo '    java.home = {home}' >&2",
@@ -22,12 +22,12 @@ def java(machine: Machine, home: Path, version: str) -> Path:
 
 
 def on_path(machine: Machine, home: Path) -> None:
-    """Let `java` be the one at `home`."""
+    """Make `java` on the PATH the one at `home`."""
     (machine.commands / "java").symlink_to(home / "bin" / "java")
 
 
 def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
-    """A JAVA_HOME that works is used as it is."""
+    """A JAVA_HOME that works is used."""
     on_path(machine, java(machine, tmp_path / "path", "21"))
     home = java(machine, tmp_path / "home", "17")
     assert machine.run("java-home", JAVA_HOME=str(home)).stdout == f"{home}\n"
@@ -35,7 +35,7 @@ def test_java_home_comes_first(machine: Machine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
 def test_a_java_home_too_old_is_passed_over(machine: Machine, tmp_path: Path, version: str) -> None:
-    """The java on PATH is used instead, if that is new enough."""
+    """The java on PATH is used instead if it is new enough."""
     good = java(machine, tmp_path / "path", "17")
     on_path(machine, good)
     old = java(machine, tmp_path / "old", version)
@@ -43,7 +43,7 @@ def test_a_java_home_too_old_is_passed_over(machine: Machine, tmp_path: Path, ve
 
 
 def test_a_java_without_sparks_module_is_passed_over(machine: Machine) -> None:
-    """A cut-down runtime may be new enough and still not start Spark."""
+    """A reduced runtime may be new enough and still not start Spark."""
     good = java(machine, machine.jvm_directory / "java-21", "21")
     machine.command("java", 'case "$1" in *jdk.incubator.vector) exit 1 ;; esac')
     assert machine.run("java-home").stdout == f"{good}\n"
@@ -58,7 +58,7 @@ def test_without_any_java_one_line_says_so(machine: Machine) -> None:
 
 
 def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
-    """Nothing is installed behind anybody's back, and the command to do it is given."""
+    """The line has the command; nothing is installed."""
     machine.command("apt-get", "exit 1")
     result = machine.run("java-home", "--install")
     assert result.returncode == 1
@@ -69,7 +69,7 @@ def test_without_root_one_line_says_what_to_install(machine: Machine) -> None:
 
 
 def test_root_with_apt_gets_the_first_java_that_apt_knows(machine: Machine) -> None:
-    """Where the distribution has no Java 17, its next one is installed, and then used."""
+    """A distribution without Java 17 gets its next version."""
     home = machine.jvm_directory / "java-21"
     installer = java(machine, home.parent.with_name("depot"), "21") / "bin" / "java"
     machine.command("id", "echo 0")

@@ -1,4 +1,4 @@
-"""Which Python the virtual environment is made with."""
+"""The choice of the Python for the virtual environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_python_too_old_is_passed_over(machine: Machine, tmp_path: Path) -> No
 
 
 def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """The line says how to name another one."""
+    """The line says how to name another Python."""
     machine.command("python3", "exit 1")
     result = machine.run("make-venv", str(tmp_path / "venv"))
     assert result.returncode == 1
@@ -30,7 +30,7 @@ def test_without_a_python_new_enough_one_line_says_so(machine: Machine, tmp_path
 
 
 def test_a_python_without_venv_is_completed_by_apt(machine: Machine, tmp_path: Path) -> None:
-    """Debian ships it apart; without root the one line names the package."""
+    """Debian packages venv separately; without root, one line names the package."""
     machine.command(
         "python3",
         'case "$*" in',

@@ -1,4 +1,4 @@
-"""A user's program that does what the how-to pages do; type checkers read it, nothing runs it."""
+"""A user's program that does what the how-to pages do; it is only type-checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type checkers find a user's mistakes, and nothing wrong with what the how-to pages do."""
+"""Type checkers accept what the how-to pages do, and find a user's mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE = re.compile(r"mistakes\.py:(\d+)")
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_mistakes_are_found(checker: str) -> None:
-    """Each of them, and nothing else."""
+    """Each of them is found, and nothing else."""
     mistakes = HERE / "mistakes.py"
     command = [sys.executable, *CHECKERS[checker], str(mistakes)]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
@@ -33,7 +33,7 @@ def test_mistakes_are_found(checker: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_program_that_does_what_the_pages_do_is_right(checker: str) -> None:
-    """With all that strict checking asks for."""
+    """This holds with strict checking."""
     command = [sys.executable, *CHECKERS[checker], str(HERE / "program.py")]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout

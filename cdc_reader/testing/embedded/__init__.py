@@ -1,6 +1,6 @@
 """A ScyllaDB in this process, as a driver sees it, for development and tests; not a database.
 
-Its rooms: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
+Its packages: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
 (the log), `topology` (nodes and streams), `system` (the server's own tables), `codec` (values).
 """
 

@@ -1,6 +1,6 @@
-"""The official CDC libraries in other languages, as rivals on the same pages of the same server.
+"""The official CDC libraries in other languages, as rivals on the same pages and server.
 
-Each runs wherever its compiler is.
+Each runs where its compiler is installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCES = Path(__file__).parent
 
 
 def rust() -> list[str] | None:
-    """The command of the program with ScyllaDB's Rust library, built now; None without cargo."""
+    """Build the program with ScyllaDB's Rust library; return its command, or None without cargo."""
     if shutil.which("cargo") is None:
         return None
     target = BUILD / "rust"
@@ -37,7 +37,7 @@ def rust() -> list[str] | None:
 
 
 def go() -> list[str] | None:
-    """The command of the program with ScyllaDB's Go library, built now; None without go."""
+    """Build the program with ScyllaDB's Go library; return its command, or None without go."""
     if shutil.which("go") is None:
         return None
     program = (BUILD / "go" / "scylla-cdc-peer").resolve()
@@ -48,7 +48,7 @@ def go() -> list[str] | None:
 
 
 def java() -> list[str] | None:
-    """The command of the program with ScyllaDB's Java library, built now; None without mvn."""
+    """Build the program with ScyllaDB's Java library; return its command, or None without mvn."""
     if shutil.which("mvn") is None:
         return None
     target = (BUILD / "java").resolve()  # Maven's own place for a relative one is the sources
@@ -63,10 +63,11 @@ def java() -> list[str] | None:
 
 
 def _on_few_processors(jvm: str) -> list[str]:
-    """The JVM as the library does best where there are only two processors.
+    """Return the JVM's command for the fastest run of the library on two processors.
 
-    A JVM has no common pool then, and the library would start a thread for each row. And as a row
-    goes from thread to thread, it is steady on one processor, and up to four times slower on both.
+    With few processors a JVM has no common pool, and the library would start a thread for each row.
+    Rows pass from thread to thread, so one processor gives steady figures; two are up to four times
+    slower.
     """
     processors = os.sched_getaffinity(0)
     if len(processors) > 2:
@@ -80,7 +81,7 @@ PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "jav
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Rows a second, and CPU a row, against each peer that can run here."""
+    """Measure rows per second, and CPU per row, against each peer that can run here."""
     commands = {peer: _built(peer, build) for peer, build in PEERS.items()}
     with serving() as served:
         fill(served)
@@ -93,7 +94,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _built(peer: str, build: Callable[[], list[str] | None]) -> list[str] | None:
-    """The command of a peer; None, told why, if it cannot run here."""
+    """Return the command of a peer; None, with a message, if it cannot run here."""
     try:
         command = build()
     except subprocess.CalledProcessError as error:
@@ -122,7 +123,7 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
 
 
 def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
-    """One run of a peer: the wall time it tells, and the CPU time of its process."""
+    """Run a peer once: return the wall time it reports, and its CPU time."""
 
     def read() -> Turn:
         place = [f"127.0.0.1:{served.port}", KEYSPACE, FLAT, str(start), str(_now_ms())]
@@ -138,7 +139,7 @@ def _reading(command: list[str], served: Served, start: int) -> Callable[[], Tur
 
 
 def _cpu_of_children() -> float:
-    """Seconds of CPU of the processes that have ended; the server runs on."""
+    """Return the CPU seconds of all ended child processes; the server still runs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

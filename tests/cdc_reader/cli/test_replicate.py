@@ -54,7 +54,7 @@ WRITES = (
 )
 FACTS = "p, c, writetime(v), ttl(v), writetime(st)"
 TO_NOW = ("--until", "now", "--confidence-window", "0s")
-"""The only writer waits for its answers."""
+"""Ends a run at the present; rows need not settle, because the only writer awaits its answers."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def target() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture(scope="module")
 def there(target: EmbeddedScylla) -> Iterator[Session]:
-    """A session on it."""
+    """A session on the target."""
     session = open_session(target.host, target.port)
     yield session
     session.cluster.shutdown()
@@ -74,7 +74,7 @@ def there(target: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
-    """A table with many kinds of columns; of the same name, the keyspace at the target."""
+    """A table with many kinds of columns; the target has a keyspace of the same name."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
@@ -89,7 +89,7 @@ def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
 
 @pytest.fixture
 def copy(keyspace: str, table: str, there: Session) -> str:
-    """The table to become a copy, at the target."""
+    """The table that becomes the copy, at the target."""
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table} {COLUMNS}")
     return table
@@ -98,20 +98,20 @@ def copy(keyspace: str, table: str, there: Session) -> str:
 def arguments(
     scylla: Scylla, table: str, target: EmbeddedScylla, tmp_path: Path, *more: str
 ) -> list[str]:
-    """What comes after ``scylla-cdc``."""
+    """The arguments after ``scylla-cdc``."""
     file = str(tmp_path / "position")
     hosts = scylla.contact_point, target.contact_point
     return ["replicate", hosts[0], table, hosts[1], "--checkpoint", file, *more]
 
 
 def invoke(*words: str, **variables: str) -> Result:
-    """The command, run to its end."""
+    """Run the command to its end."""
     return CliRunner().invoke(main, list(words), env=variables)
 
 
 @contextmanager
 def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and what it said when it began."""
+    """Start the process, and return it with its first message."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()"]
     process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -124,13 +124,13 @@ def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def contents(session: Session, table: str, facts: str = FACTS) -> list[list[str]]:
-    """The rows, and when their cells were written and until when they live."""
+    """Return the rows, with the write time and expiry of their cells."""
     queries = (f"SELECT * FROM {table}", f"SELECT {facts} FROM {table}")
     return [rows_of(raw_select(session, query)) for query in queries]
 
 
 def applied(text: str) -> int:
-    """How many changes it says it applied, in the end."""
+    """Return the number of changes that the command reports at its end."""
     found = re.search(r"^stopped: ([\d,]+) changes applied", text, re.MULTILINE)
     assert found, text
     return int(found[1].replace(",", ""))
@@ -139,7 +139,7 @@ def applied(text: str) -> int:
 def test_the_copy_is_the_table(
     scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Cell for cell, with write timestamps and times to live; what is there is not applied anew."""
+    """All cells are equal, with write times and TTLs; a second run applies nothing."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -161,7 +161,7 @@ def test_the_position_is_kept_where_it_is_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a file named after the tables, or in a table of the target."""
+    """By default in a file named after the tables, on request in a table of the target."""
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]
@@ -178,7 +178,7 @@ def test_the_position_is_kept_where_it_is_said(
 def test_stopped_and_started_again_it_goes_on(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """SIGTERM in the middle of the work: status 0, and each change is applied once in all."""
+    """SIGTERM gives status 0, and over both runs each change is applied once."""
     name, count = f"{keyspace}.many", 300
     columns = "(p int, c int, v int, PRIMARY KEY (p, c))"
     scylla.session.execute(f"CREATE TABLE {name} {columns} WITH cdc = {{'enabled': true}}")
@@ -216,7 +216,7 @@ def test_stopped_and_started_again_it_goes_on(
 def test_a_target_that_is_not_there_is_told_with_what_would_do(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The CQL of the message makes a table that will do."""
+    """The CQL in the error creates a suitable table."""
     scylla.session.execute(WRITES[0].format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
     outcome = invoke(*words)
@@ -232,7 +232,7 @@ def test_a_target_that_is_not_there_is_told_with_what_would_do(
 def test_types_that_are_there_are_not_made_again(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The statement that is told makes what is missing, and no more; so it can be executed."""
+    """The statement in the error creates only what is missing, so it can be executed."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -255,7 +255,7 @@ def test_a_type_that_is_there_and_another_is_told(
     tmp_path: Path,
     has_table: bool,
 ) -> None:
-    """In one line: what it is, and what is needed."""
+    """The one-line error has the existing type and the required one."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b int)")
     if has_table:
@@ -292,7 +292,7 @@ def test_a_table_that_cannot_be_a_copy_is_told(
     columns: str,
     message: str,
 ) -> None:
-    """In one line: what is wrong with it, and what would do. Nothing is written."""
+    """The one-line error has the fault and a suitable table; nothing is written."""
     there.execute(f"CREATE TYPE {table.partition('.')[0]}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table}2 {columns}")
     outcome = invoke(*arguments(scylla, table, target, tmp_path), f"{table}2")
@@ -304,7 +304,7 @@ def test_a_table_that_cannot_be_a_copy_is_told(
 def test_a_log_that_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """One of keys only."""
+    """The log has keys only."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -317,7 +317,7 @@ def test_a_log_that_cannot_be_copied_is_told(
 def test_a_write_that_is_refused_ends_it_in_one_line(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """With status 1, and with what is to be done; the change is applied once it can be."""
+    """The status is 1, the line has the remedy, and the next run applies the change."""
     words = arguments(scylla, copy, target, tmp_path, "--eager")
     with running(words) as (process, began):
         assert began.startswith("replicating ")
@@ -338,7 +338,7 @@ def test_a_write_that_is_refused_ends_it_in_one_line(
 def test_a_cell_expires_as_asked(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
-    """An hour after it was written for 100 minutes: with its original, or in 100 minutes."""
+    """A cell with a TTL of 100 minutes is applied an hour late, with each `--expiry`."""
     clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
     with EmbeddedScylla(clock=clock) as source:
         for server in (source, target):
@@ -362,7 +362,7 @@ def test_a_cell_expires_as_asked(
 
 
 def test_it_says_how_far_it_is_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every ten seconds, if there is news, within a window too; and once that it caught up."""
+    """Progress is reported every ten seconds if there is any, and once when it has caught up."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")
@@ -387,7 +387,7 @@ def test_it_says_how_far_it_is_now_and_then(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Options and variables that begin with the name of the side."""
+    """Options and variables begin with the name of the side."""
     with EmbeddedScylla(credentials=("me", "secret")) as target:
         words = arguments(scylla, table, target, tmp_path)
         unknown = invoke(*words)

@@ -22,7 +22,7 @@ from cdc_reader.decoding import NAME
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The running process, and the line it printed when it was ready."""
+    """Yield the running process, and the line it printed when it was ready."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "serve"]
     process = subprocess.Popen(
         [*command, "--port", "0", *arguments], stdout=subprocess.PIPE, text=True
@@ -52,7 +52,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """After the time asked for, with as many vnodes; its generation begins at once if so told."""
+    """It joins after the given time, with the vnodes of the others and its own generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
@@ -81,7 +81,7 @@ def test_statements_fail_as_asked() -> None:
 
 
 def test_a_node_goes_down_and_comes_back_as_asked() -> None:
-    """The last one, each at its time."""
+    """The last node does so, at the given times."""
     arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
     with serving(*arguments) as (process, _):
         assert process.stdout is not None
@@ -90,7 +90,7 @@ def test_a_node_goes_down_and_comes_back_as_asked() -> None:
 
 
 def test_the_clocks_of_nodes_differ_as_asked() -> None:
-    """By so many seconds from node to node."""
+    """Each node's clock is ahead of the previous one's by the given seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
         _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         times = []
@@ -123,7 +123,7 @@ def test_the_clocks_of_nodes_differ_as_asked() -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """With a status that is not 0, and no traceback."""
+    """The status is not 0, and there is no traceback."""
     outcome = CliRunner().invoke(main, ["serve", *arguments])
     assert outcome.exit_code in (1, 2)
     assert isinstance(outcome.exception, SystemExit)
@@ -132,7 +132,7 @@ def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str)
 
 @pytest.mark.parametrize("word", ["version", "--version"])
 def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
-    """One line."""
+    """The output is one line."""
     outcome = CliRunner().invoke(main, [word])
     assert outcome.exit_code == 0
     assert outcome.output == f"scylla-cdc {version('scylla-cdc')} (kernel: {NAME})\n"
@@ -143,7 +143,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_tells_of_the_kernel_that_is_forced(kernel: str, shown: str) -> None:
-    """Or, in a line, why there is none."""
+    """If the kernel cannot be loaded, one line says why."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],
@@ -157,7 +157,7 @@ def test_version_tells_of_the_kernel_that_is_forced(kernel: str, shown: str) -> 
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
-    """Also those whose extras are not installed."""
+    """Commands whose extras are missing are listed too."""
     code = (
         "import sys; from click.testing import CliRunner; from cdc_reader.cli.command import main; "
         "print(CliRunner().invoke(main, ['--help']).output); "

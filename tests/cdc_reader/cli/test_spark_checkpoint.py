@@ -1,4 +1,4 @@
-"""Positions in a checkpoint of Spark's, written as Spark writes it."""
+"""Positions in the checkpoint of a Spark query, with files as Spark writes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUERY = "7d4bd4f0-4f4b-4f0e-9d52-0d6f6f1c7a55"
 def checkpoint(
     at: Path, offsets: dict[int, list[str]], *, done: int = -1, version: str = "v1"
 ) -> SparkCheckpoint:
-    """A checkpointLocation whose micro-batches are done up to `done`."""
+    """Make a checkpointLocation whose micro-batches are done up to `done`."""
     (at / "offsets").mkdir()
     (at / "commits").mkdir()
     (at / "metadata").write_text(json.dumps({"id": QUERY}))
@@ -34,12 +34,12 @@ def checkpoint(
 
 
 def offset(position: int, version: int = 1, **more: Any) -> str:
-    """An offset of the source."""
+    """Return an offset of the source."""
     return json.dumps({"version": version, "position": position, **more})
 
 
 def position(found: SparkCheckpoint) -> int | None:
-    """The position of the one query; None if it has none."""
+    """Return the position of the only query; None if it has none."""
     names = found.names()
     if not names:
         return None
@@ -50,7 +50,7 @@ def position(found: SparkCheckpoint) -> int | None:
 
 
 def test_the_newest_micro_batch_that_is_done_counts(tmp_path: Path) -> None:
-    """By number, not by name; the one under way does not."""
+    """Numbers are compared, not names; an unfinished micro-batch does not count."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 
@@ -75,12 +75,12 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     ],
 )
 def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
-    """Also those that say that the table itself is still to be read."""
+    """This includes offsets with a pending snapshot."""
     assert position(checkpoint(tmp_path, {0: [line]}, done=0)) == 7
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
-    """Kafka's, a rate's, none at all, those of another table and of versions to come."""
+    """So are missing offsets, and those of unknown versions."""
     others = [
         '{"topic":{"0":1}}',
         "41",
@@ -103,7 +103,7 @@ def test_named_sources_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first"])
 def test_what_is_no_checkpoint_of_spark_is_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    """Naming the directory and what was expected there."""
+    """The line has the directory and what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":
         (tmp_path / "offsets").rename(tmp_path / "gone")

@@ -43,14 +43,14 @@ def invoke(scylla: Scylla, *arguments: str) -> Result:
 
 
 def found(scylla: Scylla, *arguments: str) -> Any:
-    """The object it prints for programs."""
+    """Return the object it prints for programs."""
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return json.loads(outcome.stdout)
 
 
 def generation_start(scylla: Scylla, table: str) -> int:
-    """The start, in µs, of the first generation whose rows may be there."""
+    """Return the start, in µs, of the first generation that may have rows."""
     start: int = found(scylla, table)["generations"][0]["start_micros"]
     return start
 

@@ -1,4 +1,4 @@
-"""The order in which `scylla-cdc tail` prints: that of write time, tables merged."""
+"""`scylla-cdc tail` prints changes in order of write time, merged across tables."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class Histories:
-    """A server that writes one history after another, each into tables of its own."""
+    """A server that gets one history after another, each in its own tables."""
 
     server: EmbeddedScylla
     clock: ManualClock
     written: int = 0
 
     def tables(self) -> list[str]:
-        """Two new tables."""
+        """Create two new tables."""
         self.written += 1
         names = [f"ks.{name}_{self.written}" for name in TABLES]
         for name in names:
@@ -47,7 +47,7 @@ class Histories:
         return names
 
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
-        """The writes of `steps`, some of them with timestamps of shortly before."""
+        """Execute the writes of `steps`, some with slightly older timestamps."""
         begun = self.clock.now()
         for number, (kind, amount, back) in enumerate(steps):
             if kind == "join":
@@ -66,7 +66,7 @@ class Histories:
 
 @pytest.fixture(scope="module")
 def histories() -> Iterator[Histories]:
-    """A server whose clock is moved by hand, in the past of `scylla-cdc`, which reads at once."""
+    """A server with a manual clock in the past, so that `scylla-cdc` need not wait."""
     clock = ManualClock(1_700_000_000 * SECOND)
     with EmbeddedScylla(clock=clock, vnodes=3, shards=2) as server:
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -81,8 +81,9 @@ def histories() -> Iterator[Histories]:
 def test_changes_are_printed_in_order_of_write_time(
     histories: Histories, steps: list[tuple[str, int, int]]
 ) -> None:
-    """Over streams, generations, windows and tables; of one microsecond table by table, and
-    stream by stream.
+    """The order holds across streams, generations, windows and tables.
+
+    Changes of one microsecond are printed table by table, and stream by stream.
     """
     began = histories.clock.now()
     names = histories.tables()

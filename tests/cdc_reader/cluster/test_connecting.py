@@ -1,4 +1,4 @@
-"""Ways in which connecting fails, on real sockets: each within its timeout, each with its error."""
+"""Connecting fails within the timeout, with the right error, on real sockets."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
 
 def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
-    """A session's connections take 64 times what the driver's own do at a time, and small
-    requests do not wait for the answers to others.
-    """
+    """Reads take 64 times as much as the driver's own, and small requests are not delayed."""
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:

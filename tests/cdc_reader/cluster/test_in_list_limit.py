@@ -23,7 +23,7 @@ COUNT = 100
 NAME = TableName("ks", "t")
 LIMIT = 7
 READ = ReadConfig(confidence_window=timedelta(0), fetch_size=5, retry_deadline=timedelta(hours=1))
-"""A refusal that was retried would be retried for an hour."""
+"""A long retry deadline: the test would hang if the refusal were retried."""
 
 
 def served(limit: int) -> EmbeddedScylla:
@@ -50,7 +50,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> ConnectionConfig:
-    """How to connect to it."""
+    """A connection to that server."""
     return ConnectionConfig(server.contact_point)
 
 
@@ -65,7 +65,7 @@ def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> Non
 
 
 def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """Window after window."""
+    """It follows window after window."""
     seen: list[int] = []
     CdcConsumer(
         connection,
@@ -91,9 +91,9 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
 @pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
 def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
-    """Later queries name exactly as many streams as the server takes.
+    """Later queries name exactly as many streams as the server accepts.
 
-    Looking back for late rows is no different.
+    This also holds for searches for late rows.
     """
     asked: list[RecordedQuery] = []
     server = served(limit)

@@ -30,7 +30,7 @@ NAME = TableName("ks", "t")
 
 
 def streams_of(groups: Sequence[StreamGroup]) -> set[StreamId]:
-    """All streams of the groups."""
+    """Return all streams of the groups."""
     return {stream for group in groups for stream in group.streams}
 
 
@@ -133,7 +133,7 @@ def test_a_cluster_without_the_mark_is_followed() -> None:
 
 
 def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
-    """The key of each row delivered."""
+    """Return the key of each delivered row."""
     batches = (each.batch for each in deliveries if isinstance(each, RowsRead))
     return [key for batch in batches for key in batch.column("p").to_pylist()]
 
@@ -155,7 +155,7 @@ def test_a_table_that_a_version_has_not_says_what_the_version_is(
 
 
 def test_a_log_of_4_3_is_read() -> None:
-    """By the driver, over a real socket."""
+    """The driver reads it over a real socket."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         session = open_session(server.host, server.port)
         session.execute(

@@ -64,7 +64,7 @@ def streams(opened: Connection) -> list[StreamId]:
 def read(
     source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining_ttl: bool = False
 ) -> list[dict[str, Any]]:
-    """All rows of the tasks, their times as bytes."""
+    """Return all rows of the tasks, with times as bytes."""
     return [
         {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
         for task in tasks
@@ -74,7 +74,7 @@ def read(
 
 
 def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
-    """The ring, cut at every tenth stream."""
+    """Return the ring, cut at every tenth stream."""
     edges = [FIRST_TOKEN, *(stream.token for stream in streams[::10]), LAST_TOKEN]
     return [RangeTask(window, start, end) for start, end in pairwise(edges)]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RING = RangeTask(Window(BEGINNING, FOREVER), -(1 << 63), (1 << 63) - 1)
 PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
-"""A test that waits for this is one too slow: what is tested here is never asked again."""
+"""A long deadline: a test that waits for it fails, because nothing here should be retried."""
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_a_table_has_an_id_and_tells_when_it_was_altered(
 def test_a_log_schema_has_every_column_with_its_type(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """Of base and log, in the server's order, user-defined types resolved."""
+    """Base and log have all columns in the server's order, with user-defined types resolved."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.inner (x int)")
     scylla.session.execute(
         f'CREATE TYPE {keyspace}."Outer" (i frozen<inner>, "T" frozen<set<text>>)'
@@ -199,7 +199,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
-    """The keys of the rows in a table's log, over a connection."""
+    """Return the keys of the rows in a table's log, read over a connection."""
     with CdcReader(server.contact_point, table) as reader:
         return [row["p"] for batch in reader.batches() for row in batch.to_pylist()]
 
@@ -222,7 +222,7 @@ def test_a_log_that_cdc_no_longer_writes_is_read_with_a_plain_warning(
 def test_an_index_that_is_built_from_the_log_keeps_it_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture, options: str | None, index: str
 ) -> None:
-    """With the options that are set, or the defaults where none are."""
+    """The log has the table's CDC options, or the defaults if it has none."""
     name = "t" if options else "u"
     if options:
         server.execute(f"ALTER TABLE ks.t WITH cdc = {options}")
@@ -249,7 +249,7 @@ def test_other_indexes_do_not_keep_a_log_on(
 
 
 def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
-    """The table tk.t in a keyspace with this option, and a row in it."""
+    """Create the table tk.t with a row, in a keyspace with this option."""
     server.execute(
         "CREATE KEYSPACE tk WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "

@@ -62,7 +62,7 @@ def test_tablets_are_found_out_by_the_keyspace(generations: TableGenerations) ->
 
 
 def test_each_stream_is_a_group_that_its_token_ends(generations: TableGenerations) -> None:
-    """As many as tablets; in order of signed tokens, with the ring's last token at the end."""
+    """There is one per tablet, ordered by signed token, ending with the ring's last token."""
     [start] = generations.timestamps()
     assert start == NOW - 5 * SECOND
     groups = Generation(Window(start, start + 1), tuple(generations.groups(start))).groups
@@ -144,7 +144,7 @@ def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 def test_a_log_on_tablets_is_read_across_resizes(
     listening: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """Each row once, a key's in order; by the driver, over a real socket."""
+    """The driver reads each row once, with each key in order, over a real socket."""
     session = open_session(listening.host, listening.port)
     session.execute(KEYSPACE)
     session.execute(TABLE)

@@ -35,7 +35,7 @@ def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
 def test_a_published_generation_is_found_with_its_streams(
     scylla: Scylla, generations: VnodeGenerations
 ) -> None:
-    """All pages of them."""
+    """All pages of its streams are read."""
     with published(scylla.session, LONG_AGO, GROUPS):
         assert LONG_AGO * 1_000 in generations.timestamps()
         assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
@@ -50,7 +50,7 @@ def test_a_generation_that_was_never_published_has_no_streams(
 
 
 def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
-    """From the start of its first node."""
+    """It begins with the first node."""
     newest = max(generations.timestamps())
     streams = [stream for group in generations.groups(newest) for stream in group.streams]
     assert len(streams) == len(set(streams)) > 0

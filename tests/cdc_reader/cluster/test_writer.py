@@ -39,12 +39,12 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def insert(table: str, p: int, c: int, v: Any) -> Statement:
-    """An INSERT of a row."""
+    """Return an INSERT of a row."""
     return Statement(f"INSERT INTO {table} (p, c, v) VALUES (?, ?, ?)", (INT, INT, TEXT), (p, c, v))
 
 
 def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
-    """The table's (c, v)."""
+    """Return (c, v) of the table's rows."""
     return sorted(tuple(row) for row in scylla.session.execute(f"SELECT c, v FROM {table}"))
 
 
@@ -68,7 +68,7 @@ def test_what_is_too_large_for_a_batch_is_written_in_several(
 
 
 def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """With one writer."""
+    """They share one writer."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda c: writer.write([insert(table, c % 3, c, str(c))]), range(200)))
     assert rows(scylla, table) == [(c, str(c)) for c in range(200)]
@@ -113,7 +113,7 @@ def test_what_may_pass_is_tried_again(server: EmbeddedScylla, kind: str, count: 
 
 @pytest.mark.needs("faults")
 def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
-    """By the driver, on its own."""
+    """The driver does this by itself."""
     assert struck_while_writing(server, "unprepared", 1) == 2
 
 

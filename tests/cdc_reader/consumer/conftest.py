@@ -24,13 +24,13 @@ READ = ReadConfig(
     fetch_size=10,
     retry_deadline=timedelta(seconds=2),
 )
-"""Rows are settled at once, which holds where the only writer waits for its answers."""
+"""Rows settle at once, because the only writer awaits its answers."""
 PATIENCE = 120.0
-"""Seconds to wait for what comes at once on an idle machine; only a failure takes as long."""
+"""Seconds to wait for events that are immediate on an idle machine, unless a test fails."""
 
 
 def now() -> int:
-    """µs since 1970: behind every write that was answered."""
+    """Return the time in µs since 1970, later than every confirmed write."""
     return time.time_ns() // 1_000 + 1
 
 
@@ -46,10 +46,10 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Write `count` rows to a table, one by one: numbers from `first`, over some partitions.
+    """Write `count` rows to a table one by one, numbered from `first`, over some partitions.
 
-    The server dates them: without a confidence window, a row that its client dated could arrive
-    behind the position.
+    The server gives them their timestamps. Without a confidence window, a row with a client's
+    timestamp could arrive behind the position.
     """
     monkeypatch.setattr(scylla.session, "use_client_timestamp", False)
 

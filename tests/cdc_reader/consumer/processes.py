@@ -25,7 +25,7 @@ CONTEXT.set_forkserver_preload([__name__])
 
 
 class Processes:
-    """Where consumers read and keep their checkpoints, and the files their handlers write to."""
+    """The table and checkpoints of consumer processes, and the files their handlers write to."""
 
     def __init__(self, connection: ConnectionConfig, table: str, path: Path, store: str) -> None:
         self.connection, self.table, self.path, self.store = connection, table, path, store
@@ -34,7 +34,7 @@ class Processes:
         return self.path / f"run-{run}"
 
     def handled(self, run: int) -> list[tuple[str, str]]:
-        """What a run handled: the worker and the row, in order."""
+        """Return the worker and row of each call in a run, in order."""
         file = self.file(run)
         lines = file.read_text().splitlines() if file.exists() else []
         return [(worker, row) for worker, row in (line.split(" ", 1) for line in lines)]
@@ -92,8 +92,9 @@ def await_some(processes: Processes, run: int, owner: BaseProcess, count: int) -
 
 
 def await_stillness(processes: Processes, owner: BaseProcess) -> None:
-    """Return once the process stands still, and not in the middle of a save by another thread:
-    that would keep SQLite's file locked.
+    """Return once the process stands still, outside of any save by another thread.
+
+    A save in progress would keep SQLite's file locked.
     """
     pid = owner.pid or 0
     while process._stat(pid)[0] != "T" or is_locked(processes.path / "checkpoints.db"):

@@ -34,9 +34,10 @@ Write = Callable[..., None]
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     processes: Processes, write: Write
 ) -> None:
-    """A worker saves each change before the next: so it may repeat the last one of each run.
+    """Each worker saves each change before the next, so at most the last one is repeated.
 
-    Every other run is eager, and sees nothing settle: its position stays, its marks grow.
+    Every other run is eager and ends before anything settles, so its position stays and its marks
+    grow.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")

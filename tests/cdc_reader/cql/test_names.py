@@ -11,7 +11,7 @@ from cdc_reader.streams.stream import StreamId
 
 
 def test_the_documented_stream_id_has_its_documented_parts() -> None:
-    """Take apart an id of a real server."""
+    """The parts of a real server's id are as documented."""
     stream = StreamId(bytes.fromhex("ced00000000000009663c8dc500005a1"))
     parts = (stream.token, stream.random, stream.index, stream.version)
     assert parts == (-3544332906740580352, 161479800596, 90, 1)

@@ -25,5 +25,5 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_no_type_is_forgotten(table: Mapping[str, Any]) -> None:
-    """A type that one of them lacks would pass through it unconverted, or fail when it is read."""
+    """A type missing from a table would be left unconverted, or fail when it is read."""
     assert table.keys() == NATIVE_TYPES

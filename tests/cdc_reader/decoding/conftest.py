@@ -18,11 +18,11 @@ from cdc_reader.decoding.choice import MODULES
 from tests.cdc_reader.decoding.wire import page_of
 
 Decode = Callable[..., pa.RecordBatch]
-"""Takes the body of a result, and the columns that its statement promised, if any."""
+"""Decodes the body of a result; the columns may be known from its statement."""
 
 
 def kernel(name: str) -> ModuleType:
-    """The kernel; if it could have been compiled, its absence is a failure."""
+    """Return the kernel; fail if it is missing although it could have been compiled."""
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:

@@ -56,7 +56,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "uuid": st.uuids(),
     "varint": st.integers() | _signed(64) | _signed(600),
 }
-"""Values as the driver takes them."""
+"""Values in the form that the driver takes."""
 
 
 def _told_inet(text: str) -> str:
@@ -78,7 +78,7 @@ _TOLD: dict[str, Any] = {
     "uuid": str,
     "varint": str,
 }  # fmt: skip
-"""The same values as Arrow's `to_pylist` gives them, where they look otherwise there."""
+"""The same values as Arrow's `to_pylist` returns them, where they differ."""
 
 
 def _nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:

@@ -1,6 +1,6 @@
-"""Random rows of random nested schemas, decoded by the kernels as the driver decodes them.
+"""The kernels decode random rows of random nested schemas as the driver does.
 
-`SCYLLA_CDC_KERNEL_ROWS` sets how many rows there are at least (500 if unset), for each kernel.
+`SCYLLA_CDC_KERNEL_ROWS` sets the minimum number of rows per kernel (500 if unset).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNTERS = "VectorType(element=Native(name='counter')"
 
 
 def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type each
-    """The driver's class of a type."""
+    """Return the driver's class of a type."""
     match cql_type:
         case Native(name):
             return native_class(name)
@@ -65,8 +65,8 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
     """True if Arrow's value equals the driver's, with the same types in every part.
 
-    The driver sorts sets and leaves out of them what Python takes for equal; so of a set all
-    that it has must be there.
+    The driver sorts sets, and merges elements that are equal in Python. So each element of its sets
+    must be in ours.
     """
     if ours is None or theirs is None:
         return ours is theirs
@@ -113,7 +113,7 @@ def _struct(parts: Any, ours: dict[str, Any], theirs: tuple[Any, ...]) -> bool:
 
 @pytest.mark.timeout(300 + ROWS // 50)
 def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
-    """Every cell, with its type."""
+    """Every cell is equal, with its type."""
     rows = 0
 
     @settings(

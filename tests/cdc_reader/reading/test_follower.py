@@ -141,8 +141,9 @@ def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
 def test_a_generation_announced_late_is_caught_up_with(
     followed: Followed, resumed: bool, strategy: str
 ) -> None:
-    """By far more than the confidence window, and over a restart: no row is lost or repeated,
-    nor delivered out of turn where a range shows rows of streams that nobody has announced.
+    """No row is lost, repeated or out of order, however late the announcement, and over a restart.
+
+    With ranges, this holds although a range shows rows of streams that are not announced yet.
     """
     followed.config = evolve(followed.config, strategy=strategy)
     followed.server.hold_publication(rows=None)

@@ -1,7 +1,7 @@
 """The cost of following in queries: cold starts over empty days, and idle tables.
 
-A generation has 512 streams here, 8 chunks of 64. Small queries about schema and generations
-are counted apart: they are a few a look, whatever the number of streams.
+A generation has 512 streams here, in 8 chunks of 64. Small queries about schema and generations are
+counted separately: there are a few per check, whatever the number of streams.
 """
 
 from __future__ import annotations

@@ -57,8 +57,9 @@ def _check_rows(recorded: Recorded, followed: Followed, *, in_order_of_streams: 
 
 
 def _check_generations(recorded: Recorded, followed: Followed) -> None:
-    """None is read for a time that is not its own, by what was announced; nor long before it
-    begins or after it has ended.
+    """Check that each generation is read only for its own time, as far as it was announced.
+
+    It must not be read long before it begins, or after it has ended.
     """
     patience, poll = duration_micros(_CONFIDENCE), 2 * duration_micros(_POLL)
     for start, end in pairwise([*sorted(recorded.streams), FOREVER]):

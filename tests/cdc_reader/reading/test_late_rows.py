@@ -48,8 +48,9 @@ def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) 
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
 def test_a_row_that_comes_behind_a_mark_is_found(late_scan_at: int | None) -> None:
-    """After a restart its stream is read anew, without what comes before the mark; be it that
-    late rows had been sought, or not yet.
+    """After a restart its stream is read again, without the rows before the mark.
+
+    This holds whether or not late rows had been searched for before.
     """
     followed = Followed(config=evolve(_CONFIG, window=timedelta(minutes=5)))
     start = followed.clock.now()
@@ -102,8 +103,9 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_no_row_is_taken_for_earlier_than_it_arrived(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Whatever TTL was in force then; and, where the remaining time tells which, not for much
-    later. The TTL changes at 0, and the row is looked at some time after that and its arrival.
+    """Nor for much later, if the remaining TTL shows which TTL was in force.
+
+    The TTL changes at 0, and the row is read some time after that and after its arrival.
     """
     since = 1_800_000_000
     ttls = TtlHistory((((since - 1_000) * SECOND, old), (since * SECOND, new)))

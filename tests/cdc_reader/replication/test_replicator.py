@@ -240,8 +240,10 @@ writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
 def test_the_replica_of_a_table_is_the_table(
     tables: Tables, images: str, history: list[str], probe: int
 ) -> None:
-    """Whatever was written, with whatever images; and what is deleted of both at some time in
-    between leaves both alike, so that all cells have the timestamps they should.
+    """This holds for all statements and images.
+
+    A deletion at a time in between leaves both tables equal, so all cells have the right
+    timestamps.
     """
     key, base = next(KEYS), time.time_ns() // 1_000
     for statement in history:
@@ -366,9 +368,7 @@ class Ledger:
 
 
 def test_what_cannot_be_applied_is_refused() -> None:
-    """A log of keys, an operation of a newer server, half a range, rows from before a clustering
-    column had its name: nothing is written.
-    """
+    """Nothing is written: keys only, unknown operations, half a range, or renamed key columns."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (
@@ -387,7 +387,7 @@ def test_what_cannot_be_applied_is_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
 def test_what_the_server_deleted_is_deleted(operation: int, has_row: bool) -> None:
-    """As a row or a partition whose time was up."""
+    """Expired rows and partitions are deleted in the copy."""
     row = {"ck": 1} if has_row else {}
     (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
     ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
@@ -406,7 +406,7 @@ def test_what_the_server_deleted_is_deleted(operation: int, has_row: bool) -> No
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """However late it is applied; or lives as long as it was given, if that is asked for."""
+    """This holds however late it is applied; with `Expiry.APPLIED` it lives for its whole TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
@@ -415,7 +415,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
 
 
 def test_the_texts_of_statements_are_few() -> None:
-    """Preparing pays: a whole history is a few dozen texts."""
+    """A whole history takes a few dozen texts, so preparing them pays off."""
     for history in histories():
         replicator = Replicator(Ledger())
         texts = {s.cql for change in history.changes() for s in replicator.statements(change)}

@@ -1,4 +1,4 @@
-"""Ranges as slices, against the definition of a range."""
+"""Ranges as slices, compared with the definition of a range."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROWS = list(product(range(3), repeat=3))
 
 
 def bound(values: tuple[int, ...], *, inclusive: bool = True) -> Bound:
-    """A bound of the first clustering columns."""
+    """Return a bound of the first clustering columns."""
     return Bound(dict(zip(COLUMNS, values, strict=False)), inclusive)
 
 
 def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
-    """Whether a row is between the bounds, which name prefixes: the definition."""
+    """True if the row is between the bounds, which are prefixes: the definition."""
     low, high = tuple(start.prefix.values()), tuple(end.prefix.values())
     first, last = row[: len(low)], row[: len(high)]
     after = first > low or (first == low and start.inclusive)
@@ -30,7 +30,7 @@ def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
 
 
 def is_in_slice(row: tuple[int, ...], found: Slice) -> bool:
-    """Whether a row is one of a slice's."""
+    """True if the row is in the slice."""
     at = len(found.fixed)
     if row[:at] != found.fixed:
         return False
@@ -54,7 +54,7 @@ bounds = st.builds(
 
 @given(bounds, bounds)
 def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
-    """All of them and no other, for prefixes of any lengths."""
+    """This holds for prefixes of any lengths."""
     if not start.prefix or not end.prefix:
         start, end = (b if b.prefix else Bound({}, inclusive=True) for b in (start, end))
     if tuple(start.prefix.values()) > (*end.prefix.values(), 9, 9, 9):
@@ -66,14 +66,14 @@ def test_slices_are_the_rows_of_the_range(start: Bound, end: Bound) -> None:
 
 
 def test_a_slice_of_one_column_is_one_condition() -> None:
-    """As nearly all ranges are: some columns fixed, the next between two values."""
+    """Nearly all ranges have this form: some columns fixed, the next between two values."""
     rows = RowRange(bound((1, 2)), bound((1, 5), inclusive=False))
     assert list(slices(rows)) == [Slice((1,), Edge(2, True), Edge(5, False))]
     assert list(slices(RowRange(bound((1,)), bound((1,))))) == [Slice((1,))]
 
 
 def test_floating_point_ends_are_told_apart_as_the_server_does() -> None:
-    """Zero and minus zero are two values, and what is not a number is one."""
+    """0.0 and -0.0 are two values, and all NaNs are one."""
     zeros: Any = Bound({"c1": -0.0}, True), Bound({"c1": 0.0}, True)
     assert list(slices(RowRange(*zeros))) == [Slice((), Edge(-0.0, True), Edge(0.0, True))]
     nans: Any = Bound({"c1": float("nan")}, True), Bound({"c1": float("nan")}, True)
@@ -81,6 +81,6 @@ def test_floating_point_ends_are_told_apart_as_the_server_does() -> None:
 
 
 def test_a_range_needs_both_ends() -> None:
-    """Half of one deletes nothing."""
+    """Half a range deletes nothing."""
     with pytest.raises(ValueError, match="expected both ends"):
         list(slices(RowRange(bound((1,)), None)))

@@ -1,4 +1,4 @@
-"""The table that a copy needs, as CQL that a server takes."""
+"""The CQL that creates a table for a copy, executed on a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = (
 def test_the_table_made_has_the_columns_and_the_key_of_the_other(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """With its user-defined types, nested ones first; elsewhere they are the same types."""
+    """It has the same user-defined types too, nested ones first."""
     for statement in (*TYPES, TABLE):
         scylla.session.execute(statement.format(ks=keyspace))
     opened = Connection(connection, ReadConfig())

@@ -31,11 +31,11 @@ TABLE = TableName("ks", "t")
 
 
 class Crash(BaseException):
-    """The end of a process, which no handler sees."""
+    """The end of a process, which handlers cannot catch."""
 
 
 class _Connection(Queries):
-    """Reads the log in pages of one size and all else in pages of another."""
+    """Reads the log in pages of one size, and everything else in pages of another."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -55,7 +55,7 @@ class _Connection(Queries):
 def rivals(
     world: World, scenario: Scenario, rng: random.Random, luck: random.Random, shard: Shard
 ) -> list[Application]:
-    """The processes of a shard: one, or several that hold its lease in turn."""
+    """Return the processes of a shard: one, or several that hold its lease in turn."""
     name = CheckpointName("simulation", TABLE, str(shard))
     holding, past = Holding(world, name, scenario.lease), Past()
     return [
@@ -113,9 +113,7 @@ class Application:
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
-        """Stop, finish what is in hand, keep a checkpoint; what was written before `until` is
-        all there.
-        """
+        """Stop, finish the changes in flight, and save; all rows from before `until` are read."""
         self._stop()
         self.laws.finish(until)
 
@@ -132,7 +130,7 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Whether it follows the log; if not, it tries to."""
+        """Return True if it follows the log; if not, try to start."""
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits
@@ -285,6 +283,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return it without the marks' rows and the table's id, which differ between runs of a seed."""
+    """Return it without marked rows and the table's id, which differ between runs of a seed."""
     plain = evolve(start, marks={}, table_id=None)
     return f"{plain} with marks on {len(start.marks)} streams"

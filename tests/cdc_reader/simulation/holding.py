@@ -17,9 +17,9 @@ from tests.cdc_reader.simulation.world import ReaderClock, World
 
 
 class Holding:
-    """The store, and who acquired the lease last; it lasts `duration` µs, and there is none at 0.
+    """The store, and the last owner of the lease.
 
-    `losses` counts the leases that were lost to others.
+    The lease lasts `duration` µs; with 0 there is none. `losses` counts the leases lost to others.
     """
 
     def __init__(self, world: World, name: CheckpointName, duration: int) -> None:
@@ -35,8 +35,9 @@ class Holding:
         self.losses = 0
 
     def load(self, first: Checkpoint) -> Checkpoint:
-        """The last checkpoint saved; before there is one, the `first` of the process that came
-        first: a consumer saves where it begins before it reads.
+        """Return the last checkpoint saved, or before that the `first` of the first process.
+
+        A consumer saves its start before it reads.
         """
         self._first = self._first or first
         return self.store.load(self.name) or self._first

@@ -1,10 +1,10 @@
 """The laws of following a log, checked at each step; the first broken law ends a run.
 
-They are those of the design page: nothing between two positions is lost or delivered twice,
-whatever fails and restarts; rows of a stream, and the changes of a base partition, come in
-order; a checkpoint is never ahead of what was acknowledged; and streams are read for the time
-in which they take writes, by what was announced. Who wants late rows has strays too, and of
-twins, which are one write in two streams, one.
+They are those of the design page. Nothing between two positions is lost or delivered twice,
+whatever fails or restarts. Rows of a stream, and the changes of a base partition, come in order. A
+checkpoint is never ahead of what was acknowledged. Streams are read for the time in which they take
+writes, as far as it is announced. A reader that wants late rows gets strays too, and one of each
+pair of twins.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Life:
 
 @define(eq=False)
 class _LookBack:
-    """Rows from behind the position, and what must be acknowledged for them to count as read."""
+    """Rows from behind the position, and what must be acknowledged before they count as read."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -131,7 +131,7 @@ class Laws:
         life.position = window.end
 
     def acknowledge(self, name: RowName) -> None:
-        """Record that the handler is done with a row."""
+        """Record that the handler has finished a row."""
         self._past.acknowledged.add(name[1])
         self._outstanding.remove(name)
         for each in self._look_backs:
@@ -175,8 +175,10 @@ class Laws:
         return row.name[1] in self._past.acknowledged
 
     def _is_due(self, row: LogRow) -> bool:
-        """Whether it must be delivered: not from before the start, and, unless late rows are
-        wanted, in time and in its place.
+        """True if the row must be delivered.
+
+        It must not be from before the start. Unless late rows are wanted, it must be in time and in
+        its own stream.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
@@ -191,16 +193,17 @@ class Laws:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
 
     def _may_seem_late(self, row: LogRow) -> bool:
-        """Whether one that starts anew cannot tell if it was there when its window was read.
+        """True if a restarted reader cannot know if the row was there when its window was read.
 
-        When windows were read is not kept; only what came in time is known to have been there.
+        The times of reads are not stored, so only rows that came in time are known to have been
+        there.
         """
         return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
         """True if a reader that starts from the checkpoint will treat the row as delivered.
 
-        Not if it is still to catch up with the row's generation, or to look for late rows.
+        It will not if it has yet to catch up with the row's generation, or to search for late rows.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -225,7 +228,7 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """True if the set that begins at `start` may take writes throughout the window.
 
-        The next one ends it that was announced when the reader began to look.
+        It ends with the next set that was announced when the reader began its check.
         """
         looked = min(self._looks, default=BEGINNING)
         known = [
@@ -243,7 +246,7 @@ class Laws:
         return found
 
     def _check_cells(self, found: LogRow, row: dict[str, Any], columns: set[str]) -> None:
-        """Check that each remaining column of the log is there with its value."""
+        """Check that each remaining column of the log is present with its value."""
         for name in found.cells.keys() & columns:
             if name not in row:
                 raise LawBroken(f"{found} came without its column {name}")

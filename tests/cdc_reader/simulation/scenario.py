@@ -13,21 +13,21 @@ from cdc_reader.streams.strategy import Strategy
 
 SECOND = 1_000_000
 LARGEST_SKEW = SECOND
-"""µs: the reader's clock is off by up to this, and so is each node's."""
+"""The most, in µs, by which the clocks of the reader and of each node are off."""
 
 
 @frozen
 class Scenario:
     """The random choices made before a run. Times in µs, chances from 0 to 1.
 
-    `topology` is ``vnodes``, ``tablets`` or ``4.3``; `skew` is how far the reader's clock is
-    ahead of the cluster's; `history` is how long there were writes before the reader came,
-    `activity` how long there are after. `start` is ``earliest``, ``now`` or ``past``. Chances
-    are those of each call (`crash`, `fault`, `outage`), or of each step of the handler.
-    `small_pages` are those of all that is read but the log, in rows.
+    `topology` is ``vnodes``, ``tablets`` or ``4.3``. `skew` is how far the reader's clock is ahead
+    of the cluster's. Writes begin `history` before the reader starts, and last for `activity` after
+    that. `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances
+    per call, the others per step of the handler. `small_pages` is the page size, in rows, of
+    everything except the log.
 
-    Of each shard there are `rivals` more processes than one, which share a `lease`, in µs; without
-    them there is none. A process naps with the chance `nap` a step, mostly longer than a lease.
+    Each shard has `rivals` further processes, which share a `lease` (µs); without rivals there is
+    no lease. A process is suspended with the chance `nap` per step, mostly for longer than a lease.
     """
 
     topology: str
@@ -67,7 +67,7 @@ class Scenario:
 
 
 def draw(rng: random.Random) -> Scenario:
-    """Draw a scenario; many are calm in some respect, few in all."""
+    """Draw a scenario. Many scenarios are calm in some respect, but few are calm in all."""
     activity = rng.randrange(25, 60)
     return Scenario(
         topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],

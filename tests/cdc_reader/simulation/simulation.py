@@ -19,7 +19,7 @@ from tests.cdc_reader.simulation.world import World
 _MOST_STEPS = 5_000
 _LAST_EVENTS = 60
 _REACH = 12 * SECOND
-"""µs by which own timestamps and clocks may be ahead of the cluster's."""
+"""The most, in µs, by which timestamps and clocks may be ahead of the cluster's."""
 
 
 class BrokenSeed(AssertionError):

@@ -144,7 +144,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
-"""What is broken and how; and a seed that is known to find it, which is tried first."""
+"""What is broken and how, and a seed that is known to find it, which is tried first."""
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a few seeds."""
+    """It takes a few seeds at most."""
     owner, name, broken, known = MUTATIONS[mutation]
     assert _is_whole(known)
     monkeypatch.setattr(owner, name, broken)
@@ -160,7 +160,7 @@ def test_the_simulation_finds_what_is_broken(
 
 
 def _is_whole(seed: int) -> bool:
-    """Whether all laws hold in the history of a seed."""
+    """True if all laws hold in the history of a seed."""
     try:
         simulate(seed)
     except BrokenSeed:

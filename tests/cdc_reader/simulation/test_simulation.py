@@ -1,6 +1,6 @@
-"""Following a log through whatever befalls it: random histories, and the laws that hold in each.
+"""Random histories with faults, crashes and restarts, and the laws that hold in each.
 
-`SCYLLA_CDC_SEEDS` sets how many are run (200 if unset), `SCYLLA_CDC_SEED` the first one.
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 
 def test_the_laws_hold_in_some_histories() -> None:
-    """Nothing lost, repeated, out of order or ahead of its acknowledgement; whatever happens."""
+    """No row is lost, repeated, out of order or ahead of its acknowledgement."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME))
 
 
@@ -40,13 +40,13 @@ def test_the_laws_hold_in_every_history() -> None:
 
 @pytest.mark.slow
 def test_a_seed_repeats() -> None:
-    """To the last event, in another process that hashes otherwise."""
+    """A run in another process, with other hash seeds, is the same to the last event."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
 
 
 def _check_laws(seeds: range) -> list[Run]:
-    """The first seed that breaks a law is told with its story and how to run it again."""
+    """Fail with the first seed that breaks a law, its story, and the command to repeat it."""
     runs = list(_runs(seeds))
     broken = [run for run in runs if isinstance(run, str)]
     assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])
@@ -82,7 +82,7 @@ def _digest(hash_seed: str) -> str:
 
 
 def _check_variety(runs: list[Run]) -> None:
-    """The histories have of everything: the laws hold of much, not of nothing."""
+    """Check that all kinds of events occur in the histories."""
     scenarios = [run.scenario for run in runs]
     kinds = Counter((each.topology, str(each.config.delivery)) for each in scenarios)
     assert len(kinds) == 9

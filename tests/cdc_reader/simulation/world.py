@@ -1,8 +1,7 @@
 """The cluster, its clock, and the events during a read.
 
-Nothing happens at a time of its own: whoever lets time pass, be it a query, a pause or a slow
-handler, makes happen what was due meanwhile. So every run of a seed is the same, and things
-happen between any two pages.
+Nothing happens by itself: when a query, a pause or a slow handler lets time pass, the events due in
+that time happen. So every run of a seed is the same, and events may happen between any two pages.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """Start the events, beginning with those before the reader came."""
+        """Start the events, beginning with those from before the reader starts."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity
@@ -244,7 +243,7 @@ class World:
 
 @define
 class ReaderClock:
-    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets things happen.
+    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets events happen.
 
     It oversleeps once nothing happens any more.
     """

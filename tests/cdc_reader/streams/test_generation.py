@@ -1,4 +1,4 @@
-"""The stream of a key: the worked examples, and all rows that a real cluster wrote."""
+"""The stream of a key: worked examples, and all rows that a real cluster wrote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKENS = {
     2_500_000_000_000_000_000: "eb30000000000000 eb35555555555556 eb2eedf284ea0001",
     7_000_000_000_000_000_000: "22b1c8c1227a0001 22b5555555555556 22baaaaaaaaaaaab",
 }
-"""A ring of four ranges and three shards: the upper halves of its stream ids, by range end."""
+"""The upper halves of stream ids by range end: a ring of four ranges and three shards."""
 VNODES = Generation(
     ALWAYS,
     tuple(
@@ -92,7 +92,7 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """Token, range, shard, stream, and the tablet's stream, as the server's sources have it."""
+    """Token, range, shard, stream and tablet are those of the server's sources."""
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end
@@ -103,7 +103,7 @@ def test_worked_examples(
 
 @pytest.mark.parametrize(("key", "token"), [(5, -7509452495886106294), (2, -3248873570005575792)])
 def test_the_ends_of_ranges(key: int, token: int) -> None:
-    """A range has its end and not its start; with one stream there is one shard."""
+    """A range includes its end but not its start; one stream means one shard."""
     assert token_of(table("int"), {"k0": key}) == token
     one = Generation(ALWAYS, tuple(StreamGroup(t, (StreamId(bytes(16)),)) for t in (token, 2**60)))
     assert group_of(one, token).range_end == token
@@ -119,13 +119,13 @@ def test_a_generation_without_streams_has_none_for_a_token() -> None:
 
 
 def in_shard_order(cell: str) -> tuple[StreamId, ...]:
-    """The streams of a serialised set, in wire order: the driver's set would sort them."""
+    """Return the streams of a serialised set in wire order, which the driver's set would lose."""
     raw = bytes.fromhex(cell)
     return tuple(StreamId(raw[start : start + 16]) for start in range(8, len(raw), 20))
 
 
 def recorded_generations(recorded: Any) -> list[Generation]:
-    """The generations of the recorded cluster."""
+    """Return the generations of the recorded cluster."""
     described: dict[int, list[StreamGroup]] = defaultdict(list)
     rows = recorded["phases"][-1]["streams"]
     place = [name for name, _ in rows["columns"]].index("streams")
@@ -143,7 +143,7 @@ def recorded_generations(recorded: Any) -> list[Generation]:
 def test_every_row_of_a_real_cluster_is_in_the_stream_of_its_key(
     name: str, types: list[str], key: list[str], count: int
 ) -> None:
-    """510 rows of three generations, on rings of one and two nodes."""
+    """The 510 rows span three generations, on rings of one and two nodes."""
     recorded = read_recording(DATA)
     generations = recorded_generations(recorded)
     log = Result.from_recording(recorded[name])

@@ -12,18 +12,18 @@ from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
 
 @given(st.integers(MIN_TOKEN + 1, MAX_TOKEN), st.integers(1, 1_000))
 def test_each_token_is_in_one_shard(token: int, count: int) -> None:
-    """Whatever their number."""
+    """This holds for any number of shards."""
     assert sum(token in Shard(number, count) for number in range(1, count + 1)) == 1
 
 
 def test_a_shard_is_told_as_text() -> None:
-    """As an option gives it, and as checkpoints are named."""
+    """Options and the names of checkpoints use this text."""
     assert Shard.parse("2/4") == Shard(2, 4)
     assert str(Shard(2, 4)) == "2/4"
 
 
 @pytest.mark.parametrize("text", ["", "0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2"])
 def test_what_names_no_shard_is_refused(text: str) -> None:
-    """With what would do."""
+    """The error has the valid form."""
     with pytest.raises(ConfigurationError, match="give it as '1/4' to '4/4'"):
         Shard.parse(text)

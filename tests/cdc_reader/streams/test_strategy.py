@@ -1,4 +1,4 @@
-"""Which way of reading is chosen: by measures, never by guess."""
+"""The choice of a strategy is based on measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc_reader.streams.strategy import Strategy, StrategyChoice
 def read(
     choice: StrategyChoice, windows: int, cost: dict[Strategy, int], share: float
 ) -> list[Strategy]:
-    """The ways of so many windows, if they take what `cost` says."""
+    """Return the strategies of some windows whose costs are given by `cost`."""
     used = []
     for _ in range(windows):
         used.append(way := choice.next())
@@ -20,13 +20,13 @@ def read(
 
 @pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
 def test_a_way_that_is_set_is_kept(wanted: Strategy) -> None:
-    """Even if the other would be quicker."""
+    """It is kept even if the other one would be faster."""
     cost = {wanted: 1_000, _other(wanted): 1}
     assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
 
 
 def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() -> None:
-    """After an attempt, on a log where nearly no stream holds anything."""
+    """It tries ranges on a log where nearly no stream has rows."""
     choice = StrategyChoice(Strategy.AUTO)
     quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     used = read(choice, 100, quick, 0.0)
@@ -37,7 +37,7 @@ def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() ->
 
 
 def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
-    """That windows get quicker by themselves says nothing about ranges."""
+    """Faster windows alone say nothing about ranges."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
         assert choice.next() is Strategy.STREAMS
@@ -48,18 +48,18 @@ def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
 
 
 def test_only_auto_is_open() -> None:
-    """Of a way that is set nothing need be measured."""
+    """A fixed strategy needs no measurements."""
     assert [way for way in Strategy if StrategyChoice(way).is_open] == [Strategy.AUTO]
 
 
 def test_auto_does_not_even_try_ranges_where_streams_hold_rows() -> None:
-    """One attempt over filled streams costs as much as many windows."""
+    """One attempt over filled streams would cost as much as many windows."""
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
     assert set(read(StrategyChoice(Strategy.AUTO), 100, cost, 0.5)) == {Strategy.STREAMS}
 
 
 def test_auto_leaves_ranges_as_soon_as_streams_fill() -> None:
-    """The share of streams with rows is seen either way."""
+    """Both strategies report the share of streams with rows."""
     choice = StrategyChoice(Strategy.AUTO)
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     assert read(choice, 60, cost, 0.0)[-1] is Strategy.RANGES

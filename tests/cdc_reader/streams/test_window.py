@@ -11,13 +11,13 @@ MICROS = st.integers(-1_000, 1_000)
 
 @given(MICROS, MICROS, MICROS, MICROS, MICROS)
 def test_an_intersection_holds_what_both_hold(a: int, b: int, c: int, d: int, at: int) -> None:
-    """As sets of microseconds."""
+    """Windows are compared as sets of microseconds."""
     first, second = Window(a, b), Window(c, d)
     assert (at in first.intersect(second)) == (at in first and at in second)
 
 
 def test_a_window_is_half_open() -> None:
-    """Its start is in it, its end is not."""
+    """It includes its start but not its end."""
     window = Window(0, 10)
     assert (0 in window, 9 in window, 10 in window) == (True, True, False)
     assert (window.length, Window(3, 2).length, Window(3, 3).is_empty) == (10, 0, True)
@@ -25,7 +25,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> None:
-    """Days of nothing take a handful of windows."""
+    """Days without rows take a handful of windows."""
     size, lengths = WindowSize(base=10, limit=70), []
     for empty in (True, True, True, True, False, True):
         lengths.append(size.current)
@@ -34,7 +34,7 @@ def test_windows_double_while_empty_up_to_their_limit_and_go_back_on_data() -> N
 
 
 def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
-    """The size that was set is kept."""
+    """The configured size is kept."""
     assert WindowSize(base=10, limit=5).after(empty=True).current == 10
 
 
@@ -42,7 +42,7 @@ def test_a_limit_below_the_base_does_not_shrink_windows() -> None:
 def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
     start: int, span: int, emptiness: list[bool]
 ) -> None:
-    """Whatever is found in them."""
+    """This holds whatever is found in them."""
     position, size = start, WindowSize(base=3, limit=50)
     for empty in emptiness:
         if position >= start + span:
@@ -54,7 +54,7 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """By a factor of two a window; quiet ones make it grow beyond the base as ever."""
+    """It doubles with each window; empty windows then grow beyond the base as usual."""
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8
     assert size.below(2).current == 1

@@ -1,7 +1,7 @@
-"""Apply a CDC log to an empty table: what results is what the log says the table holds.
+"""Applies a CDC log to an empty table, which gives the table that the log describes.
 
-A test compares it with the table itself. The merge rules are those of storage (last write
-wins); how the log is made plays no part here, so that the two check each other.
+Tests compare the result with the table itself. The merge rules are those of storage (last write
+wins) and do not depend on how the log is written, so each checks the other.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ENDS = {Operation.RANGE_END_INCLUSIVE: AFTER, Operation.RANGE_END_EXCLUSIVE: BE
 
 @define
 class Fold:
-    """A table rebuilt from its log. TTLs are ignored: what expires stays.
+    """A table rebuilt from its log. TTLs are ignored: expired cells stay.
 
-    `partitions` holds what was rebuilt, by serialised partition key.
+    `partitions` holds the result, by serialised partition key.
     """
 
     base: Table
@@ -51,7 +51,7 @@ class Fold:
     _range_start: Bound | None = None
 
     def apply(self, rows: Iterable[LogRow]) -> Fold:
-        """Apply log rows, each stream's in the order of the log; images are passed over."""
+        """Apply log rows, each stream's in the order of the log; images are ignored."""
         for row in rows:
             self._apply(row)
         return self
@@ -100,7 +100,7 @@ class Fold:
 
 
 def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
-    """The elements of a multi-cell column's logged value, by key; null UDT fields left out."""
+    """Return the elements of a multi-cell column's logged value, without null UDT fields."""
     if isinstance(column.type, UserType):
         cells = split_cells(value, len(column.type.fields))
         return {i.to_bytes(2, "big"): cell for i, cell in enumerate(cells) if cell is not None}
@@ -111,9 +111,9 @@ def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
 
 
 def select_all(partition: Partition, now: int) -> list[list[bytes | None]]:
-    """The partition's rows as ``SELECT *`` gives them at `now` (seconds).
+    """Return the partition's rows as ``SELECT *`` does at `now` (seconds).
 
-    A partition that has only static cells is one row with null clustering columns.
+    A partition with only static cells is one row with null clustering columns.
     """
     static = partition.live_static(now)
     rows = list(partition.live_rows(now))

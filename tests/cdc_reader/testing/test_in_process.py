@@ -1,4 +1,4 @@
-"""The cluster in this process, asked by the very sources that ask a real one."""
+"""The in-process cluster, queried by the sources that query a real one."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def server() -> EmbeddedScylla:
 
 
 def schema_of(connection: InProcessConnection) -> LogSchema:
-    """The log of `ks.t` as it is now."""
+    """Return the current schema of the log of `ks.t`."""
     return SchemaSource(connection).log_schema(NAME)
 
 
 def keys(source: CqlLogSource, task: Task | RangeTask = RING) -> list[int]:
-    """The keys of all rows, in order of arrival."""
+    """Return the keys of all rows, in order of arrival."""
     return [row["p"] for batch in source.read(task) for row in batch.to_pylist()]
 
 
 def all_streams(connection: InProcessConnection) -> Task:
-    """One task over all streams of the newest generation."""
+    """Return one task over all streams of the newest generation."""
     generations = TableGenerations(connection, NAME)
     groups = generations.groups(max(generations.timestamps()))
     return Task(ALL, tuple(stream for group in groups for stream in group.streams))
 
 
 def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
-    """Schema, generations, and the log in both ways, page by page."""
+    """They read schema, generations, and the log by both strategies, page by page."""
     asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
     source = CqlLogSource(connection, schema_of(connection))
@@ -80,7 +80,7 @@ def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
 
 
 def test_each_page_holds_what_is_there_when_it_is_asked_for(server: EmbeddedScylla) -> None:
-    """A row written behind a page is on a later one: pages are not made ahead."""
+    """A row written behind a page is on a later one, because pages are not made ahead."""
     connection = InProcessConnection(server, SMALL_PAGES)
     batches = CqlLogSource(connection, schema_of(connection)).read(RING)
     next(batches)
@@ -91,7 +91,7 @@ def test_each_page_holds_what_is_there_when_it_is_asked_for(server: EmbeddedScyl
 
 
 def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
-    """From its own paging state, after a pause that passes as the test has it."""
+    """It is requested from its own paging state, after a simulated pause."""
     failures = {4: 2, 5: 1}
     states: list[Any] = []
     pauses: list[float] = []
@@ -113,7 +113,7 @@ def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
 
 
 def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla) -> None:
-    """Without any time passing."""
+    """No real time passes."""
     pauses: list[float] = []
 
     def fail(asked: RecordedQuery) -> None:
@@ -127,7 +127,7 @@ def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla
 
 
 def test_what_the_server_refuses_is_refused(server: EmbeddedScylla) -> None:
-    """A dropped column at the query, a dropped table at the schema."""
+    """This covers a dropped column in a query, and a dropped table in the schema."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
     server.execute("ALTER TABLE ks.t DROP u")
@@ -139,7 +139,7 @@ def test_what_the_server_refuses_is_refused(server: EmbeddedScylla) -> None:
 
 
 def test_a_type_altered_meanwhile_is_told(server: EmbeddedScylla) -> None:
-    """As a real connection tells it."""
+    """The error is that of a real connection."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
     assert len(keys(source)) == COUNT

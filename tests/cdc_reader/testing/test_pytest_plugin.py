@@ -1,7 +1,7 @@
-"""The pytest plugin, by runs of pytest of its own.
+"""The pytest plugin, in separate runs of pytest.
 
-They are processes of their own: a run within this one would forget what it imported, and numpy
-suffers no second import.
+Each run is a separate process: a run inside this one would drop its imports, and numpy cannot be
+imported twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUITE = """
 
 
 def address(scylla: Scylla) -> str:
-    """The server of the outer run, as an inner run asks for it."""
+    """The server of the outer run, in the form that an inner run takes."""
     login = ":".join(scylla.credentials) + "@" if scylla.credentials else ""
     return f"--scylla={login}{scylla.contact_point}"
 
@@ -58,7 +58,7 @@ def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pyte
 def test_what_a_server_cannot_do_is_skipped_with_the_reason(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
-    """A running server takes no faults; the first missing capability is the reason."""
+    """A running server has no faults; the first missing capability is the reason."""
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess(address(scylla))
     result.assert_outcomes(passed=3, failed=1, skipped=1)
@@ -74,7 +74,7 @@ def test_what_a_server_cannot_do_is_skipped_with_the_reason(
 def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
     pytester: pytest.Pytester,
 ) -> None:
-    """Not one test runs, not even those that need no server."""
+    """No test runs, not even one that needs no server."""
     pytester.makepyfile("def test_without(): pass")
     result = pytester.runpytest_subprocess("--scylla=127.0.0.1:1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -85,7 +85,7 @@ def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
 def test_a_container_that_cannot_be_had_fails_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No Docker engine is no reason to pass."""
+    """A missing Docker engine does not let tests pass."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess("--scylla=docker")
@@ -101,7 +101,7 @@ def test_a_slip_in_the_option_is_told_at_once(pytester: pytest.Pytester) -> None
 
 
 def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
-    """A capability that no server could ever have is an error, not a test that is never run."""
+    """An unknown capability is an error, so the test cannot be skipped forever."""
     pytester.makepyfile(
         """
         import pytest
@@ -117,7 +117,7 @@ def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
 
 
 def test_a_run_without_servers_hears_nothing_of_the_plugin(pytester: pytest.Pytester) -> None:
-    """The plugin is loaded wherever the package is installed, and keeps quiet."""
+    """The plugin is loaded wherever the package is installed, and prints nothing."""
     pytester.makepyfile("def test_without(): pass")
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)

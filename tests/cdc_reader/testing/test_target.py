@@ -1,4 +1,4 @@
-"""What `--scylla` may say, and what is opened for it."""
+"""The values of `--scylla`, and the servers that they open."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_target_is_named_by_a_short_text(text: str, target: Target) -> None:
     "text", ["", "embeded", "docker:", "localhost", "localhost:", "localhost:x", ":9042", "me@h:1"]
 )
 def test_any_other_text_is_refused_in_one_line(text: str) -> None:
-    """A slip is not taken for a host name; the message lists what is expected."""
+    """A typing error is not taken for a host name; the message lists the valid forms."""
     with pytest.raises(TargetError, match=r"^--scylla=.*: expected embedded, docker, .*PORT$"):
         parse_target(text)
 
 
 def test_a_password_shows_neither_in_errors_nor_in_representations() -> None:
-    """Test reports are public more often than meant."""
+    """Test reports are often public."""
     with pytest.raises(TargetError) as refused:
         parse_target("me:secret@host")
     assert "secret" not in str(refused.value)
@@ -53,7 +53,7 @@ def test_a_password_shows_neither_in_errors_nor_in_representations() -> None:
 
 
 def test_a_server_that_does_not_answer_is_told_with_its_address() -> None:
-    """A port where nothing listens gives one line that names it."""
+    """The one-line error has the address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(TargetError, match=rf"^127\.0\.0\.1:{port}: no login over CQL .*$"):
@@ -61,19 +61,19 @@ def test_a_server_that_does_not_answer_is_told_with_its_address() -> None:
 
 
 def test_the_embedded_server_can_all_that_a_test_may_need() -> None:
-    """A test that fits no other server runs on the embedded one."""
+    """A test that no other server can run, runs on the embedded one."""
     assert EmbeddedTarget().capabilities == set(CAPABILITIES)
 
 
 def test_sessions_reach_the_server_they_were_asked_of(scylla: Scylla) -> None:
-    """A session of one's own and the shared one answer; a contact point names both."""
+    """Shared and separate sessions answer, and the contact point has the port."""
     for session in (scylla.session, scylla.connect()):
         assert session.execute("SELECT key FROM system.local").one().key == "local"
     assert scylla.contact_point.endswith(f":{scylla.port}")
 
 
 def test_a_running_server_is_opened_by_its_address(scylla: Scylla) -> None:
-    """The address of a server is all it takes, and closing leaves the server running."""
+    """Closing the target leaves the server running."""
     with RunningTarget(scylla.host, scylla.port, scylla.credentials).open() as again:
         assert again.session.execute("SELECT key FROM system.local").one().key == "local"
     assert scylla.session.execute("SELECT key FROM system.local").one().key == "local"

@@ -39,8 +39,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_connection_outlives_its_server() -> Iterator[None]:
-    """What the source keeps open in this process is closed: its driver would look for servers that
-    are gone for as long as the tests run, at random intervals, which Hypothesis forbids.
+    """Close what the source keeps open in this process.
+
+    Otherwise its driver would try to reach stopped servers at random intervals as long as the tests
+    run, and Hypothesis forbids other users of the random source.
     """
     yield
     for found in gc.get_objects():
@@ -89,7 +91,7 @@ def rows(options: dict[str, str]) -> Rows:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Execute statements one after another; {t} is the table."""
+    """Execute statements one after another; ``{t}`` is the table."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

@@ -18,7 +18,7 @@ from attrs import frozen
 
 SCRIPT = Path(__file__).with_name("following_query.py")
 FAILURES = 3
-"""In a row, without a micro-batch between them: whatever was killed, the query does not recover."""
+"""Failures in a row, without a micro-batch in between, after which the query counts as lost."""
 
 
 class Role(Enum):
@@ -27,16 +27,16 @@ class Role(Enum):
     DRIVER = SCRIPT.name
     JVM = "bin/java"
     SOURCE = "python_streaming_source_runner"
-    """Says how far the log may be read, and plans what is to be read."""
+    """Decides how far the log may be read, and plans the reads."""
     TASKS = "pyspark.worker"
-    """Read the log: a process that forks, and those that it forked."""
+    """Read the log: a process that forks, and its children."""
 
 
 @frozen
 class MicroBatch:
     """The report on a finished micro-batch.
 
-    Its rows, the position after it (in µs), and the JVM's heap in use (in MB).
+    It has the rows, the position after it (µs), and the JVM's heap in use (MB).
     """
 
     rows: int
@@ -113,7 +113,7 @@ class FollowedQuery:
             pass
 
     def stay(self, seconds: float) -> None:
-        """Let it run for a while."""
+        """Let it run for some seconds."""
         with suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"it ended by itself: {self._process.wait(seconds)}")
 

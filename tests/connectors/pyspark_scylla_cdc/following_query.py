@@ -1,7 +1,7 @@
 """A streaming query in a separate process, to be killed or measured: FOLDER OPTIONS_JSON.
 
-It follows a log into the Parquet files of FOLDER/rows, and begins anew when it has failed. Of each
-micro-batch, and of each failure, it prints a line of JSON.
+It follows a log into the Parquet files of FOLDER/rows, and restarts after a failure. It prints a
+line of JSON for each micro-batch and for each failure.
 """
 
 from __future__ import annotations

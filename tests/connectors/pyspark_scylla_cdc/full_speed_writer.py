@@ -1,6 +1,6 @@
 """Writes a table as fast as its server accepts, until standard input ends: HOST PORT.
 
-Each row is a number further; at the end it prints how many there are.
+Each row has the next number; at the end it prints how many rows there are.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ AT_LOAD = re.compile(
     r"\[PYTHON_DATA_SOURCE_ERROR\] Failed to \w+ Python data source \w+: "
     r"cdc_reader\.errors\.\w+: (.*)\s+SQLSTATE: \w+\s*"
 )
-"""All that Spark says: a line of its own words and ours, without Python's frames."""
+"""The whole message of Spark: a line of its own words and ours, without Python's frames."""
 NO_PEM = str(Path(__file__))
 CERTIFICATES = Path(__file__).parents[2] / "data" / "tls"
 FAR = "9" * 30
@@ -140,7 +140,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fetchsise": [("1", "fetchsise is '1': no such option; did you mean fetchSize?")],
     "xyzzy": [("1", "xyzzy is '1': no such option; the options are hosts, port, keyspace")],
 }
-"""What each option can be given wrongly, and part of the line that tells; then unknown ones."""
+"""Wrong values of each option, with part of the error line; then unknown options."""
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def tables(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.fixture(scope="module")
 def in_turn() -> Iterator[str]:
-    """The name of a way to the source, the next one each time: each costs a process of Spark's."""
+    """The name of a way to use the source, in turns, because each starts a process of Spark."""
     return cycle(("batch", "stream", "view"))
 
 

@@ -32,7 +32,7 @@ spark.stop()
 
 
 def test_batch_stream_and_fold(execute: Execute, options: dict[str, str], tmp_path: Path) -> None:
-    """A client that has no JVM reads at once, follows, and folds."""
+    """A client without a JVM reads at once, follows, and folds."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'postimage': true}",

@@ -1,8 +1,8 @@
-"""A streaming query that follows a table written as fast as its server can.
+"""A streaming query that follows a table written as fast as its server accepts.
 
-Server, writer and query share the machine, each in processes of its own. Rows are counted, and the
-size of micro-batches and the memory are compared with what they were at first: how fast the machine
-is, and how busy, decides nothing.
+Server, writer and query share the machine, each in separate processes. The test counts rows, and
+compares the size of micro-batches and the memory with their first values, so the speed and load of
+the machine do not matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
 WARM_UP, AT_LEAST = 5, 15  # micro-batches that do not count, and that do if the machine is slow
 WRITER = Path(__file__).with_name("full_speed_writer.py")
 Sample = dict[str, float]
-"""What is found when a micro-batch is over: its rows, MB of each role and of the JVM's heap."""
+"""The figures at the end of a micro-batch: rows, MB of each role, and MB of the JVM's heap."""
 LIMITS: dict[str, Callable[[float], float]] = {
     "rows": lambda first: 2 * first + 50_000,
     "driver": lambda first: first + 50,
@@ -41,7 +41,7 @@ LIMITS: dict[str, Callable[[float], float]] = {
     "jvm": lambda first: first + 150,
     "heap": lambda first: first + 100,
 }
-"""By what it was at first, what each figure may be at last."""
+"""The largest allowed last value of each figure, given its first."""
 KEYSPACE = (
     "CREATE KEYSPACE ks WITH replication = "
     "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    """Where a server listens that runs in a process of its own and has an empty table."""
+    """The address of a server in a separate process, with an empty table."""
     with serving("--vnodes", "8", "--ring-delay", "0") as (_, line):
         host, _, port = line.split()[-1].rpartition(":")
         session = open_session(host, int(port))
@@ -65,9 +65,9 @@ def address() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.timeout(300 + 3 * SECONDS)
 def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path) -> None:
-    """All rows arrive, once; neither micro-batches nor memory grow with time.
+    """Each row arrives once; neither micro-batches nor memory grow with time.
 
-    A query that falls behind has ever more rows to read in a micro-batch.
+    A query that falls behind would have more and more rows to read in a micro-batch.
     """
     host, port = address
     options = {
@@ -101,7 +101,7 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
 
 @contextmanager
 def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
-    """The process that writes, until its input ends."""
+    """Run the process that writes until its input ends."""
     command = [sys.executable, str(WRITER), host, str(port)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
@@ -112,7 +112,7 @@ def writing(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def sampled(query: FollowedQuery) -> Iterator[Sample]:
-    """A sample at the end of each micro-batch, once all is warm, for as long as is asked for."""
+    """Sample the end of each micro-batch after the warm-up, for the requested time."""
     clock = SystemClock()
     for _ in range(WARM_UP):
         query.next_batch()
@@ -124,7 +124,7 @@ def sampled(query: FollowedQuery) -> Iterator[Sample]:
 
 
 def sample(query: FollowedQuery, batch: MicroBatch) -> Sample:
-    """What is found now, at the end of this micro-batch."""
+    """Return the current figures, at the end of this micro-batch."""
     resident = {role.name.lower(): query.resident_mb(role) for role in Role}
     return {"rows": batch.rows, "heap": batch.heap, **resident}
 

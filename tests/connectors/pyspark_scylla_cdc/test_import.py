@@ -27,7 +27,7 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 
 
 def run(code: str) -> None:
-    """The code in a Python of its own, where nothing is imported yet."""
+    """Run the code in a separate Python, where nothing is imported yet."""
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
@@ -36,10 +36,10 @@ def run(code: str) -> None:
 
 @pytest.mark.parametrize("hidden", ["pyspark", "pyspark.sql.datasource"])
 def test_import_never_fails(hidden: str) -> None:
-    """Without Spark, or with one from before data sources, there is just no source to find."""
+    """Without Spark, or with one too old for data sources, there is no source to find."""
     run(HIDING.format(hidden=hidden))
 
 
 def test_import_is_light() -> None:
-    """Spark's search for data sources loads neither the driver nor what reads the log."""
+    """Spark's search for data sources loads neither the driver nor the reader."""
     run(LIGHT)

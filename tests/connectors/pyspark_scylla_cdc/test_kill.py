@@ -1,4 +1,4 @@
-"""A streaming query whose processes are killed over and over."""
+"""A streaming query whose processes are killed repeatedly."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedScylla]:
-    """A cluster of the test's own, whose generations operate at once."""
+    """A separate cluster, whose generations operate at once."""
     with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
         yield server
 
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster gives writes their time; the table is there."""
+    """A session in which the cluster gives writes their timestamps, with the table."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     session.execute(
@@ -59,7 +59,7 @@ def session(cluster: EmbeddedScylla) -> Iterator[Session]:
 
 @pytest.fixture
 def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
-    """The query that is to survive; it has not begun."""
+    """The query that must survive; it has not been started."""
     options = {
         "hosts": cluster.contact_point,
         "keyspace": "ks",
@@ -77,8 +77,10 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
 def test_killed_and_restarted(
     spark: SparkSession, cluster: EmbeddedScylla, session: Session, query: FollowedQuery
 ) -> None:
-    """Driver or workers killed at any moment, connections dropped, streams replaced under way:
-    the query has delivered each row exactly once, and failed for no other reason.
+    """The query delivers each row exactly once, and fails for no other reason than the kills.
+
+    The driver or its workers are killed at any moment, connections are dropped, and the streams are
+    replaced meanwhile.
     """
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
@@ -108,7 +110,7 @@ def test_killed_and_restarted(
 
 @contextmanager
 def writing(session: Session) -> Iterator[None]:
-    """Rows are inserted, changed and deleted all the while."""
+    """Insert, change and delete rows in the background."""
     stop = threading.Event()
 
     def write() -> None:
@@ -132,16 +134,16 @@ def writing(session: Session) -> Iterator[None]:
 
 
 def killed(chance: random.Random) -> list[Role]:
-    """Who is killed, one after the other: a share of each role, in an order left to chance."""
+    """Yield what to kill: a share of each role, in random order."""
     roles = [KILLED[number % len(KILLED)] for number in range(KILLS)]
     chance.shuffle(roles)
     return roles
 
 
 def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> None:
-    """Let the query do some micro-batches, and kill it or its workers somewhere in the next one.
+    """Let the query run some micro-batches, then kill it or its workers in the next one.
 
-    Without its driver it has to be started again; without workers it gets on by itself.
+    Without its driver it must be restarted; without workers it recovers by itself.
     """
     for _ in range(chance.randint(1, 3)):
         while not query.next_batch().rows:

@@ -1,4 +1,4 @@
-"""The quiet local Spark, and what it says without a fit Java."""
+"""The quiet local Spark session, and its errors without a suitable Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fake_java(folder: Path, script: str) -> None:
-    """A `java` under `folder` that is this shell script."""
+    """Create a `java` under `folder` that is this shell script."""
     java = folder / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -28,7 +28,7 @@ def test_session_works(spark: SparkSession) -> None:
 
 
 def test_java_is_found() -> None:
-    """Where Spark can run, the check passes and names the program."""
+    """The check passes and returns the program if Spark can run."""
     assert require_java().name == "java"
 
 
@@ -56,7 +56,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_unfit_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, expected: str
 ) -> None:
-    """An old or broken Java is named, with what to install."""
+    """The error names an old or broken Java, and what to install."""
     fake_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=expected) as refused:
@@ -66,7 +66,7 @@ def test_unfit_java(
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1-ea"])
 def test_fit_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
-    """Java 17 and every newer one will do."""
+    """Java 17 and all newer versions are suitable."""
     fake_java(tmp_path, f"""echo 'openjdk version "{version}"' >&2""")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert require_java() == tmp_path / "bin" / "java"

@@ -33,7 +33,7 @@ Stored = dict[str, Any]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The time of the server, and of the queries."""
+    """The clock of the server and of the queries."""
     return ManualClock(EPOCH)
 
 

@@ -1,4 +1,4 @@
-"""Logs recorded on a real ScyllaDB, loaded into the server and read with Spark: cell for cell."""
+"""Logs recorded on a real ScyllaDB, loaded into the server and read with Spark."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.spark
 
 @frozen
 class History:
-    """A recorded log in the server's table `t`, and how far its write times reach, in µs."""
+    """A recorded log in the server's table `t`, and its range of write times, in µs."""
 
     log: Result
     start: int
@@ -64,7 +64,7 @@ class History:
 
     @property
     def until(self) -> str:
-        """The option that ends a read right behind the last row."""
+        """Return the option that ends a read right after the last row."""
         return format_timestamp(self.end + 1)
 
 
@@ -76,7 +76,7 @@ def recorded(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
-    """The history in table `t`, its streams published as the generation of its time."""
+    """The history in table `t`, with its streams published as the generation of its time."""
     log = Result.from_recording(recorded["log"])
     times = [micros(time) for time in column(log, "cdc$time")]
     for statement in [*recorded["types"], recorded["table"]]:
@@ -93,7 +93,7 @@ def history(scylla: Scylla, keyspace: str, recorded: Any) -> Iterator[History]:
 def test_batch_equals_recording(
     load: Callable[..., DataFrame], history: History, partitions: int
 ) -> None:
-    """A batch read returns each recorded row once and every cell as it was recorded."""
+    """A batch read returns each recorded row once, with equal cells."""
     frame = load(maxPartitions=str(partitions))
     assert frame.rdd.getNumPartitions() == partitions
     rows = frame.collect()
@@ -105,7 +105,7 @@ def test_batch_equals_recording(
 def test_stream_equals_recording(
     spark: SparkSession, load: Callable[..., DataFrame], history: History, tmp_path: Path
 ) -> None:
-    """Many micro-batches into Parquet hold each recorded row once, every cell as recorded."""
+    """Many micro-batches into Parquet give each recorded row once, with equal cells."""
     frame = load(
         stream=True,
         endingTimestamp=history.until,
@@ -125,7 +125,7 @@ def test_stream_equals_recording(
 def test_changes_folded_are_the_recorded_table(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Whatever the images, changes folded by key are the base table as it was recorded."""
+    """Changes folded by key are the recorded base table, whatever the images."""
     kept = ("pk", "ck", *(WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES))
     asked = {"format": "changes", "includeDelta": "true", "rangeDeletes": "emit"}
     asked["maxPartitions"] = "2"
@@ -145,7 +145,7 @@ def test_changes_folded_are_the_recorded_table(
 def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
-    """Every change of a recording is an envelope by the schema of the repository."""
+    """Every change of a recording is an envelope that satisfies the package's schema."""
     kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
     asked = {"format": "envelope", "rangeDeletes": "skip", "endingTimestamp": history.until}
     frame = load(**asked, columns=",".join(kept))
@@ -180,7 +180,7 @@ def test_python_has_the_same_table(
     asked: dict[str, str],
     keywords: dict[str, Any],
 ) -> None:
-    """What Spark shows as a DataFrame, `CdcReader` gives as Arrow: the same columns and rows."""
+    """`CdcReader` returns the rows of the DataFrame as Arrow, with the same columns."""
     kept = WITHOUT_IMAGES if recorded["seed"] == 1 else VALUES
     frame = load(format=shape, columns=",".join(kept), endingTimestamp=history.until, **asked)
     with CdcReader(scylla.contact_point, f"{keyspace}.t") as reader:
@@ -193,13 +193,13 @@ def test_python_has_the_same_table(
 
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows in an order of their own, without the time when they were read."""
+    """Return the rows in a fixed order, without the time at which they were read."""
     rows = table.drop_columns([name for name in ("ts_ms",) if name in table.column_names])
     return sorted(rows.to_pylist(), key=repr)
 
 
 def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) -> None:
-    """A start is included and an end is not, to the microsecond."""
+    """The start is included and the end is not, to the microsecond."""
     times = sorted(micros(time) for time in column(history.log, "cdc$time"))
     start, end = times[len(times) // 3], times[2 * len(times) // 3]
     frame = load(startingTimestamp=format_timestamp(start), endingTimestamp=format_timestamp(end))
@@ -208,7 +208,7 @@ def test_bounds_are_half_open(load: Callable[..., DataFrame], history: History) 
 
 @pytest.fixture
 def three_generations(scylla: Scylla, keyspace: str) -> Iterator[None]:
-    """The recorded cluster's two tables, and its three generations as it published them."""
+    """The recorded cluster's two tables and three generations, as it published them."""
     for table, statement in TABLES.items():
         scylla.session.execute(statement.format(ks=keyspace))
         log = Result.from_recording(GENERATIONS[f"log_{table}"])
@@ -240,7 +240,7 @@ def test_three_generations(
 def test_three_generations_streamed(
     spark: SparkSession, load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Micro-batches that cross the switches lose nothing and read nothing twice."""
+    """Micro-batches that cross the switches lose and repeat nothing."""
     log = Result.from_recording(GENERATIONS["log_t"])
     times = [micros(time) for time in column(log, "cdc$time")]
     frame = load(
@@ -257,7 +257,7 @@ def test_three_generations_streamed(
 def test_streams_come_from_the_generation_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Rows in streams that no generation lists are not found: nothing scans the log."""
+    """Rows in unlisted streams are not found, because nothing scans the log."""
     scylla.session.execute(TABLES["t"].format(ks=keyspace))
     log = Result.from_recording(GENERATIONS["log_t"])
     load_rows(scylla.session, TableName(keyspace, "t").log, log)
@@ -265,7 +265,7 @@ def test_streams_come_from_the_generation_tables(
 
 
 def run_to_parquet(frame: DataFrame, folder: Path) -> list[Mapping[str, Any]]:
-    """Everything available into Parquet files; returns the progress of each micro-batch."""
+    """Read everything available into Parquet files; return each micro-batch's progress."""
     query = (
         frame.writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -277,7 +277,7 @@ def run_to_parquet(frame: DataFrame, folder: Path) -> list[Mapping[str, Any]]:
 
 
 def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
-    """A ring of 16 vnodes of two streams, these among them, as the recorded cluster had."""
+    """Return a ring of 16 vnodes of two streams with these among them, as in the recording."""
     known = {StreamId(stream) for stream in streams}
     groups = []
     for vnode in range(16):
@@ -288,7 +288,7 @@ def ring(streams: Iterable[bytes]) -> list[StreamGroup]:
 
 
 def generations(described: Result) -> dict[int, list[StreamGroup]]:
-    """The groups of each generation, by its start in ms, from rows of the description table."""
+    """Return each generation's groups, by start in ms, from rows of the description table."""
     found = defaultdict(list)
     for row in decoded(described):
         start = round(row["time"].timestamp() * 1_000)
@@ -297,12 +297,12 @@ def generations(described: Result) -> dict[int, list[StreamGroup]]:
 
 
 def column(result: Result, name: str) -> list[bytes]:
-    """The cells of a column that is never null."""
+    """Return the cells of a column that is never null."""
     return [cell for row in result.rows if (cell := row[result.column(name)]) is not None]
 
 
 def assert_recorded(rows: Sequence[Row], log: Result) -> None:
-    """The rows are those of the recording: the same columns, each row once, every cell equal."""
+    """Check that columns, rows and cells equal the recording's, with each row once."""
     assert list(rows[0].__fields__) == [*(name for name, _ in log.columns), "_commit_timestamp"]
     found = [row.asDict(recursive=True) for row in rows]
     for row in found:
@@ -313,7 +313,7 @@ def assert_recorded(rows: Sequence[Row], log: Result) -> None:
 
 
 def by_key(rows: Iterable[Mapping[str, Any]], log: Result) -> dict[Any, dict[str, Any]]:
-    """The rows by the log's primary key, in the one form that two decoders can agree on."""
+    """Return the rows by the log's primary key, in a form common to both decoders."""
     sets = {name for name, text in log.columns if text.startswith("set<")}
     plains = [{name: plain(cell) for name, cell in row.items()} for row in rows]
     for row in plains:
@@ -322,13 +322,13 @@ def by_key(rows: Iterable[Mapping[str, Any]], log: Result) -> dict[Any, dict[str
 
 
 def in_key_order(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows as two decoders can agree on them, sorted by key."""
+    """Return the rows sorted by key, in a form common to both decoders."""
     plains = [{name: plain(cell) for name, cell in row.items()} for row in rows]
     return sorted(plains, key=lambda row: repr((row["pk"], row["ck"])))
 
 
 def assert_in_stream_order(rows: Iterable[Row]) -> None:
-    """The rows of each stream come as the server orders them."""
+    """Check that each stream's rows come in the server's order."""
     streams = defaultdict(list)
     for row in rows:
         place = order_key(uuid.UUID(row["cdc$time"]).bytes), row["cdc$batch_seq_no"]
@@ -337,7 +337,7 @@ def assert_in_stream_order(rows: Iterable[Row]) -> None:
 
 
 def assert_in_order_by(rows: Iterable[Row], key: Sequence[str]) -> None:
-    """The changes of each base row come in order of write time, across generations too."""
+    """Check that each base row's changes come in order of write time, across generations."""
     changes = defaultdict(list)
     for row in rows:
         changes[tuple(row[name] for name in key)].append(row["_commit_timestamp"])
@@ -345,7 +345,7 @@ def assert_in_order_by(rows: Iterable[Row], key: Sequence[str]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The value without what is peculiar to its decoder."""
+    """Return the value in a form common to both decoders."""
     match value:
         case uuid.UUID():
             return str(value)

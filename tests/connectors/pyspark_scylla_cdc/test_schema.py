@@ -1,4 +1,4 @@
-"""Every type of CQL has a Spark type, and Spark makes the same Arrow type of it again."""
+"""Every CQL type has a Spark type, from which Spark derives the same Arrow type."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NATIVES = st.sampled_from(sorted(NATIVE_TYPES)).map(Native)
 IN_UTC: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 )
-"""Spark 4.0 and 4.1 have their timestamps in UTC without being told."""
+"""Spark 4.0 and 4.1 always use UTC for timestamps here."""
 
 
 def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
-    """Types made of others."""
+    """Draw types that contain other types."""
     parts = st.lists(inner, min_size=1, max_size=3)
     return st.one_of(
         inner.map(ListType),
@@ -51,20 +51,20 @@ def nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_there_and_back(cql_type: CqlType) -> None:
-    """What Spark expects of a batch is exactly what the kernel makes."""
+    """Spark expects exactly the batches that the kernel makes."""
     schema = arrow_schema([Column("x", cql_type)])
     assert to_arrow_schema(spark_schema(schema, BASE), **IN_UTC).equals(schema)
 
 
 @given(st.recursive(NATIVES, nested, max_leaves=8))
 def test_schema_travels_as_json(cql_type: CqlType) -> None:
-    """Spark sends schemas between its processes as JSON; nothing is lost on that way."""
+    """Schemas survive as JSON, in which Spark sends them between processes."""
     schema = spark_schema(arrow_schema([Column("x", cql_type)]), BASE)
     assert StructType.fromJson(schema.jsonValue()) == schema
 
 
 @pytest.mark.parametrize("unknown", [pa.large_string(), pa.binary(16), pa.timestamp("ns")])
 def test_types_that_spark_would_not_take(unknown: pa.DataType) -> None:
-    """An Arrow type that Spark would misread is refused instead."""
+    """An Arrow type that Spark would misread is refused."""
     with pytest.raises(TypeError, match="has no Spark type"):
         spark_type(unknown)

@@ -1,4 +1,4 @@
-"""Tables whose log gets nothing new: a user hears of it where the query is written."""
+"""Tables whose log gets no new rows are reported when a query is written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ except Exception as error:
 
 
 def test_load_tells_of_tables_that_log_nothing() -> None:
-    """A log that is only kept is read, with a warning; what is never logged is refused."""
+    """An old log is read with a warning; a table that never logs is refused."""
     with EmbeddedScylla() as server:
         replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
         options = {"ks": "", "tk": " AND tablets = {'initial': 1} AND consistency = 'global'"}

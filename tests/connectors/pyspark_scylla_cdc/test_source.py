@@ -1,4 +1,4 @@
-"""The source in real Spark: types, traps of Spark's planning, and what must stay secret."""
+"""The source in real Spark: types, pitfalls of Spark's planning, and secrets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ LOG_KEY = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no"]
 
 @pytest.fixture
 def all_types(scylla: Scylla, keyspace: str) -> None:
-    """A table with a column of every type; one row with all values, one with none."""
+    """A table with a column of every type, a row with all values, and one with none."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.address (street text, number int)")
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in VALUES.items())
     scylla.session.execute(
@@ -89,7 +89,7 @@ def numbers(scylla: Scylla, keyspace: str) -> None:
 
 @pytest.mark.usefixtures("all_types")
 def test_every_type(load: Callable[..., DataFrame]) -> None:
-    """Each CQL type arrives as the value that was written; what was not set is null."""
+    """Each CQL type arrives as it was written; unset columns are null."""
     rows = {row["pk"]: row for row in load().collect()}
     for name, (_, _, expected) in VALUES.items():
         found = rows[1][name]
@@ -103,7 +103,7 @@ def test_every_type(load: Callable[..., DataFrame]) -> None:
 def test_load_takes_keyspace_and_table(
     spark: SparkSession, keyspace: str, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """In one, as a path, for a batch, a stream and SQL."""
+    """They may be given as one path, for a batch, a stream and SQL."""
     given = {name: value for name, value in options.items() if name not in ("keyspace", "table")}
     batch = spark.read.format("scylla_cdc").options(**given).load(f"{keyspace}.t", columns="v")
     assert batch.where("v < 10 AND `cdc$operation` = 2").count() == 10
@@ -124,7 +124,7 @@ def test_load_takes_keyspace_and_table(
 def test_columns_are_the_log_tables(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """The columns are those of ``SELECT *`` on the log table, in its order, and one more."""
+    """They are those of ``SELECT *`` on the log table, in its order, and one more."""
     log = scylla.session.execute(f"SELECT * FROM {keyspace}.t_scylla_cdc_log LIMIT 1")
     frame = load()
     assert frame.columns == [*log.column_names, "_commit_timestamp"]
@@ -133,7 +133,7 @@ def test_columns_are_the_log_tables(
 
 @pytest.mark.usefixtures("numbers")
 def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
-    """A DataFrame may be filtered this way and that: no query sees another's filter."""
+    """A DataFrame may be filtered in several ways; queries do not share filters."""
     frame = load()
     assert frame.where("pk < 10").count() == 10
     assert frame.where("pk >= 90").count() == 10
@@ -146,7 +146,7 @@ def test_one_dataframe_in_many_queries(load: Callable[..., DataFrame]) -> None:
 def test_unsettled_rows_are_read_by_a_batch(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A batch reads what was written a moment ago, by a clock some seconds ahead too."""
+    """A batch reads recent writes, even from a clock that is seconds ahead."""
     ahead = SystemClock().now() + 4_000_000
     scylla.session.execute(
         f"INSERT INTO {keyspace}.t (pk, v) VALUES (1, 1) USING TIMESTAMP {ahead}"
@@ -162,7 +162,7 @@ def test_empty_log(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """A log without rows is a DataFrame without rows, read in a batch or followed."""
+    """A log without rows gives an empty DataFrame, in a batch and in a stream."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -181,7 +181,7 @@ def test_empty_log(
 def test_columns_with_awkward_names(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """Names with capitals, quotes, dots and reserved words are names like others."""
+    """Names may have capitals, quotes and dots, or be reserved words."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}."Order" ("Key" int PRIMARY KEY, "select" int, "a.b ""c""" int) '
         "WITH cdc = {'enabled': true}"
@@ -197,7 +197,7 @@ def test_columns_with_awkward_names(
 def test_column_with_the_name_of_ours(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], *, stream: bool
 ) -> None:
-    """A table's own `_commit_timestamp` is refused at `load()`, by name and with the remedy."""
+    """`load()` refuses a table's own `_commit_timestamp`, with the remedy."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (pk int PRIMARY KEY, "_commit_timestamp" int) '
         "WITH cdc = {'enabled': true}"
@@ -239,7 +239,7 @@ def test_password_stays_secret(
 def test_the_command_reads_a_checkpoint(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """`scylla-cdc status` shows how far a query has come, by the query's id."""
+    """`scylla-cdc status` shows how far a query has read, by the query's id."""
     writer = load(stream=True).writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path)).start()
     query.awaitTermination()
@@ -258,7 +258,7 @@ def test_the_command_reads_a_checkpoint(
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A DataFrame keeps its columns, or says that there are more, and fails without one."""
+    """A DataFrame keeps its columns, or fails if there are more; without one of them it fails."""
     keeping, failing, losing = load(), load(schemaMode="fail"), load()
     scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
     assert keeping.count() == 100
@@ -273,7 +273,7 @@ def test_table_altered_since_load(
 
 @pytest.mark.usefixtures("numbers")
 def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) -> None:
-    """A schema given by hand chooses columns, in its order; one read in SQL works as well."""
+    """A given schema chooses columns and their order; this works in SQL too."""
     reader = spark.read.format("scylla_cdc").options(**options)
     frame = reader.schema("v int, _commit_timestamp timestamp, pk int").load()
     assert frame.columns == ["v", "_commit_timestamp", "pk"]
@@ -285,7 +285,7 @@ def test_a_schema_is_a_projection(spark: SparkSession, options: dict[str, str]) 
 
 @pytest.mark.usefixtures("numbers")
 def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, str]) -> None:
-    """The names of the Spark Cassandra connector lead to the same table."""
+    """The Spark Cassandra connector's names give the same table."""
     host, _, port = options["hosts"].rpartition(":")
     reader = spark.read.format("scylla_cdc").options(
         **{
@@ -302,7 +302,7 @@ def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, st
 
 @pytest.mark.usefixtures("numbers")
 def test_columns_tell_what_they_are(load: Callable[..., DataFrame]) -> None:
-    """The schema's metadata has the CQL type and the part in the key."""
+    """The schema's metadata has the CQL type and the role in the key."""
     schema = load(format="changes", includeDelta="true").schema
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}
     assert schema["v"].metadata == {"cql.type": "int", "cql.kind": "regular"}

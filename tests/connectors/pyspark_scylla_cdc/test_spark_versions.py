@@ -1,7 +1,7 @@
-"""Streams in each version of Spark: triggers, limits, and micro-batches done again.
+"""Streams in each version of Spark: triggers, limits, and repeated micro-batches.
 
 Spark 4.0 and 4.1 do not tell a reader where a micro-batch starts. Tests without Spark call the
-reader made for them as they do, in any version. The tests in Spark hold in all versions.
+reader made for these versions as Spark does, and run with every version, like the tests in Spark.
 """
 
 from __future__ import annotations
@@ -186,8 +186,9 @@ def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_limit_of_available_now(run: Callable[..., Batches]) -> None:
-    """Spark 4.2 reads all in several micro-batches; before, each run has one, and none is empty
-    before all is read.
+    """Spark 4.2 reads all rows in several micro-batches; before, each run has one.
+
+    No run is empty before all rows are read.
     """
     limited = {"maxRowsPerTrigger": "3"}
     first = run(**limited)

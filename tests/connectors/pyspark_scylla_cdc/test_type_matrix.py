@@ -74,7 +74,7 @@ MULTI_CELL: dict[str, list[tuple[Any, Any]]] = {
 EVERY = {**MATRIX, **MULTI_CELL}
 NAMES = {f"c{number}": kind for number, kind in enumerate(EVERY)}
 AS_NUMBERS = {"date": "unix_date", "timestamp": "unix_micros"}
-"""Python's calendar is smaller than Spark's: such values are taken as numbers."""
+"""Values outside of Python's calendar, which is smaller than Spark's, are collected as numbers."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def everything(scylla: Scylla, keyspace: str) -> None:
 def frame(
     request: pytest.FixtureRequest, spark: SparkSession, load: Load, tmp_path: Path
 ) -> Callable[..., DataFrame]:
-    """Reads at once, or follows into files and reads these."""
+    """Reads at once, or streams into files and reads these."""
 
     def read(**options: str) -> DataFrame:
         options["maxPartitions"] = "2"
@@ -128,7 +128,7 @@ def test_all_native_types_are_here() -> None:
 
 @pytest.mark.usefixtures("everything")
 def test_values(frame: Callable[..., DataFrame]) -> None:
-    """Each value arrives as it was written, to the last digit; null is null, empty is empty."""
+    """Each value arrives as written, to the last digit; null and empty values stay distinct."""
     columns = [
         f"{AS_NUMBERS[kind]}({name}) AS {name}" if kind in AS_NUMBERS else name
         for name, kind in NAMES.items()
@@ -144,7 +144,7 @@ def test_values(frame: Callable[..., DataFrame]) -> None:
 
 @pytest.mark.usefixtures("everything")
 def test_decimal_type(load: Load) -> None:
-    """Decimals as numbers: exact where they fit, refused with the option's name where not."""
+    """Decimals that fit become exact numbers; others are refused with the option's name."""
     project = {name: kind for name, kind in NAMES.items() if kind in ("decimal", "varint")}
     frame = load(format="changes", columns=",".join(project), decimalType="decimal(38, 6)")
     types = {name: frame.schema[name].dataType.simpleString() for name in project}
@@ -175,7 +175,7 @@ def test_nested_decimals(execute: Execute, load: Load) -> None:
 def test_timestamps_that_spark_cannot_hold(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """One beyond 64 bits of microseconds ends the query, and the column may be left out."""
+    """A value beyond 64 bits of microseconds ends the query; the column may be left out."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, v int) WITH cdc = {'enabled': true}"
     )
@@ -191,7 +191,7 @@ def test_timestamps_that_spark_cannot_hold(
 def test_times_beyond_the_calendar_of_python(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Spark has them; what collects them as Python's own cannot, and takes them as numbers."""
+    """Spark holds them; Python cannot collect them, except as numbers."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, ts timestamp, d date) WITH cdc = {'enabled': true}"
     )
@@ -207,7 +207,7 @@ def test_times_beyond_the_calendar_of_python(
 
 
 def plain(value: Any) -> Any:
-    """The value in a form that equals itself."""
+    """Return the value in a form that equals itself."""
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - that is what NaN is
         return "nan"
     if isinstance(value, tuple | list):

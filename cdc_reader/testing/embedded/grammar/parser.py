@@ -49,7 +49,7 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 def parse(cql: str) -> ast.Statement:
     """Parse `cql`; SyntaxError with line and column if it is not a statement.
 
-    Statements of more than 200,000 words and signs are refused: they would take many seconds.
+    Statements of more than 200,000 tokens are refused: they would take many seconds.
     """
     outcome = _parsed.get(cql)
     if outcome is None:

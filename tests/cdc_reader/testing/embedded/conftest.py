@@ -1,4 +1,4 @@
-"""An engine of its own for each test, without sockets, its clock moved by hand."""
+"""A separate engine for each test, without sockets, with a manual clock."""
 
 import pytest
 from attrs import define, evolve, field
@@ -49,24 +49,24 @@ class Shell:
         return self.engine.query(cql, values, self.options)
 
     def rows(self, cql: str, *values: bytes | None) -> list[Row]:
-        """All rows of a SELECT, unpaged."""
+        """Return all rows of a SELECT, unpaged."""
         result = self.run(cql, *values)
         assert isinstance(result, Rows)
         return result.rows
 
     def consistency(self, consistency: int) -> None:
-        """Ask with this consistency from now on."""
+        """Use this consistency from now on."""
         self.options = evolve(self.options, consistency=consistency)
 
     def ints(self, cql: str) -> list[tuple[int | None, ...]]:
-        """All rows of a SELECT of integers."""
+        """Return all rows of a SELECT of integers."""
         return [
             tuple(None if c is None else int.from_bytes(c, "big", signed=True) for c in row)
             for row in self.rows(cql)
         ]
 
     def pages(self, cql: str, page_size: int, values: Values = ()) -> list[list[Row]]:
-        """The pages of a prepared SELECT, each asked for by the paging state before it."""
+        """Return the pages of a prepared SELECT, each requested with the previous paging state."""
         prepared = self.engine.prepare(cql, self.options)
         pages: list[list[Row]] = []
         state: bytes | None = None
@@ -80,7 +80,7 @@ class Shell:
                 return pages
 
     def refusal(self, cql: str, *values: bytes | None) -> tuple[int, str]:
-        """The error code and text of a statement that is refused."""
+        """Return the error code and text of a refused statement."""
         with pytest.raises(CqlError) as caught:
             self.run(cql, *values)
         return caught.value.code, caught.value.message

@@ -1,7 +1,7 @@
-"""Single statements are answered as the real servers of all recorded versions answered them.
+"""Single statements are answered as by real servers of all recorded versions.
 
-Never wrong, else refused by name: what is not answered to the letter is counted, and what is
-refused as not supported is listed here.
+Answers that differ in wording are counted, and statements refused as not supported are listed here.
+No other answer may differ.
 """
 
 import gzip
@@ -22,20 +22,20 @@ from tests.recordings.replay import RawHandler
 DATA = Path(__file__).parents[3] / "data"
 VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialect.json.gz"))
 REFUSED = ("GROUP BY", "SELECT JSON count(*)", " LIKE 'x%'", "COMPACT STORAGE")
-"""What this server refuses as not supported, by words of the statements."""
+"""The statements that this server refuses as not supported, by words in them."""
 LEAST_EQUAL = 0.98
 
 Answer = dict[str, Any]
 
 
 def recorded(version: str) -> Any:
-    """The recording of a version: how its keyspaces were made, and its cases."""
+    """Return a version's recording: the creation of its keyspaces, and its cases."""
     with gzip.open(DATA / f"scylla-{version}-dialect.json.gz", "rt") as file:
         return json.load(file)
 
 
 def cases() -> Iterator[Any]:
-    """Each case of each version."""
+    """Yield each case of each version."""
     for version in VERSIONS:
         recording = recorded(version)
         for case in recording["cases"]:
@@ -45,7 +45,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[dict[str, Session]]:
-    """A session of a server of each version."""
+    """Sessions with a server of each version."""
     servers = {version: EmbeddedScylla(version=version).start() for version in VERSIONS}
     clusters = {
         version: Cluster(
@@ -71,7 +71,7 @@ def sessions() -> Iterator[dict[str, Session]]:
 
 
 def replay(session: Session, replication: str, ops: list[Any]) -> list[Answer]:
-    """What the server answers to the statements, in a keyspace of their own."""
+    """Return the server's answers to the statements, in a separate keyspace."""
     keyspace = f"d_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {replication}")
     try:
@@ -81,7 +81,7 @@ def replay(session: Session, replication: str, ops: list[Any]) -> list[Answer]:
 
 
 def answer(session: Session, op: Any, keyspace: str) -> Answer:
-    """The error, or the columns, rows and warnings; names and ids that chance made are marks."""
+    """Return the error, or the columns, rows and warnings; random names and ids are replaced."""
     try:
         future = execute(session, op, keyspace)
         result = future.result()
@@ -101,7 +101,7 @@ def answer(session: Session, op: Any, keyspace: str) -> Answer:
 
 
 def execute(session: Session, op: Any, keyspace: str) -> Any:
-    """Send a statement: text, or a dictionary with what to prepare and the values."""
+    """Send a statement: text, or a dictionary with a statement to prepare and its values."""
     if isinstance(op, dict):
         statement = session.prepare(op["prepare"].replace("{ks}", keyspace))
         values = [UNSET_VALUE if value == "__unset__" else value for value in op["values"]]
@@ -117,7 +117,7 @@ def execute(session: Session, op: Any, keyspace: str) -> Any:
 
 
 def refusal(text: str, kind: str, keyspace: str) -> list[str]:
-    """[code, message], as recorded."""
+    """Return [code, message], in the form of the recording."""
     text = text.replace(keyspace, "{ks}")
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?= for timestamp)", "{id}", text)
     code, message = (
@@ -128,7 +128,7 @@ def refusal(text: str, kind: str, keyspace: str) -> list[str]:
 
 
 def is_unsupported(found: Answer, op: Any) -> bool:
-    """Whether the answer says that this server does not do a statement that is listed."""
+    """True if the answer refuses a listed statement as not supported."""
     message = found.get("error", ["", ""])[1]
     return "is not supported by this server" in message and any(w in str(op) for w in REFUSED)
 
@@ -137,7 +137,7 @@ def is_unsupported(found: Answer, op: Any) -> bool:
 def test_a_recorded_case_repeats(
     sessions: dict[str, Session], version: str, replication: str, ops: list[Any]
 ) -> None:
-    """No statement is accepted that was refused, and none gives other columns or rows."""
+    """No refused statement is accepted, and columns and rows are equal."""
     wrong = []
     for expected, found in zip(ops, replay(sessions[version], replication, ops), strict=True):
         if is_unsupported(found, expected["op"]):
@@ -155,7 +155,7 @@ def test_a_recorded_case_repeats(
 def test_nearly_all_answers_are_equal_to_the_letter(
     sessions: dict[str, Session], version: str
 ) -> None:
-    """Messages and warnings, too."""
+    """This includes messages and warnings."""
     recording = recorded(version)
     ops = [op for case in recording["cases"] for op in case["ops"]]
     found = [

@@ -1,7 +1,7 @@
-"""Clients beside cassandra-driver connect and work: scylla-driver and cqlsh, from the registry.
+"""Other clients connect and work: scylla-driver, and cqlsh from the package registry.
 
-Both live in environments of their own, for they bring the same package `cassandra`. The
-environments are made once, in the user's cache directory.
+Each is installed in a separate environment, because both bring the package `cassandra`. The
+environments are created once, in the user's cache directory.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 def environment(requirements: tuple[str, ...]) -> Path:
-    """The bin directory of an environment that holds `requirements`."""
+    """Return the bin directory of an environment with `requirements`."""
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
     if not (home / "ready").exists():
@@ -51,7 +51,7 @@ def environment(requirements: tuple[str, ...]) -> Path:
 
 
 def run(*command: object) -> str:
-    """What a program prints; it must succeed."""
+    """Return a program's output; it must succeed."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False, timeout=120
     )
@@ -90,7 +90,7 @@ def test_scylla_driver_works(server: EmbeddedScylla) -> None:
 
 @pytest.mark.slow
 def test_cqlsh_works(server: EmbeddedScylla) -> None:
-    """It starts, changes the schema, writes and shows tables of results."""
+    """It starts, changes the schema, writes, and shows results."""
     cqlsh = environment(CQLSH) / "cqlsh"
     written = run(
         cqlsh,

@@ -1,6 +1,6 @@
-"""Whatever bytes come in: the server answers or hangs up, and others never notice.
+"""For any bytes, the server answers or closes the connection; other clients are not affected.
 
-`SCYLLA_CDC_FUZZ` sets how many frames are sent (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` which.
+`SCYLLA_CDC_FUZZ` sets the number of frames (2,000 if unset), `SCYLLA_CDC_FUZZ_SEED` the seed.
 """
 
 import logging
@@ -74,14 +74,14 @@ WORDS = sorted({word for cql in STATEMENTS for word in re.findall(r"\w+|[^\w\s]"
 
 @define
 class Fuzzer:
-    """Makes frames: right ones, wrong ones, and ones that are nothing."""
+    """Makes frames: valid, damaged and random ones."""
 
     source: random.Random
     prepared: list[tuple[bytes, int]] = field(factory=list)
-    """Ids of statements, with how many values each takes."""
+    """Ids of prepared statements, with their numbers of values."""
 
     def volley(self, count: int) -> list[bytes]:
-        """Frames for one connection; perhaps the last is such that none can follow it."""
+        """Return frames for one connection; the last one may end it."""
         frames = [self.frame() for _ in range(count)]
         if self.source.random() < 0.5:
             frames[-1] = self._mutated(frames[-1])
@@ -90,7 +90,7 @@ class Fuzzer:
         return frames
 
     def frame(self) -> bytes:
-        """A frame of the length that its header says, whatever the rest of it is."""
+        """Return a frame with the length that its header gives; the rest may be anything."""
         opcode, body = self._request()
         flags, version = 0, self.source.choice((3, 4, 4, 4, 4))
         if self.source.random() < 0.05:
@@ -103,7 +103,7 @@ class Fuzzer:
         return HEADER.pack(version, flags, stream, opcode, len(body)) + body
 
     def cql(self) -> str:
-        """A statement, a damaged one, or words in any order."""
+        """Return a statement, a damaged one, or words in any order."""
         text = self.source.choice(STATEMENTS)
         match self.source.random():
             case chance if chance < 0.4:
@@ -175,13 +175,13 @@ class Fuzzer:
 
 
 def long_text(cql: str) -> bytes:
-    """A [long string]."""
+    """Encode a [long string]."""
     raw = cql.encode(errors="replace")
     return len(raw).to_bytes(4, "big") + raw
 
 
 def startup(compression: str | None) -> bytes:
-    """A frame that opens a connection."""
+    """Return a frame that opens a connection."""
     options = {"CQL_VERSION": "3.3.1"}
     if compression:
         options["COMPRESSION"] = compression
@@ -191,7 +191,7 @@ def startup(compression: str | None) -> bytes:
 
 
 def statement(cql: str, opcode: int = Opcode.QUERY) -> bytes:
-    """A frame with a statement."""
+    """Return a frame with a statement."""
     body = long_text(cql) + (b"\0\1\0" if opcode == Opcode.QUERY else b"")
     return HEADER.pack(4, 0, 0, opcode, len(body)) + body
 
@@ -204,21 +204,21 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 def connect(server: EmbeddedScylla, compression: str | None = None) -> socket.socket:
-    """An open connection; nothing on it may take longer than its timeout."""
+    """Open a connection with a timeout."""
     connection = socket.create_connection((server.host, server.port), timeout=30)
     ask(connection, startup(compression))
     return connection
 
 
 def ask(connection: socket.socket, frame: bytes) -> tuple[int, bytes]:
-    """(opcode, body) of the answer to a frame."""
+    """Send a frame; return the (opcode, body) of the answer."""
     connection.sendall(frame)
     _, _, _, opcode, size = HEADER.unpack(read(connection, HEADER.size))
     return opcode, read(connection, size)
 
 
 def read(connection: socket.socket, size: int) -> bytes:
-    """Exactly this many bytes."""
+    """Read exactly this many bytes."""
     data = b""
     while len(data) < size:
         chunk = connection.recv(size - len(data))
@@ -228,7 +228,7 @@ def read(connection: socket.socket, size: int) -> bytes:
 
 
 def set_up(witness: socket.socket) -> list[tuple[bytes, int]]:
-    """The tables that statements are about; returns prepared ones, for a fuzzer."""
+    """Create the tables; return prepared statements for a fuzzer."""
     for cql in SCHEMA:
         ask(witness, statement(cql))
     prepared = (ask(witness, statement(cql, Opcode.PREPARE)) for cql in PREPARED)
@@ -240,7 +240,7 @@ def set_up(witness: socket.socket) -> list[tuple[bytes, int]]:
 
 
 def fire(server: EmbeddedScylla, frames: list[bytes], compression: str | None) -> int:
-    """Send frames on a connection of their own until the server hangs up; counts its answers."""
+    """Send frames on a separate connection until the server closes it; count its answers."""
     answers = bytearray()
     with connect(server, compression) as connection, suppress(ConnectionError):
         connection.sendall(b"".join(frames))
@@ -251,7 +251,7 @@ def fire(server: EmbeddedScylla, frames: list[bytes], compression: str | None) -
 
 
 def count_frames(data: bytearray) -> int:
-    """How many frames these are."""
+    """Return the number of frames in the data."""
     count = place = 0
     while place + HEADER.size <= len(data):
         place += HEADER.size + HEADER.unpack_from(data, place)[4]
@@ -262,7 +262,7 @@ def count_frames(data: bytearray) -> int:
 def test_no_bytes_crash_the_server_or_hang_another_connection(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each connection comes to an end, a witness is answered all along, no bug is logged."""
+    """Each connection ends, another client is always answered, and no bug is logged."""
     source = random.Random(SEED)
     fuzzer, answered = Fuzzer(source), 0
     with connect(server) as witness, caplog.at_level(logging.ERROR, "cdc_reader"):
@@ -278,8 +278,9 @@ def test_no_bytes_crash_the_server_or_hang_another_connection(
 
 
 def refusal(cql: str) -> str | None:
-    """Why the grammar refuses a text; None if it is a statement, or has an error of another kind,
-    as a value does that its type cannot hold.
+    """Return the grammar's error for a text; None if it is a statement.
+
+    None also for errors of another kind, such as a value that its type cannot hold.
     """
     try:
         parse(cql)
@@ -291,7 +292,7 @@ def refusal(cql: str) -> str | None:
 
 
 def check(cql: str) -> None:
-    """A refusal says where."""
+    """Check that a refusal has a position."""
     message = refusal(cql)
     assert message is None or re.match(r"line \d+:\d+ ", message), message
 
@@ -304,17 +305,17 @@ def check(cql: str) -> None:
 @example("SELECT * FROM t WHERE a = " + "[" * 5_000 + "]" * 5_000)
 @example("CREATE TABLE t (a " + "list<" * 5_000 + "int" + ">" * 5_000 + " PRIMARY KEY)")
 def test_any_text_is_a_statement_or_a_syntax_error(cql: str) -> None:
-    """With its place."""
+    """The error has a position."""
     check(cql)
 
 
 @given(st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_words_are_a_statement_or_a_syntax_error(cql: str) -> None:
-    """With its place."""
+    """The error has a position."""
     check(cql)
 
 
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_statement_is_a_statement_or_a_syntax_error(source: random.Random) -> None:
-    """With its place."""
+    """The error has a position."""
     check(Fuzzer(source).cql())

@@ -1,4 +1,4 @@
-"""What clients look at to know a ScyllaDB: its options, its own tables, traces, schema texts."""
+"""What clients check to recognise a ScyllaDB: options, own tables, traces, descriptions."""
 
 import io
 import socket
@@ -32,7 +32,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]]]:
-    """The port that a client has, and what the server supports."""
+    """Return the client's port, and the options that the server supports."""
     with closing(socket.create_connection((server.host, port), timeout=10)) as client:
         client.sendall(bytes((4, 0, 0, 1, OptionsMessage.opcode, 0, 0, 0, 0)))
         header = client.recv(9, socket.MSG_WAITALL)
@@ -42,7 +42,7 @@ def options(server: EmbeddedScylla, port: int) -> tuple[int, dict[str, list[str]
 
 
 def test_clients_choose_their_shard_by_their_port(server: EmbeddedScylla) -> None:
-    """On the port told for it; on the other one shards take turns."""
+    """This holds on the shard-aware port; on the other one, shards take turns."""
     _, told = options(server, server.port)
     port = int(told["SCYLLA_SHARD_AWARE_PORT"][0])
     for _ in range(2 * SHARDS):
@@ -63,7 +63,7 @@ def test_requests_are_traced(session: Session) -> None:
     "table", ["config", "runtime_info", "scylla_local", "protocol_servers", "versions", "clients"]
 )
 def test_tables_of_scylla_s_own_have_rows(session: Session, table: str) -> None:
-    """Clients and suites know a ScyllaDB by them."""
+    """Clients and test suites recognise a ScyllaDB by them."""
     assert session.execute(f"SELECT * FROM system.{table}").all()
 
 
@@ -82,7 +82,7 @@ def test_a_replication_factor_is_each_datacenter_s(session: Session) -> None:
 
 
 def test_descriptions_make_the_schema_anew(session: Session) -> None:
-    """DESCRIBE gives statements that can be executed in their order."""
+    """DESCRIBE returns statements that recreate the schema."""
     session.execute("CREATE KEYSPACE made WITH replication = "
                     "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip
     session.execute('CREATE TYPE made.u ("Field" int, b frozen<list<text>>)')
@@ -102,5 +102,5 @@ def test_descriptions_make_the_schema_anew(session: Session) -> None:
     "what", ["CLUSTER", "SCHEMA", "FULL SCHEMA", "KEYSPACES", "TABLES", "TYPES", "FUNCTIONS"]
 )
 def test_everything_can_be_described(session: Session, what: str) -> None:
-    """As cqlsh asks for it."""
+    """The statements are those of cqlsh."""
     assert session.execute(f"DESCRIBE {what}").column_names

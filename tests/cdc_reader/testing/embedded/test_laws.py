@@ -1,6 +1,6 @@
-"""Laws of the log, for random statements: it tells the table, images tell the rows.
+"""Laws of the log for random statements: it reproduces the table, and images show the rows.
 
-Every example writes to a partition of its own, through a real driver, with rising timestamps.
+Every example writes to a separate partition, through a real driver, with rising timestamps.
 """
 
 import itertools
@@ -90,7 +90,7 @@ static_assignments = st.one_of(atoms.map("st = {}".format), sets.map("ss = ss + 
 
 @st.composite
 def row_updates(draw: st.DrawFn) -> str:
-    """An UPDATE of one to three columns of a row."""
+    """Draw an UPDATE of one to three columns of a row."""
     columns = draw(st.sets(st.sampled_from(sorted(assignments)), min_size=1, max_size=3))
     changes = ", ".join(draw(assignments[column]) for column in sorted(columns))
     return f"UPDATE <t> SET {changes} WHERE pk = <pk> AND ck = {draw(st.integers(0, 3))}"
@@ -117,13 +117,13 @@ histories = st.lists(st.one_of(statements, statements, batches), min_size=1, max
 
 @frozen
 class Tables:
-    """A table per kind of images, all in one keyspace."""
+    """A table for each kind of images, all in one keyspace."""
 
     session: Session
     keyspace: str
 
     def run(self, images: str, history: list[str]) -> tuple[Log, list[list[bytes | None]]]:
-        """The records of a fresh partition after the statements, and its rows."""
+        """Execute the statements in a fresh partition; return its records and rows."""
         key, table = next(KEYS), f"{self.keyspace}.t_{images}"
         for statement in history:
             self.session.execute(statement.replace("<t>", table).replace("<pk>", str(key)))
@@ -139,7 +139,7 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(scylla: Scylla) -> Iterator[Tables]:
-    """Three tables with the columns of BASE."""
+    """Create three tables with the columns of BASE."""
     session, keyspace = scylla.session, f"laws_{uuid.uuid4().hex[:8]}"
     session.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
@@ -157,19 +157,19 @@ def tables(scylla: Scylla) -> Iterator[Tables]:
 
 
 def records(rows: list[LogRow]) -> Log:
-    """Log rows grouped by `cdc$time`, in its order."""
+    """Group log rows by `cdc$time`, in its order."""
     time_of = sort_key(parse("timeuuid"))
     rows = sorted(rows, key=lambda r: (time_of(r["cdc$time"] or b""), r["cdc$batch_seq_no"] or b""))
     return [list(group) for _, group in itertools.groupby(rows, lambda row: row["cdc$time"])]
 
 
 def operation(row: LogRow) -> Operation:
-    """What the row says happened."""
+    """Return the row's operation."""
     return Operation(int.from_bytes(row["cdc$operation"] or b"", "big", signed=True))
 
 
 def no_null(value: bytes | None, column: Column) -> bytes | None:
-    """The value, an empty collection or all-null UDT taken for null, as both read so later."""
+    """Return the value, or None for an empty collection or all-null UDT, as both are read later."""
     if value is not None and column.is_multi_cell and not value.strip(b"\x00\xff"):
         is_empty = value == bytes(4) or column.is_user_type
         return None if is_empty else value
@@ -218,7 +218,7 @@ def test_images_are_the_rows_before_and_after(
 
 
 def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
-    """Each image shows what the fold holds; a full one shows all columns of its kind."""
+    """Check that each image shows the fold's values; a full one shows all columns of its kind."""
     for image in rows:
         is_static = image["ck"] is None
         held = state(fold, image["pk"] or b"", image["ck"])
@@ -230,7 +230,7 @@ def check_images(fold: Fold, rows: list[LogRow], images: str) -> None:
 
 
 def state(fold: Fold, pk: bytes, ck: bytes | None) -> dict[str, bytes | None]:
-    """A row (or the static row) of the fold, each column as the log would show it."""
+    """Return a row (or the static row) of the fold, as the log would show it."""
     partition = fold.partitions.get((pk,))
     if partition is None:
         return {}

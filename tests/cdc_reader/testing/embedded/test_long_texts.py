@@ -1,4 +1,4 @@
-"""Statements of megabytes: answered, or refused, without keeping other clients waiting."""
+"""Statements of megabytes are answered or refused without delaying other clients."""
 
 import threading
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def session(sessions: tuple[Session, Session]) -> Session:
 def test_another_client_is_answered_while_a_long_text_is_parsed(
     sessions: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text is parsed only once the other client has its answer."""
+    """Parsing goes on only after the other client has its answer."""
     is_parsing, may_parse = threading.Event(), threading.Event()
 
     def parse(text: str) -> None:
@@ -71,7 +71,7 @@ def test_another_client_is_answered_while_a_long_text_is_parsed(
     ids=["string", "quotes", "blob", "list"],
 )  # fmt: skip
 def test_long_values_are_written(session: Session, value: str) -> None:
-    """A string or blob of 10 MB, a list of many elements."""
+    """This covers a string and a blob of 10 MB, and a list of many elements."""
     session.execute(f"INSERT INTO ks.t (pk, {value}")
 
 
@@ -81,13 +81,13 @@ def test_long_values_are_written(session: Session, value: str) -> None:
     ids=["open", "nested", "list"],
 )
 def test_too_many_words_are_refused(session: Session, value: str) -> None:
-    """They would take minutes; the error says where there were too many."""
+    """They would take minutes; the error has the position."""
     with pytest.raises(SyntaxException, match=r"line 1:2000\d\d the statement is too long"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {value})")
 
 
 def test_deep_nesting_is_refused(session: Session) -> None:
-    """Nothing that is stored is nested so deeply."""
+    """No stored value is nested so deeply."""
     with pytest.raises(SyntaxException, match="nested too deeply"):
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, {'[' * 9000}{']' * 9000})")
 
@@ -99,6 +99,6 @@ def test_an_error_that_quotes_a_long_text_is_shortened(session: Session) -> None
 
 
 def test_no_number_is_too_long_for_an_answer(session: Session) -> None:
-    """Ten million digits are no value of any type."""
+    """A number of ten million digits is refused: it is no value of any type."""
     with pytest.raises(InvalidRequest, match="Invalid number format"):
         session.execute(f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")

@@ -1,4 +1,4 @@
-"""What no client should do, over a real socket: answered in the server's words, or refused."""
+"""Unusual use over a real socket: answered as by the server, or refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def first_page(session: Session, table: str) -> Any:
-    """Three rows, with more to come."""
+    """Return three rows, with more to come."""
     page = session.execute(SimpleStatement(f"SELECT * FROM {table}", fetch_size=3))
     assert page.has_more_pages
     return page
@@ -48,7 +48,7 @@ def first_page(session: Session, table: str) -> Any:
 def test_a_column_that_comes_or_goes_ends_no_paging(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """Each page has the columns of its moment."""
+    """Each page has the columns of its time."""
     page = first_page(session, "ks.t")
     server.execute("ALTER TABLE ks.t ADD w int")
     page.fetch_next_page()
@@ -58,7 +58,7 @@ def test_a_column_that_comes_or_goes_ends_no_paging(
 
 
 def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Session) -> None:
-    """There is nothing to go on with."""
+    """The next page is an error."""
     page = first_page(session, "ks.t")
     server.execute("DROP TABLE ks.t")
     with pytest.raises(InvalidRequest, match="unconfigured table t"):
@@ -67,7 +67,7 @@ def test_a_table_that_is_dropped_ends_paging(server: EmbeddedScylla, session: Se
 
 @pytest.mark.parametrize("size", [-(1 << 31), -1, 1, (1 << 31) - 1])
 def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
-    """One below 1 is none."""
+    """A size below 1 means no paging."""
     statement = SimpleStatement("SELECT ck FROM ks.t", fetch_size=size)
     assert len(session.execute(statement).all()) == 10
 
@@ -75,7 +75,7 @@ def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
 def test_tablets_that_split_and_merge_end_no_paging(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """No row of the log is lost or comes twice."""
+    """Each row of the log is read once."""
     page = first_page(session, "tb.t_scylla_cdc_log")
     server.split_tablets("tb", "t")
     page.fetch_next_page()
@@ -84,7 +84,7 @@ def test_tablets_that_split_and_merge_end_no_paging(
 
 
 def test_thousands_of_values_are_used(server: EmbeddedScylla) -> None:
-    """Each one, though they are the same key."""
+    """Each value counts, although they are the same key."""
     markers = ", ".join("?" * 10_000)
     rows = server.execute(f"SELECT ck FROM ks.t WHERE pk IN ({markers})", [b"\0\0\0\1"] * 10_000)
     assert len(rows) == 10
@@ -105,7 +105,7 @@ def test_a_node_that_fails_leaves_no_batch_half_done(
 
 
 def test_a_node_leaves_once(server: EmbeddedScylla) -> None:
-    """Whoever is gone cannot go."""
+    """A node that has left cannot leave again."""
     last = server.cluster.nodes[-1]
     server.leave(last)
     with pytest.raises(ValueError, match="expected one that is on the ring"):

@@ -1,4 +1,4 @@
-"""Pages served unread: the same ones to everyone, wherever each reader is."""
+"""Replayed pages: the same for everyone, independent of other readers' positions."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
-    """Each so many times, to text and prepared statements; then the table is read again."""
+    """They are repeated for text and prepared statements; afterwards the table is read again."""
     pages = server.pages(SELECT, page_size=10)
     assert len(pages) == 3
     session.execute("TRUNCATE ks.t")
@@ -51,7 +51,7 @@ def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, sessio
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("skips", [False, True])
 def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, skips: bool) -> None:
-    """As of pages that are not replayed: a client that prepared a statement knows it."""
+    """A client that prepared a statement knows the columns, as with other pages."""
     read = server.page(SELECT, skip_metadata=skips)
     server.replay("ks", "t", server.pages(SELECT), times=2)
     first = parse_metadata(server.page(SELECT, skip_metadata=skips))
@@ -60,7 +60,7 @@ def test_metadata_is_left_out_where_that_is_asked_for(server: EmbeddedScylla, sk
 
 
 def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Session) -> None:
-    """Two readers that take turns both see every page."""
+    """Two readers that take turns each see every page."""
     server.replay("ks", "t", server.pages(SELECT, page_size=10))
     first, second = session.execute(SELECT), session.execute(SELECT)
     seen: list[list[int]] = [[], []]
@@ -76,14 +76,14 @@ def test_readers_do_not_move_one_another(server: EmbeddedScylla, session: Sessio
 def test_a_paging_state_of_another_kind_is_refused(
     server: EmbeddedScylla, session: Session, state: bytes
 ) -> None:
-    """As the server words it."""
+    """The message is the server's."""
     server.replay("ks", "t", server.pages(SELECT))
     with pytest.raises(ProtocolException, match="Invalid value for the paging state"):
         session.execute(SELECT, paging_state=state)
 
 
 def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScylla) -> None:
-    """What is not one is named."""
+    """The error says what is wrong with a page."""
     for body, found in (
         (b"", "4 bytes"),
         (b"\0\0\0\1" + bytes(8), r"kind 2 \(rows\), found 1"),
@@ -96,6 +96,6 @@ def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScyl
 
 
 def test_only_a_select_has_pages(server: EmbeddedScylla) -> None:
-    """Of a table that is read, not replayed."""
+    """Other statements are refused."""
     with pytest.raises(ValueError, match="expected a SELECT"):
         server.pages("USE system")

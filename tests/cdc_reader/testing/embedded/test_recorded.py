@@ -1,4 +1,4 @@
-"""The embedded server does what real servers of all recorded versions were recorded doing."""
+"""The embedded server behaves as real servers of all recorded versions did."""
 
 import gzip
 import json
@@ -23,22 +23,22 @@ DATA = Path(__file__).parents[3] / "data"
 NOW = 1_800_000_000_000_000
 MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 UPTIME = 60_000_000
-"""µs: longer than the longest history, whose first write the server's generation must take."""
+"""µs, longer than the longest history: the first generation must take its first write."""
 
 
 def recorded(path: Path) -> Any:
-    """A recording of the test data."""
+    """Return a recording of the test data."""
     with gzip.open(path, "rt") as file:
         return json.load(file)
 
 
 def version_of(path: Path) -> str:
-    """The version that a recording was made of."""
+    """Return the version that made the recording."""
     return path.name.split("-")[1]
 
 
 def scenarios() -> Iterator[Any]:
-    """Each scenario of each version, with how its keyspace was made."""
+    """Yield each scenario of each version, with the creation of its keyspace."""
     for path in sorted(DATA.glob("scylla-*-scenarios.json.gz")):
         recording = recorded(path)
         label = path.name.removeprefix("scylla-").removesuffix("-scenarios.json.gz")
@@ -48,7 +48,7 @@ def scenarios() -> Iterator[Any]:
 
 
 def histories() -> Iterator[Any]:
-    """Each history of each version."""
+    """Yield each history of each version."""
     for path in sorted(DATA.glob("scylla-*-histories.json.gz")):
         for history in recorded(path):
             yield pytest.param(
@@ -58,13 +58,13 @@ def histories() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def timestamps() -> Timestamps:
-    """What stamps the writes of the session."""
+    """Gives the session's writes their timestamps."""
     return Timestamps()
 
 
 @pytest.fixture(scope="module")
 def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
-    """A session of a server that behaves as the recorded version did."""
+    """A session with a server that behaves like the recorded version."""
     clock = ManualClock(NOW - UPTIME)
     with EmbeddedScylla(version=version, clock=clock) as server:
         clock.advance(UPTIME)
@@ -86,7 +86,7 @@ def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
 def test_a_recorded_scenario_repeats(
     session: Session, timestamps: Timestamps, keyspace: str, scenario: dict[str, Any]
 ) -> None:
-    """The same statements leave the same log, base table and schema, and the same refusals."""
+    """The same statements give the same log, base table, schema and refusals."""
     outcome = replay_scenario(session, timestamps, scenario, NOW, keyspace)
     found = list(recorded_scenario(scenario).differences(outcome))
     assert not found, "\n".join(found)
@@ -96,7 +96,7 @@ def test_a_recorded_scenario_repeats(
 def test_a_recorded_history_repeats(
     session: Session, timestamps: Timestamps, history: dict[str, Any]
 ) -> None:
-    """1,200 random statements leave the same log, base table and write times."""
+    """1,200 random statements give the same log, base table and write times."""
     outcome = replay_history(session, timestamps, history, NOW)
     found = list(recorded_history(history).differences(outcome))
     assert not found, "\n".join(found)

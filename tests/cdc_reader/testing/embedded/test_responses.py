@@ -1,8 +1,8 @@
 """The raw answers to 88 requests equal those recorded from a real ScyllaDB 5.2.
 
-Compared are opcode, flags, kind, metadata, error code and text; ids, times, tokens and paging
-states differ from run to run on the real server too. `DIFFERENT` lists what this server answers
-otherwise, with the reason.
+The tests compare opcode, flags, kind, metadata, error code and text. Ids, times, tokens and paging
+states differ between runs of the real server too. `DIFFERENT` lists the answers that differ here,
+with the reason.
 """
 
 import base64
@@ -37,14 +37,14 @@ DIFFERENT = {
 
 
 def recorded() -> Any:
-    """The recorded requests and answers."""
+    """Return the recorded requests and answers."""
     with gzip.open(DATA / "scylla-5.2-responses.json.gz", "rt") as file:
         return json.load(file)
 
 
 @frozen
 class Answer:
-    """A frame as it came: header fields and body."""
+    """A received frame: header fields and body."""
 
     version: int
     flags: int
@@ -54,29 +54,29 @@ class Answer:
 
 @define
 class Client:
-    """A client as bare as can be: frames over one socket, one request at a time."""
+    """A minimal client: frames over one socket, one request at a time."""
 
     connection: socket.socket
     events: list[bytes]
 
     def another(self) -> socket.socket:
-        """A connection of its own to the same server."""
+        """Open another connection to the same server."""
         return socket.create_connection(self.connection.getpeername(), timeout=20)
 
     def send(self, opcode: int, body: bytes, version: int = 4) -> Answer:
-        """The answer to one request; events that come before it are kept."""
+        """Return the answer to one request; earlier events are kept."""
         self.connection.sendall(struct.pack(">BBhBI", version, 0, 1, opcode, len(body)) + body)
         while (answer := self.receive()).opcode == EVENT:
             self.events.append(answer.body)
         return answer
 
     def receive(self) -> Answer:
-        """The next frame."""
+        """Return the next frame."""
         version, flags, _, opcode, size = struct.unpack(">BBhBI", self.read(9))
         return Answer(version, flags, opcode, self.read(size))
 
     def read(self, size: int) -> bytes:
-        """Exactly this many bytes."""
+        """Read exactly this many bytes."""
         data = b""
         while len(data) < size:
             chunk = self.connection.recv(size - len(data))
@@ -86,17 +86,17 @@ class Client:
 
 
 def text(value: str) -> bytes:
-    """A [string]."""
+    """Encode a [string]."""
     return struct.pack(">H", len(value.encode())) + value.encode()
 
 
 def long_text(value: str) -> bytes:
-    """A [long string]."""
+    """Encode a [long string]."""
     return struct.pack(">I", len(value.encode())) + value.encode()
 
 
 def values(*cells: bytes | None) -> bytes:
-    """Consistency, flags and bound values of a QUERY or EXECUTE."""
+    """Encode consistency, flags and bound values of a QUERY or EXECUTE."""
     encoded = b"".join(
         b"\xff\xff\xff\xff" if c is None else struct.pack(">I", len(c)) + c for c in cells
     )
@@ -104,13 +104,13 @@ def values(*cells: bytes | None) -> bytes:
 
 
 def query(cql: str) -> bytes:
-    """The body of a QUERY without values or paging."""
+    """Return the body of a QUERY without values or paging."""
     return long_text(cql) + struct.pack(">HB", ONE, 0)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    """A bare client of a server that behaves as the recorded version did."""
+    """A minimal client of a server that behaves like the recorded version."""
     with (
         EmbeddedScylla(version="5.2") as server,
         socket.create_connection((server.host, server.port)) as connection,
@@ -120,13 +120,13 @@ def client() -> Iterator[Client]:
 
 
 def prepared_id(client: Client, cql: str) -> bytes:
-    """The id of a prepared statement."""
+    """Return the id of a prepared statement."""
     body = client.send(PREPARE, long_text(cql)).body
     return body[6 : 6 + struct.unpack(">H", body[4:6])[0]]
 
 
 def ask(client: Client, request: str) -> Answer:
-    """Send what a recorded request's description says."""
+    """Send the request that a recording describes."""
     verb, _, rest = request.partition(" ")
     if verb == "OPTIONS":
         # An unknown version ends a connection: these have one each.
@@ -136,7 +136,7 @@ def ask(client: Client, request: str) -> Answer:
 
 
 def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
-    """Opcode and body of a request."""
+    """Return opcode and body of a request."""
     kinds = ("TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE")
     fixed = {
         "STARTUP": (STARTUP, b"\x00\x01" + text("CQL_VERSION") + text("3.3.1")),
@@ -159,7 +159,7 @@ def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
 
 
 def execute_options(described: str) -> bytes:
-    """The options of an EXECUTE, from the recording's words in brackets."""
+    """Return the options of an EXECUTE from the recording's words in brackets."""
     one = struct.pack(">i", 1)
     if "skip metadata" in described:
         return struct.pack(">HBHI", ONE, 0x03, 1, 4) + one
@@ -169,7 +169,7 @@ def execute_options(described: str) -> bytes:
 
 
 def batch(described: str) -> bytes:
-    """A BATCH of two statements, logged or not, perhaps one of them a SELECT."""
+    """Return a BATCH of two statements, logged or not, one of which may be a SELECT."""
     statements = ["INSERT INTO resp.t (pk, ck) VALUES (7, 1)"]
     statements.append(
         "SELECT * FROM resp.t"
@@ -182,7 +182,7 @@ def batch(described: str) -> bytes:
 
 
 def comparable(answer: Answer) -> object:
-    """What of an answer is the same in every run."""
+    """Return the parts of an answer that are the same in every run."""
     body = answer.body
     warnings: list[str] = []
     if answer.flags & 0x08:
@@ -213,14 +213,14 @@ def comparable(answer: Answer) -> object:
 
 
 def columns(metadata: Any) -> list[tuple[object, ...]]:
-    """(keyspace, table, name, type) of each column."""
+    """Return (keyspace, table, name, type) of each column."""
     return [(*column[:3], column[3].cql_parameterized_type()) for column in metadata or ()]
 
 
 def test_raw_answers_repeat(client: Client) -> None:
     """Every answer has the recorded opcode, kind, metadata, error code and text.
 
-    One conversation: an answer depends on what was asked before.
+    All requests form one conversation, because answers depend on earlier requests.
     """
     wrong = []
     for entry in recorded()["responses"]:
@@ -243,7 +243,7 @@ def test_raw_answers_repeat(client: Client) -> None:
 
 
 def test_what_is_not_simulated_is_refused_with_the_reason(client: Client) -> None:
-    """A statement this server does not do is an error that says so."""
+    """The error says that the statement is not supported."""
     for request in DIFFERENT:
         answer = ask(client, request)
         assert answer.opcode == ERROR

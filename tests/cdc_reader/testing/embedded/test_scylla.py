@@ -1,4 +1,4 @@
-"""The embedded server as drivers and clients meet it: over real sockets."""
+"""The embedded server over real sockets, with drivers and raw clients."""
 
 import io
 import socket
@@ -35,7 +35,7 @@ READY, RESULT, EVENT, ERROR = 2, 8, 12, 0
 
 
 class RawClient:
-    """A client that speaks frames, to see what drivers hide."""
+    """A client that handles frames itself, to see what drivers hide."""
 
     def __init__(self, server: EmbeddedScylla) -> None:
         self.socket = socket.create_connection((server.host, server.port), timeout=10)
@@ -48,7 +48,7 @@ class RawClient:
         self.socket.sendall(header + body.getvalue())
 
     def receive(self) -> tuple[int, int, bytes]:
-        """(opcode, stream, body) of the next frame."""
+        """Return (opcode, stream, body) of the next frame."""
         _, _, stream, opcode, size = struct.unpack(">BBhBI", self._exactly(9))
         return opcode, stream, self._exactly(size)
 
@@ -84,7 +84,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture(scope="module")
 def session(server: EmbeddedScylla) -> Iterator[Session]:
-    """A session of the driver with its default settings: it steps down to version 4 by itself."""
+    """A session with the driver's default settings, which negotiates version 4."""
     cluster = Cluster([server.host], port=server.port)
     yield cluster.connect()
     cluster.shutdown()
@@ -105,7 +105,7 @@ def test_the_driver_connects_with_default_settings(
 
 
 def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> None:
-    """system.local is the node one is connected to, system.peers are the others."""
+    """system.local is the connected node, system.peers has the others."""
     with RawClient(server) as client:
         address = socket.inet_aton("127.0.0.1")
         _, _, local = client.query("SELECT broadcast_address FROM system.local")
@@ -116,13 +116,13 @@ def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> Non
 
 
 def test_system_peers_v2_does_not_exist(session: Session) -> None:
-    """The refusal that makes drivers ask for system.peers."""
+    """This refusal makes drivers query system.peers."""
     with pytest.raises(InvalidRequest, match="unconfigured table peers_v2"):
         session.execute("SELECT * FROM system.peers_v2")
 
 
 def test_clients_are_told_of_schema_changes(server: EmbeddedScylla) -> None:
-    """Those that registered, also of the CDC log that a table brings."""
+    """Registered clients also hear of the log that a table brings."""
     with RawClient(server) as listener, RawClient(server) as other, RawClient(server) as actor:
         assert listener.ask(RegisterMessage(["SCHEMA_CHANGE"]))[0] == READY
         assert other.ask(RegisterMessage(["STATUS_CHANGE"]))[0] == READY
@@ -137,7 +137,7 @@ def test_clients_are_told_of_schema_changes(server: EmbeddedScylla) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> None:
-    """Each on its own stream, however many are on their way."""
+    """Each answer has its request's stream, however many are in flight."""
     with RawClient(server) as client:
         for stream in range(500):
             client.send(QueryMessage("SELECT key FROM system.local", 1), stream)
@@ -145,7 +145,7 @@ def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> Non
 
 
 def test_use_holds_for_its_connection_alone(server: EmbeddedScylla) -> None:
-    """The keyspace of one connection is none of another's."""
+    """Other connections keep their own keyspace."""
     with RawClient(server) as first, RawClient(server) as second:
         first.query("USE system")
         assert first.query("SELECT key FROM local")[0] == RESULT
@@ -153,7 +153,7 @@ def test_use_holds_for_its_connection_alone(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_its_connection_alone(server: EmbeddedScylla) -> None:
-    """The client that sends it gets a protocol error and the end of the stream."""
+    """Its client gets a protocol error and the end of the stream."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()
@@ -164,13 +164,13 @@ def test_garbage_ends_its_connection_alone(server: EmbeddedScylla) -> None:
 
 
 def test_system_clients_lists_who_is_connected(session: Session) -> None:
-    """With the name that the driver gives itself."""
+    """Each client is listed with the driver's name."""
     names = {row.driver_name for row in session.execute("SELECT * FROM system.clients")}
     assert DRIVER_NAME in names
 
 
 def test_system_clients_lists_the_asked_nodes_own() -> None:
-    """Not those who are connected to other nodes."""
+    """Clients of other nodes are not listed."""
     with EmbeddedScylla(nodes=2) as server:
         sessions = []
         for node in server.cluster.nodes:
@@ -193,7 +193,7 @@ def test_system_clients_lists_the_asked_nodes_own() -> None:
 
 
 def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
-    """The extension stays, though it says no more than a table that never had one."""
+    """The extension stays in the schema."""
     session.execute(f"CREATE KEYSPACE ext {KEYSPACE}")
     select = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ext'"
     session.execute("CREATE TABLE ext.t (pk int PRIMARY KEY)")
@@ -207,7 +207,7 @@ def test_cdc_that_was_turned_off_is_remembered(session: Session) -> None:
 
 @pytest.mark.parametrize("password", ["wrong", "", "secret "])
 def test_a_wrong_password_is_refused(password: str) -> None:
-    """In the words of the real server."""
+    """The message is the real server's."""
     with EmbeddedScylla(credentials=("scylla", "secret")) as server:
         cluster = Cluster(
             [server.host],
@@ -221,7 +221,7 @@ def test_a_wrong_password_is_refused(password: str) -> None:
 
 
 def test_the_right_password_is_accepted() -> None:
-    """And the user is known by name afterwards."""
+    """The user's name is known afterwards."""
     with EmbeddedScylla(credentials=("scylla", "secret")) as server:
         provider = PlainTextAuthProvider("scylla", "secret")
         cluster = Cluster([server.host], port=server.port, auth_provider=provider)
@@ -254,7 +254,7 @@ def test_tls_protects_the_connection() -> None:
     [("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.5", "127.0.0.5")],
 )
 def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> None:
-    """Whether it listens on a name, on all addresses or on one."""
+    """It may listen on a name, on all addresses or on one."""
     with EmbeddedScylla(host) as server:
         assert server.contact_point == f"{host}:{server.port}"
         cluster = Cluster([host], port=server.port, protocol_version=4)
@@ -264,7 +264,7 @@ def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> N
 
 
 def test_stopping_closes_connections_and_the_port() -> None:
-    """A client sees the end of the stream; nobody listens any more; stopping twice is no error."""
+    """Clients see the end of the stream; stopping twice is no error."""
     server = EmbeddedScylla().start()
     with RawClient(server) as client:
         server.stop()
@@ -276,13 +276,13 @@ def test_stopping_closes_connections_and_the_port() -> None:
 
 
 def test_a_port_in_use_cannot_be_listened_on(server: EmbeddedScylla) -> None:
-    """The error is the system's, at once."""
+    """The system's error is raised at once."""
     with pytest.raises(OSError, match="in use"):
         EmbeddedScylla(port=server.port).start()
 
 
 def test_the_clock_is_the_one_given() -> None:
-    """Generations begin at its time, and move only with it."""
+    """Generations begin at its time, and advance only with it."""
     clock = ManualClock(1_795_220_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         assert server.cluster.generations[0].timestamp == 1_795_220_000_000
@@ -291,7 +291,7 @@ def test_the_clock_is_the_one_given() -> None:
 
 
 def test_a_later_generation_is_published_to_clients() -> None:
-    """Both tables show it before it operates, the streams in shard order."""
+    """Both tables show it before it operates, with streams in shard order."""
     with EmbeddedScylla(shards=3, vnodes=2) as server:
         generation = server.join(vnodes=1, shards=5)
         cluster = Cluster([server.host], port=server.port)
@@ -314,7 +314,7 @@ def test_a_later_generation_is_published_to_clients() -> None:
 
 
 def test_a_node_that_leaves_is_gone_for_clients() -> None:
-    """Its connections end, its port is closed, the other nodes' clients are told."""
+    """Its connections and port are closed, and the other nodes' clients are notified."""
     with EmbeddedScylla(nodes=2) as server, RawClient(server) as client:
         gone = ("127.0.0.2", server.port)
         connected = socket.create_connection(gone, timeout=10)
@@ -331,7 +331,7 @@ def test_a_node_that_leaves_is_gone_for_clients() -> None:
 
 
 def test_repair_makes_a_generation_after_a_node_has_left() -> None:
-    """And only then."""
+    """Leaving alone makes none."""
     with EmbeddedScylla(nodes=2) as server:
         assert server.check_and_repair_streams() is None
         server.leave(server.cluster.nodes[1])
@@ -360,7 +360,7 @@ def test_repair_makes_a_generation_after_a_node_has_left() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
-    """In one line that names the setting, its value and what would do."""
+    """The one-line error has the setting, its value and what would be valid."""
     with pytest.raises(ConfigurationError) as error:
         EmbeddedScylla(**settings)
     assert str(error.value).startswith(message)
@@ -368,7 +368,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 
 
 def test_statements_run_without_a_connection() -> None:
-    """Before the start and while it listens, a server executes statements for its own process."""
+    """Before and after its start, a server executes statements for its own process."""
     server = EmbeddedScylla(clock=ManualClock(1_700_000_000_000_000))
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
@@ -380,7 +380,7 @@ def test_statements_run_without_a_connection() -> None:
 
 
 def test_pages_are_read_without_a_connection() -> None:
-    """A query's pages come as bodies of RESULTs, as a client would get them."""
+    """A query's pages are bodies of RESULTs, as a client would get them."""
     server = EmbeddedScylla()
     server.execute(f"CREATE KEYSPACE ks {KEYSPACE}")
     server.execute("CREATE TABLE ks.t (pk int, ck int, PRIMARY KEY (pk, ck))")
@@ -397,7 +397,7 @@ def test_a_refusal_without_a_connection_is_an_exception() -> None:
 
 
 def test_a_table_under_replay_is_not_executed_against() -> None:
-    """Ready pages hold no cells to return."""
+    """Ready-made pages have no cells to return."""
     server = EmbeddedScylla()
     server.replay("system", "local", server.pages("SELECT key FROM system.local"))
     with pytest.raises(ValueError, match="not under replay"):

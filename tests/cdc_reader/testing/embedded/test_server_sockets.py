@@ -8,8 +8,9 @@ OPTIONS_REQUEST = b"\x04\0\0\0\x05\0\0\0\0"
 
 
 def test_small_answers_do_not_wait_for_each_other() -> None:
-    """Each connection sends at once what it has; TCP would hold back a second small answer until
-    the client, which takes its time, has acknowledged the first.
+    """Each answer is sent at once.
+
+    TCP would otherwise hold back a second small answer until the client has acknowledged the first.
     """
     with EmbeddedScylla(port=0) as scylla:
         server = scylla._server

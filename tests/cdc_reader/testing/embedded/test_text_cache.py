@@ -1,10 +1,10 @@
-"""What is kept for statements is bounded by the size of their texts."""
+"""A cache bounded by the size of statements' texts."""
 
 from cdc_reader.testing.embedded.text_cache import TextCache
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    """What was asked for lately stays."""
+    """Recently requested entries stay."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("b", "B", 5)
@@ -25,7 +25,7 @@ def test_a_text_above_the_limit_is_kept_alone() -> None:
 
 
 def test_putting_again_and_forgetting_keep_count() -> None:
-    """Sizes are those of what is there."""
+    """The size is that of the current entries."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("a", "A2", 3)

@@ -48,7 +48,7 @@ def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -
 
 
 def test_a_refused_stream_says_why_whatever_it_is_asked() -> None:
-    """Spark asks for its start or, on a restart, for its partitions."""
+    """Spark requests its start or, on a restart, its partitions."""
     stream = RefusedStream(SchemaError("so it is"))
     start = {"version": 1, "position": 0}
     for ask in (

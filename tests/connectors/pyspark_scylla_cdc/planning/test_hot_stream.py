@@ -33,15 +33,16 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock: the table is made now, and minutes of writes lie ahead. The streams
-    are a day older.
+    """The cluster's clock: the table is made now, with minutes of writes ahead.
+
+    The streams are a day older.
     """
     return ManualClock(SystemClock().now() - DAY)
 
 
 @pytest.fixture(scope="module")
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster on 32 streams, where one key was written to for minutes, and others at times."""
+    """A cluster on 32 streams; one key is written for minutes, others now and then."""
     with EmbeddedScylla(clock=clock, vnodes=16, shards=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "

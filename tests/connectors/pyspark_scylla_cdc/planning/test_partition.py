@@ -95,8 +95,9 @@ def test_every_stream_in_order(size: int, count: int) -> None:
 def test_the_same_rows_either_way(
     tokens: list[int], count: int, slices: int, others: list[int]
 ) -> None:
-    """Each partition has, by ranges, the rows that it has by streams: even if tokens repeat, and
-    with streams of another generation between its own.
+    """By ranges, each partition has the rows that it has by streams.
+
+    This holds even if tokens repeat, and with streams of another generation between its own.
     """
     streams = streams_of(tokens)
     own = [stream for task in streams.tasks(WINDOW, 99) for stream in task.streams]

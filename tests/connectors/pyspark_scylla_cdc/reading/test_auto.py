@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
-"""Of a micro-batch, and of a partition if it is read by streams: there are 8,192."""
+"""Partitions of a micro-batch, and queries of a partition read by streams: there are 8,192."""
 SPARSE, DENSE, KEYS = 10, 2, 900
-"""Seconds in which one key is written to, and in which many are: as many micro-batches."""
+"""Seconds with one key written, seconds with many, and their number: one micro-batch each."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -83,9 +83,7 @@ def test_the_way_follows_what_is_measured(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Follow the log on to `end`, a second a micro-batch; returns how many queries were asked by
-    streams and by ranges.
-    """
+    """Follow the log to `end`, a second per micro-batch; count queries by streams and by ranges."""
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
         for by in ("cdc$stream_id IN", "token(cdc$stream_id)")

@@ -15,7 +15,7 @@ from tests.connectors.pyspark_scylla_cdc.conftest import Execute
 
 PASSES, PAGE = 50, 5 << 20
 WHOLE = PASSES * PAGE // resource.getpagesize()
-"""Faults if each page is faulted in anew."""
+"""The number of faults if each page is faulted in again."""
 
 _READ = """
 import json, sys

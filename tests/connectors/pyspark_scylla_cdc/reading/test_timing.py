@@ -1,4 +1,4 @@
-"""Measurements of reads, by which a strategy is chosen."""
+"""Measurements of reads, from which a strategy is chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc.reading.timing import timed
 
 COST = {Strategy.STREAMS: 5, Strategy.RANGES: 2}
-"""µs a stream."""
+"""µs per stream."""
 SMALL, LARGE = 100, 1_000
 
 
@@ -26,9 +26,7 @@ class Reads:
     choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
 
     def read(self, streams: int, filled: int = 1, handling: int = 0) -> Strategy:
-        """The way of a read of so many streams, of which some have rows that Spark takes time to
-        handle.
-        """
+        """Return the strategy of a read of some streams; Spark takes time to handle their rows."""
         used = self.choice.next()
         batches = self._waited_for(streams * COST[used], filled)
         rows = timed(batches, self.choice, used, self.clock, streams=streams, queries=streams // 10)

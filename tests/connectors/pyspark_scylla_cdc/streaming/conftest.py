@@ -1,4 +1,4 @@
-"""A cluster of the test's own, which keeps the time of the test's clock."""
+"""A separate cluster, with the test's clock."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from cdc_reader.testing.cql_session import open_session
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The one clock of cluster and reader."""
+    """The clock of both cluster and reader."""
     return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster of the test's own, whose generations operate at once."""
+    """A separate cluster, whose generations operate at once."""
     with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
         yield server
 
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster, by its clock, gives writes their time."""
+    """A session in which the cluster gives writes their timestamps, by its clock."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     yield session

@@ -280,8 +280,9 @@ class Written:
     longest=st.integers(1, 300),
 )
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
-    """A window with rows is a micro-batch once `shortest` has been added to what was looked at; an
-    empty one is only if it is `longest`, and none follows at once on another.
+    """A window is a micro-batch once it has rows and `shortest` more has been checked.
+
+    An empty window is one only if it has length `longest`, and never directly after another.
     """
     log = Written(sorted(writes))
 

@@ -537,7 +537,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """They are delivered once, over a restart too; a micro-batch done again keeps its rows."""
+    """They are delivered once, even over a restart, and a repeated micro-batch keeps its rows."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)
@@ -573,9 +573,9 @@ SCHEMA = pa.schema(
 
 @frozen
 class Log:
-    """A log of one stream: of each row when it was written and when it arrived, in µs.
+    """A log of one stream: when each row was written and when it arrived, in µs.
 
-    `server` is what its clock is ahead of ours, in µs: of seconds it knows only whole ones.
+    `server` is how far the server's clock is ahead of ours, in µs. The server counts whole seconds.
     """
 
     rows: list[tuple[int, int]]
@@ -603,9 +603,9 @@ class Log:
 
 @frozen
 class Round:
-    """A micro-batch in µs: the pause before it, how long it takes to plan and to do.
+    """A micro-batch, in µs: the pause before it, and the durations of its plan and its read.
 
-    Rows, each by how old it is when it arrives and by how long after the plan it does.
+    Each row has its age at its arrival, and the time from the plan to its arrival.
     """
 
     pause: int
@@ -637,8 +637,10 @@ LAST = [Round(70 * SECOND, 0, 0, restarts=False, rows=[])] * 6
 @given(rounds=st.lists(ROUNDS, min_size=3, max_size=10), server=st.integers(0, SECOND))
 @settings(max_examples=300)
 def test_exactly_once(rounds: list[Round], server: int) -> None:
-    """Whenever rows are written and arrive, and micro-batches are planned, done, done again and
-    resumed: each row is in one micro-batch, and in each attempt at it.
+    """Each row is in one micro-batch, and in each attempt at that micro-batch.
+
+    This holds whenever rows are written and arrive, and whenever micro-batches are planned, done,
+    repeated and resumed.
     """
     start = 1_800_000_000 * SECOND
     clock = ManualClock(start)

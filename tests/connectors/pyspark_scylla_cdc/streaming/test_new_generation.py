@@ -1,4 +1,4 @@
-"""A stream finds the generations that the cluster makes while it is followed."""
+"""A stream finds the generations that the cluster creates while it is followed."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def random_statements(seed: int, count: int, before: int = 0) -> list[str]:
 
 
 def statement(draw: random.Random, before: int) -> str:
-    """One of them; times of their own are in the millisecond that begins with `before`."""
+    """Draw a statement; explicit timestamps are in the millisecond that begins with `before`."""
     pk, a, b = draw.randrange(3), draw.choice("xyz"), draw.choice(TIMES)
     row = f"pk = {pk} AND a = '{a}' AND b = {b}"
     at = f"USING TIMESTAMP {before + draw.randrange(1_000)} " if draw.random() < 0.3 else ""
@@ -244,7 +244,7 @@ def test_in_every_micro_batch(
 
 
 def format_ms(micros: int) -> str:
-    """A time as the options take it: whole milliseconds, rounded down."""
+    """Format a time for the options: whole milliseconds, rounded down."""
     return str(micros // 1_000)
 
 

@@ -38,19 +38,19 @@ TABLE = Table(
 
 
 def value(number: int) -> bytes:
-    """An int, serialised."""
+    """Return an int, serialised."""
     return number.to_bytes(4, "big")
 
 
 def cells(timestamp: int, ttl: int) -> st.SearchStrategy[Cell]:
-    """A live or a dead cell."""
+    """Draw a live or a dead cell."""
     live = st.integers(0, 3).map(lambda v: Cell(timestamp, value(v), ttl, 1000 + ttl))
     return st.one_of(live, st.just(Cell(timestamp, None)))
 
 
 @st.composite
 def batches(draw: st.DrawFn) -> Partition:
-    """What several statements of one batch leave for one partition."""
+    """Draw the mutation that several statements of one batch make of one partition."""
     mutation = Partition(TABLE, (value(0),))
     for _ in range(draw(st.integers(0, 5))):
         timestamp, ttl = draw(st.integers(10, 12)), draw(st.sampled_from([0, 5, 6]))
@@ -79,7 +79,7 @@ def batches(draw: st.DrawFn) -> Partition:
 
 
 def facts_of_mutation(mutation: Partition) -> Iterator[tuple[object, ...]]:
-    """Every single thing a mutation says, with the time the log shows it at."""
+    """Return every single write in a mutation, with the time under which the log shows it."""
     if mutation.deletion is not None:
         yield "partition", mutation.deletion
     for tombstone in mutation.ranges:
@@ -95,7 +95,7 @@ def facts_of_mutation(mutation: Partition) -> Iterator[tuple[object, ...]]:
 def facts_of_cells(
     key: tuple[bytes, ...] | None, written: dict[str, Cell | MultiCell]
 ) -> Iterator[tuple[object, ...]]:
-    """The same for the cells of a row."""
+    """Return the same for the cells of a row."""
     for name, cell in written.items():
         if isinstance(cell, Cell):
             yield "cell", key, name, cell.timestamp, cell.value
@@ -107,7 +107,7 @@ def facts_of_cells(
 
 
 def facts_of_change(change: Change, timestamp: int) -> Iterator[tuple[object, ...]]:
-    """The same for a change of a record."""
+    """Return the same for a change of a record."""
     match change:
         case RowWrite(key, marker, written):
             if marker is not None:
@@ -135,7 +135,7 @@ def test_records_say_exactly_what_the_mutation_says(mutation: Partition) -> None
 
 @given(batches())
 def test_records_come_by_ascending_timestamp_and_are_never_empty(mutation: Partition) -> None:
-    """One record per timestamp, in order, each with at least one change."""
+    """There is one record per timestamp, each with at least one change."""
     split = records(mutation)
     times = [record.timestamp for record in split]
     assert times == sorted(set(times))

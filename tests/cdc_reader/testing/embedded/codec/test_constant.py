@@ -1,4 +1,4 @@
-"""Constants become the bytes the driver would send, or are refused in the server's words."""
+"""Constants become the driver's bytes, or are refused with the server's messages."""
 
 import struct
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def literal(kind: str, text: str, of_type: str) -> bytes:
-    """The bytes of a constant."""
+    """Return the bytes of a constant."""
     constant = Constant(ConstantKind(kind), text)
     assert accepts(constant, Native(of_type))
     return encode(constant, Native(of_type))
@@ -54,7 +54,7 @@ def literal(kind: str, text: str, of_type: str) -> bytes:
     ],
 )
 def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> None:
-    """One of each type, its bytes written out."""
+    """The expected bytes are written out, one constant for each type."""
     assert literal(kind, text, of_type).hex() == value
 
 
@@ -89,7 +89,7 @@ def test_constants_by_type(kind: str, text: str, of_type: str, value: str) -> No
 def test_a_constant_that_is_no_value_is_refused(
     kind: str, text: str, of_type: str, message: str
 ) -> None:
-    """Texts of the right kind with impossible contents."""
+    """The texts are of the right kind, with impossible contents."""
     with pytest.raises(MarshalError) as caught:
         literal(kind, text, of_type)
     assert str(caught.value) == f"marshaling error: {message}"
@@ -123,7 +123,7 @@ def test_varints_are_the_driver_s(number: int) -> None:
 
 @given(st.floats())
 def test_doubles_keep_every_bit_of_their_text(number: float) -> None:
-    """The text Python prints reads back as the same double."""
+    """The text that Python prints parses to the same double."""
     text = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(number), repr(number))
     assert literal("FLOAT", text, "double") == struct.pack(">d", float(repr(number)))
 

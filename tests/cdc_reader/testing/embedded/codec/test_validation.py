@@ -14,12 +14,12 @@ U = UserType("ks", "u", (("x", parse("int")), ("y", parse("text"))))
 
 
 def check(of_type: str) -> Callable[[bytes], bytes]:
-    """The validator of a type; `u` is a UDT of int and text."""
+    """Return the validator of a type; `u` is a UDT of int and text."""
     return validator(parse(of_type, lambda _: U))
 
 
 def numbers(*values: int) -> bytes:
-    """A collection of ints, in the order given."""
+    """Return a collection of ints, in the order given."""
     return list_value([value.to_bytes(4, "big", signed=True) for value in values])
 
 
@@ -65,7 +65,7 @@ def test_empty_values_are_legal(of_type: str) -> None:
     ],
 )
 def test_malformed_values_are_refused(of_type: str, value: bytes) -> None:
-    """Bad text, cut collections, nulls inside, too many fields."""
+    """This covers bad text, truncated collections, nulls inside, and too many fields."""
     with pytest.raises(MarshalError):
         check(of_type)(value)
 

@@ -17,7 +17,7 @@ SERIAL, LOCAL_SERIAL = 8, 9
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> str:
-    """The version to be like; a test says otherwise by parametrizing it."""
+    """The version to imitate; a test may parametrize it."""
     return str(getattr(request, "param", "2026.2"))
 
 
@@ -30,12 +30,12 @@ def shell(version: str, make_shell: Any) -> Any:
 
 
 def tables(shell: Any) -> set[str]:
-    """The names of the keyspace's tables."""
+    """Return the names of the keyspace's tables."""
     return set(shell.catalog.keyspaces["ks"].tables)
 
 
 def log(shell: Any) -> Any:
-    """The log's definition."""
+    """Return the log's definition."""
     return shell.catalog.table("ks", LOG)
 
 
@@ -74,7 +74,7 @@ def test_a_log_of_a_log(shell: Any) -> None:
 
 
 def view(base: str, options: str = "") -> str:
-    """A statement that makes a view."""
+    """Return a statement that creates a view."""
     where = "WHERE pk IS NOT NULL AND ck IS NOT NULL PRIMARY KEY (ck, pk)"
     return f"CREATE MATERIALIZED VIEW mv AS SELECT * FROM {base} {where} {options}"
 
@@ -130,7 +130,7 @@ RENAME = f'ALTER TABLE {LOG} RENAME "cdc$stream_id" TO s'
 
 @pytest.mark.parametrize("version", ["2025.1.10", "2025.3", "2026.2"], indirect=True)
 def test_altering_a_logs_columns(shell: Any) -> None:
-    """Refused in one way while the base writes the log, in another when it no longer does."""
+    """The refusal depends on whether the base still writes the log."""
     for cql in COLUMN_STATEMENTS:
         assert shell.refusal(cql) == (
             INVALID,
@@ -154,7 +154,7 @@ def test_altering_a_logs_columns(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2"], indirect=True)
 def test_altering_a_logs_columns_before(shell: Any) -> None:
-    """Users could alter them."""
+    """Earlier versions let users alter them."""
     shell.run(COLUMN_STATEMENTS[0])
     assert "b" in log(shell).by_name
 
@@ -168,7 +168,7 @@ def test_a_table_that_only_looks_like_a_log(shell: Any) -> None:
 
 
 def test_adding_a_base_column(shell: Any) -> None:
-    """The log gains the column, whether it was deleted, and for collections which elements."""
+    """The log gains the column, a mark of deletion, and for collections the deleted elements."""
     before = set(log(shell).by_name)
     shell.run("ALTER TABLE t ADD (b int, m set<int>)")
     assert set(log(shell).by_name) - before == {
@@ -210,7 +210,7 @@ def test_adding_a_dropped_column_too_soon(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2", "2025.3"], indirect=True)
 def test_adding_a_dropped_column_before(shell: Any) -> None:
-    """It could be added at once."""
+    """Earlier versions allow it at once."""
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
     assert "a" in log(shell).by_name
@@ -235,7 +235,7 @@ def test_renaming_a_key_column(shell: Any) -> None:
     ("version", "kept"), [("5.0", False), ("5.1", True), ("2026.2", True)], indirect=["version"]
 )
 def test_disabling_cdc(shell: Any, kept: bool) -> None:
-    """The log stays with its rows, gaining none, since 5.1; before, it was dropped."""
+    """Since 5.1 the log stays and gets no new rows; before, it was dropped."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     old, shell.changes[:] = log(shell).id, []
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -254,7 +254,7 @@ def test_disabling_cdc(shell: Any, kept: bool) -> None:
     indirect=["version"],
 )
 def test_enabling_cdc_again(shell: Any, comment: str) -> None:
-    """The same log follows the base again; its own properties stay since 2026.1."""
+    """The same log follows the base again; since 2026.1 it keeps its own properties."""
     old = log(shell).id
     shell.run(f"ALTER TABLE {LOG} WITH comment = 'mine'")
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -270,7 +270,7 @@ def test_enabling_cdc_again(shell: Any, comment: str) -> None:
 
 
 def test_dropping_the_base(shell: Any) -> None:
-    """A detached log goes with it."""
+    """A detached log is dropped with it."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("DROP TABLE t")
     assert tables(shell) == set()
@@ -278,7 +278,7 @@ def test_dropping_the_base(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["6.0", "2025.1", "2025.3"], indirect=True)
 def test_cdc_on_tablets_before(shell: Any) -> None:
-    """Refused from the first version with tablets on."""
+    """Earlier versions refuse it."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     message = (
         "Cannot create CDC log for a table tk.t, because keyspace uses tablets. See issue #16317."
@@ -289,7 +289,7 @@ def test_cdc_on_tablets_before(shell: Any) -> None:
 
 
 def test_cdc_on_tablets(shell: Any) -> None:
-    """Allowed since 2025.4; a keyspace may also say that it wants none."""
+    """It is allowed since 2025.4; a keyspace may also decline tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.run(f"CREATE KEYSPACE vk {TABLETS} {{'enabled': false}}")
@@ -344,7 +344,7 @@ def test_truncating(shell: Any) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_altering_cdc_without_saying_whether_it_is_on(shell: Any, accepted: bool) -> None:
-    """Since 5.0 it must be said; before, what was left out had its default: off."""
+    """Since 5.0 `enabled` is required; before, it was off by default."""
     cql = "ALTER TABLE t WITH cdc = {'preimage': true}"
     if accepted:
         shell.run(cql)
@@ -359,7 +359,7 @@ def test_altering_cdc_without_saying_whether_it_is_on(shell: Any, accepted: bool
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_preimages_spelt_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
-    """Gone since 5.0."""
+    """These spellings are refused since 5.0."""
     cql = f"ALTER TABLE t WITH cdc = {{'enabled': true, 'preimage': '{spelling}'}}"
     if accepted:
         shell.run(cql)
@@ -372,7 +372,7 @@ def test_preimages_spelt_on_and_off(shell: Any, spelling: str, accepted: bool) -
 
 @pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
 def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
-    """It differs from a column that is not shown since 4.6."""
+    """Since 4.6 it differs from a column that is not shown."""
     shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")
@@ -388,7 +388,7 @@ def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
     ("version", "present"), [("4.2", False), ("4.3", True)], indirect=["version"]
 )
 def test_the_end_of_a_batch(shell: Any, present: bool) -> None:
-    """Marked since 4.3."""
+    """It is marked since 4.3."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     assert ("cdc$end_of_batch" in log(shell).by_name) is present
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]

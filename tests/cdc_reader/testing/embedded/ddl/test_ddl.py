@@ -1,4 +1,4 @@
-"""Schema statements: what they change, whom they tell, what they refuse."""
+"""Schema statements: their effects, notifications and refusals."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def cdc(shell: Any) -> Any:
 
 
 def columns(shell: Any, table: str) -> set[str]:
-    """The names of a table's columns."""
+    """Return the names of a table's columns."""
     return set(shell.catalog.table("ks", table).by_name)
 
 
 def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
-    """CREATE TABLE makes both and tells of both, the base first."""
+    """CREATE TABLE creates both and notifies clients of both, the base first."""
     shell.changes.clear()
     result = shell.run(f"CREATE TABLE t (pk int PRIMARY KEY) {CDC}")
     assert result == SchemaChange("CREATED", "TABLE", "ks", "t")
@@ -46,7 +46,7 @@ def test_the_log_follows_its_base(cdc: Any) -> None:
 
 
 def test_a_column_dropped_and_added_again_is_empty(cdc: Any) -> None:
-    """A new column does not show what one of its name held before."""
+    """A new column does not show the values of an earlier one with its name."""
     cdc.run("INSERT INTO t (pk, ck, a) VALUES (1, 1, 7)")
     cdc.run("ALTER TABLE t DROP a")
     cdc.now_us += 5_000_000
@@ -56,7 +56,7 @@ def test_a_column_dropped_and_added_again_is_empty(cdc: Any) -> None:
 
 
 def test_disabling_keeps_the_log(cdc: Any) -> None:
-    """A detached log stays, can be dropped, and is the same again when CDC is enabled anew."""
+    """A detached log can be dropped, and is used again when CDC is enabled again."""
     log = cdc.catalog.table("ks", LOG)
     cdc.run("ALTER TABLE t WITH cdc = {'enabled': false}")
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
@@ -69,7 +69,7 @@ def test_disabling_keeps_the_log(cdc: Any) -> None:
 
 
 def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
-    """Both are gone with their data, and listeners hear of both."""
+    """Both are removed with their data, and listeners are told of both."""
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     cdc.run("DROP TABLE t")
     assert cdc.catalog.keyspaces["ks"].tables == {}
@@ -101,7 +101,7 @@ def test_dropping_a_keyspace_drops_all(cdc: Any) -> None:
 
 
 def test_keyspace_properties(shell: Any) -> None:
-    """Replication gets its full class name; tablets are what the statement says."""
+    """Replication gets its full class name; tablets are as requested."""
     shell.run(
         "CREATE KEYSPACE k2 WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3} "
@@ -245,7 +245,7 @@ def test_keyspace_properties(shell: Any) -> None:
     ],
 )
 def test_refusals(cdc: Any, cql: str, code: int, message: str) -> None:
-    """Each with the server's code and text; nothing changes and nobody is told."""
+    """The code and text are the server's; nothing changes and nobody is notified."""
     assert cdc.refusal(cql) == (code, message)
     assert cdc.changes == []
 
@@ -277,14 +277,14 @@ def test_a_taken_log_name_is_refused(shell: Any) -> None:
     ],
 )
 def test_if_exists_changes_nothing(cdc: Any, cql: str) -> None:
-    """What exists already, or does not, is left as it is, and nobody is told."""
+    """The schema stays as it is, and nobody is notified."""
     cdc.run(cql)
     assert cdc.changes == []
 
 
 @pytest.mark.parametrize(("version", "limit"), [("5.2", 48), ("2025.1", 48), ("2025.2", 192)])
 def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
-    """Keyspaces and tables alike; it grew with 2025.2."""
+    """The limit for keyspaces and tables grew with 2025.2."""
     shell = make_shell(catalog=Catalog(profile=profile(version)))
     options = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     shell.run(f"CREATE KEYSPACE {'k' * limit} {options}")
@@ -308,10 +308,10 @@ def test_names_have_a_length(make_shell: Any, version: str, limit: int) -> None:
     ],
 )
 def test_names_of_keyspaces_are_checked(shell: Any, name: str, message: str) -> None:
-    """Before all else, whether the keyspace is there or not."""
+    """This check comes first, whether the keyspace exists or not."""
     assert shell.refusal(f"CREATE KEYSPACE IF NOT EXISTS {name} WITH x = 1") == (INVALID, message)
 
 
 def test_a_keyspace_in_use_must_exist(shell: Any) -> None:
-    """The server quotes its name, here alone."""
+    """Only this message quotes its name."""
     assert shell.refusal("USE nowhere") == (INVALID, "Keyspace 'nowhere' does not exist")

@@ -1,4 +1,4 @@
-"""CQL text becomes the statement it says, or an error that points at the place."""
+"""CQL text becomes the right statement, or an error with its position."""
 
 import contextlib
 import gzip
@@ -33,7 +33,7 @@ T = ast.TableName(None, "t")
 
 
 def value_of(term: str) -> object:
-    """The term in an INSERT's only value."""
+    """Return the term in an INSERT's only value."""
     statement = parse(f"INSERT INTO t (a) VALUES ({term})")
     assert isinstance(statement, ast.Insert)
     return statement.values[0]
@@ -131,7 +131,7 @@ def test_comments_are_skipped() -> None:
 
 
 def test_what_log_readers_send() -> None:
-    """The query of the official libraries, with all its parts."""
+    """The query of the official libraries parses, with all its parts."""
     select = parse(
         'SELECT * FROM ks.log WHERE "cdc$stream_id" IN (?, ?) AND "cdc$time" >= minTimeuuid(?) '
         "PER PARTITION LIMIT 1 LIMIT 2 ALLOW FILTERING BYPASS CACHE"
@@ -179,7 +179,7 @@ def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
     ],
 )
 def test_what_is_not_done_is_named(text: str, what: str) -> None:
-    """Statements of CQL that this server does not do are recognised as such."""
+    """Unsupported statements of CQL are recognised as such."""
     assert parse(text) == ast.Unsupported(what)
 
 

@@ -1,4 +1,4 @@
-"""The protocol core: bytes in, requests out, whatever the bytes are."""
+"""The protocol core: any bytes in, requests out."""
 
 import base64
 import gzip
@@ -45,7 +45,7 @@ DATA = Path(__file__).parents[4] / "data"
 
 
 def recorded(request: str) -> Any:
-    """The recorded answer to a request."""
+    """Return the recorded answer to a request."""
     with gzip.open(DATA / "scylla-5.2-responses.json.gz", "rt") as file:
         (found,) = (r for r in json.load(file)["responses"] if r["request"] == request)
     return found
@@ -54,24 +54,24 @@ def recorded(request: str) -> Any:
 def frame(
     opcode: int, body: bytes = b"", stream: int = 1, version: int = 4, flags: int = 0
 ) -> bytes:
-    """A request frame."""
+    """Return a request frame."""
     return HEADER.pack(version, flags, stream, opcode, len(body)) + body
 
 
 def driver_frame(message: Any, version: int = 4) -> bytes:
-    """A request as cassandra-driver sends it."""
+    """Return a request as cassandra-driver sends it."""
     body = io.BytesIO()
     message.send_body(body, version)
     return frame(message.opcode, body.getvalue(), version=version)
 
 
 def ready() -> Connection:
-    """A connection whose handshake is over."""
+    """Return a connection whose handshake is over."""
     return Connection(State.READY)
 
 
 def request(data: bytes, connection: Connection | None = None) -> Any:
-    """The one request in `data`."""
+    """Return the only request in `data`."""
     (call,) = (connection or ready()).receive(data)
     return call.request
 
@@ -91,7 +91,7 @@ def test_start_up_requests_of_the_driver_are_understood() -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_query_with_all_options_is_understood(version: int) -> None:
-    """Page size, paging state, both consistencies and the timestamp arrive."""
+    """Page size, paging state, both consistencies and the timestamp are decoded."""
     message = QueryMessage(
         "SELECT é",
         ConsistencyLevel.QUORUM,
@@ -164,7 +164,7 @@ def test_a_custom_payload_is_passed_over() -> None:
 
 @pytest.mark.parametrize("version", [5, 66])
 def test_an_unknown_version_is_answered_so_that_drivers_step_down(version: int) -> None:
-    """The recorded answer, header and body, and no more calls after it."""
+    """The answer is the recorded one, and no calls follow it."""
     connection = Connection()
     (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
     assert isinstance(call.request, CqlError)
@@ -180,7 +180,7 @@ def test_an_unknown_version_is_answered_so_that_drivers_step_down(version: int) 
     [("opcode 0x99", 0x99, b""), ("QUERY truncated body", Opcode.QUERY, b"\0\0")],
 )
 def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body: bytes) -> None:
-    """The connection stays open: only that request is refused."""
+    """Only that request is refused; the connection stays open."""
     connection = ready()
     error = request(frame(opcode, body), connection)
     assert responses.error(error).body == base64.b64decode(recorded(name)["body"])
@@ -188,7 +188,7 @@ def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body:
 
 
 def test_a_body_of_more_than_256_mib_is_refused() -> None:
-    """From its header on, before any of it is read."""
+    """Its header is enough to refuse it."""
     connection = ready()
     header = HEADER.pack(4, 0, 1, Opcode.QUERY, MAX_BODY + 1)
     assert isinstance(request(header, connection), ProtocolError)
@@ -212,7 +212,7 @@ def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
 
 @given(st.lists(st.binary(max_size=64)), st.sampled_from(State))
 def test_no_bytes_crash_the_connection(chunks: list[bytes], state: State) -> None:
-    """Whatever comes is a request, an error, or waits for more."""
+    """Any bytes are a request, an error, or the beginning of more."""
     connection = Connection(state)
     for chunk in chunks:
         assert all(isinstance(call, Call) for call in connection.receive(chunk))
@@ -226,7 +226,7 @@ def test_no_body_crashes_the_decoder(opcode: int, body: bytes, flags: int, versi
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300)))
 def test_frames_arrive_however_they_are_chopped(texts: list[bytes], cuts: list[int]) -> None:
-    """The calls depend on the bytes, not on the sizes of the reads they come in."""
+    """The calls depend on the bytes, not on the sizes of reads."""
     data = b"".join(
         frame(Opcode.PREPARE, len(t).to_bytes(4, "big") + t, stream)
         for stream, t in enumerate(texts)

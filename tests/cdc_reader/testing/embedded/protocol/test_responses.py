@@ -1,4 +1,4 @@
-"""Answers are encoded byte for byte as a real server was recorded sending them."""
+"""Answers are encoded byte for byte as recorded from a real server."""
 
 import base64
 import gzip
@@ -49,13 +49,13 @@ ERRORS = {
 
 
 def recorded(name: str) -> Any:
-    """A recording of the test data."""
+    """Return a recording of the test data."""
     with gzip.open(DATA / f"scylla-5.2-{name}.json.gz", "rt") as file:
         return json.load(file)
 
 
 def recorded_results() -> list[Any]:
-    """Every RESULT body of the recordings, as (what it answers, flags, body)."""
+    """Return every recorded RESULT body, as (request, flags, body)."""
     frames, found = recorded("frames"), []
     found += [(cql, 0, body) for cql, body in frames["system"].items()]
     for result in frames["results"]:
@@ -69,7 +69,7 @@ def recorded_results() -> list[Any]:
 
 
 def recorded_errors() -> list[Any]:
-    """The body of every recorded ERROR."""
+    """Return the body of every recorded ERROR."""
     answers = recorded("responses")["responses"]
     return [
         pytest.param(base64.b64decode(answer["body"]), id=answer["request"][:60])
@@ -79,7 +79,7 @@ def recorded_errors() -> list[Any]:
 
 
 class Decoder(BodyReader):
-    """Reads RESULT bodies: the client's side, for these tests."""
+    """Decodes RESULT bodies, as a client does."""
 
     def result(self) -> tuple[Result, ResultFormat]:
         match self.int32():
@@ -149,7 +149,7 @@ class Decoder(BodyReader):
 
 @pytest.mark.parametrize(("flags", "body"), recorded_results())
 def test_a_recorded_result_is_encoded_again(flags: int, body: bytes) -> None:
-    """Decoding a recorded RESULT and encoding what it says gives the same bytes."""
+    """Decoding and encoding a recorded RESULT gives the same bytes."""
     decoder = Decoder(body)
     warnings = tuple(decoder.string_list()) if flags & 0x08 else ()
     result, style = decoder.result()
@@ -160,7 +160,7 @@ def test_a_recorded_result_is_encoded_again(flags: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", recorded_errors())
 def test_a_recorded_error_is_encoded_again(body: bytes) -> None:
-    """An error of each recorded kind has the fields that its code asks for."""
+    """Each recorded kind of error has the fields that its code requires."""
     decoder = Decoder(body)
     code, message = decoder.int32(), decoder.string()
     error: errors.CqlError
@@ -209,7 +209,7 @@ def test_a_vector_is_a_custom_type() -> None:
 
 
 def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
-    """What version 4 added is left out for a client that speaks version 3."""
+    """A client of version 3 does not get the additions of version 4."""
     column = ColumnSpec("ks", "t", "pk", Native("int"))
     prepared = Prepared(b"id", (column,), (0,), (), warnings=("careful",))
     frame = responses.result(prepared, 3).frame(3, 1)
@@ -219,7 +219,7 @@ def test_version_3_knows_neither_warnings_nor_key_indexes() -> None:
 
 
 def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
-    """The mark is the highest bit of the bind metadata's flags, only if it was negotiated."""
+    """The mark is the highest bit of the bind metadata's flags, if it was negotiated."""
     prepared = Prepared(b"id", (), is_lwt=True)
     plain = responses.result(prepared, 4).body
     marked = responses.result(prepared, 4, ResultFormat(lwt_mark=True)).body
@@ -228,7 +228,7 @@ def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
 
 
 def test_a_page_is_encoded_in_few_calls() -> None:
-    """At most three for each cell: benchmarks of clients measure the clients."""
+    """There are at most three per cell, because benchmarks of clients must measure the clients."""
     column = ColumnSpec("ks", "t", "c", Native("blob"))
     rows = Rows((column,) * 11, [(b"\0" * 16, None, b"\0\0\0\1", b"x" * 300, *(b"",) * 7)] * 1_000)
     assert calls(lambda: responses.result(rows)) <= 3 * 11_000

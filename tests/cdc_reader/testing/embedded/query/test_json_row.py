@@ -1,4 +1,4 @@
-"""INSERT ... JSON, as the server takes and refuses it."""
+"""INSERT ... JSON, accepted and refused as by the server."""
 
 import json
 from typing import Any
@@ -26,12 +26,12 @@ def table(shell: Any) -> Any:
 
 
 def insert(shell: Any, more: str = "", **values: Any) -> None:
-    """Insert a row whose other columns are these."""
+    """Insert a row with these further columns."""
     shell.run(f"INSERT INTO t JSON ?{more}", json.dumps({"pk": 1, "ck": "c", **values}).encode())
 
 
 def read(shell: Any, column: str) -> Any:
-    """A column of the only row, by way of JSON."""
+    """Return a column of the only row, as JSON."""
     (text,) = shell.rows(f"SELECT JSON {column} FROM t")[0]
     return next(iter(json.loads(text).values()))
 
@@ -76,7 +76,7 @@ def read(shell: Any, column: str) -> Any:
     ],
 )
 def test_a_value_of_each_type(table: Any, column: str, given: Any, stored: Any) -> None:
-    """What INSERT JSON takes, SELECT JSON gives back."""
+    """SELECT JSON returns what INSERT JSON accepted."""
     insert(table, **{column: given})
     assert read(table, column) == stored
 
@@ -97,7 +97,7 @@ def test_names_fold_to_lower_case_unless_quoted(table: Any, text: str) -> None:
 
 
 def test_what_is_left_out_is_null(table: Any) -> None:
-    """This holds without DEFAULT and with DEFAULT NULL, for columns of all kinds."""
+    """This holds with and without DEFAULT NULL, for columns of all kinds."""
     for default in ("", " DEFAULT NULL"):
         insert(table, b=1, l=[1], ud={"x": 1})
         insert(table, default, sm=1)
@@ -138,7 +138,7 @@ def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
 
 
 def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
-    """So a row rewritten by JSON shows all its columns."""
+    """So the log shows all columns of a row rewritten by JSON."""
     shell.run(
         "CREATE TABLE t (pk int PRIMARY KEY, a int, b int, s set<int>) WITH cdc = {'enabled': true}"
     )
@@ -214,7 +214,7 @@ def test_a_value_that_is_none_of_its_type_is_a_server_error(
     ],
 )
 def test_a_text_that_is_no_json_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """The error has the words of the server's JSON library."""
+    """The message is that of the server's JSON library."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"Parsing JSON failed: {message}")
 
@@ -228,7 +228,7 @@ def test_a_text_that_is_no_json_is_a_server_error(table: Any, text: str, message
     ],
 )
 def test_json_of_the_wrong_shape_is_a_server_error(table: Any, text: str, message: str) -> None:
-    """A row is an object, a text a string, and nothing is nested without end."""
+    """A row must be an object and a text a string, and nesting is limited."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (SERVER_ERROR, message)
 
 

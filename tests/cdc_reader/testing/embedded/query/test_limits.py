@@ -1,4 +1,4 @@
-"""Limits on statements that the grammar allows, and writes that meet each other."""
+"""Limits on statements that the grammar allows, and conflicting writes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def table(shell: Any) -> Any:
 
 
 def vint_duration(nanoseconds: int) -> bytes:
-    """A duration of a few nanoseconds: three zigzag vints."""
+    """Return a duration of a few nanoseconds: three zigzag vints."""
     return bytes((0, 0, nanoseconds * 2))
 
 
@@ -51,7 +51,7 @@ def test_timestamps_are_at_most_three_days_ahead(table: Any, cql: str) -> None:
 
 
 def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> None:
-    """One of a single partition may be larger."""
+    """A batch of a single partition may be larger."""
     insert = "INSERT INTO t (pk, ck, v) VALUES ('{}', '{}', ?); "
     value = b"v" * 600_000
     table.run(f"BEGIN BATCH {insert.format(1, 1)}{insert.format(1, 2)} APPLY BATCH", value, value)
@@ -81,7 +81,7 @@ def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
 
 
 def test_each_increment_of_a_batch_counts(table: Any) -> None:
-    """This covers one counter and several; a later statement with the same time counts, too."""
+    """This covers several counters, and a later statement with the same timestamp."""
     table.run(
         "BEGIN COUNTER BATCH UPDATE c SET n = n + 5 WHERE pk IN (1, 2); "
         "UPDATE c SET n = n - 7 WHERE pk = 1; UPDATE c SET n = n + 1 WHERE pk = 1; APPLY BATCH"
@@ -101,7 +101,7 @@ def test_a_tie_is_won_by_what_lives_longer(table: Any) -> None:
 
 
 def test_limits_are_not_null(table: Any) -> None:
-    """A bound limit is a number."""
+    """A bound limit must be a number."""
     assert table.refusal("SELECT * FROM t LIMIT ?", None) == (
         INVALID,
         "Invalid null value of limit",
@@ -109,20 +109,20 @@ def test_limits_are_not_null(table: Any) -> None:
 
 
 def test_markers_of_one_name_are_one_variable(table: Any) -> None:
-    """It is bound once."""
+    """The variable is bound once."""
     table.run("INSERT INTO t (pk, ck, v) VALUES (:x, :x, :y)", b"x", b"y")
     assert table.rows("SELECT * FROM t") == [(b"x", b"x", b"y")]
 
 
 def test_a_comment_ends_with_its_line(table: Any) -> None:
-    """At the end of a text it has no end."""
+    """A comment at the end of the text has no end, which is an error."""
     assert table.rows("SELECT * FROM t -- all\n") == []
     assert table.refusal("SELECT * FROM t -- all")[0] == SYNTAX
 
 
 @pytest.mark.parametrize("name", ["cdc$time", "cdc$deleted_a"])
 def test_a_base_table_has_no_column_of_the_log_s(table: Any, name: str) -> None:
-    """A real 5.2 aborts on it."""
+    """A real 5.2 aborts on such a table."""
     with_cdc = "WITH cdc = {'enabled': true}"
     refused = f'CREATE TABLE b (pk int PRIMARY KEY, a int, "{name}" int) {with_cdc}'
     assert table.refusal(refused)[0] == INVALID

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, BATCH and IF: what a table holds afterwards."""
+"""INSERT, UPDATE, DELETE, BATCH and IF: the contents of the table afterwards."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def table(shell: Any) -> Any:
 
 
 def json_of(shell: Any, columns: str) -> list[str]:
-    """The rows as JSON texts."""
+    """Return the rows as JSON texts."""
     return [cell.decode() for (cell,) in shell.rows(f"SELECT JSON {columns} FROM t")]
 
 
@@ -49,7 +49,7 @@ def json_of(shell: Any, columns: str) -> list[str]:
     ],
 )
 def test_assignments_in_turn(table: Any, column: str, changes: list[str], value: str) -> None:
-    """Whole values overwrite; additions, removals, elements and fields change what is there."""
+    """Whole values overwrite; additions, removals, elements and fields change existing values."""
     table.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     for change in changes:
         table.run(f"UPDATE t SET {change} {WHERE}")
@@ -57,7 +57,7 @@ def test_assignments_in_turn(table: Any, column: str, changes: list[str], value:
 
 
 def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
-    """Where it belongs among the others, whatever order they come in; null removes it."""
+    """The order of statements does not matter; null removes the element."""
     ids = [f"0000000{at}-0000-1000-8080-808080808080" for at in range(4)]
     for at in (2, 0, 3, 1):
         table.run(f"UPDATE t SET l[SCYLLA_TIMEUUID_LIST_INDEX({ids[at]})] = {at} {WHERE}")
@@ -81,7 +81,7 @@ def test_a_list_cell_is_set_by_its_id(table: Any) -> None:
     ],
 )
 def test_deleting_parts_of_a_row(table: Any, deleted: str, column: str, value: str) -> None:
-    """DELETE of a column, an element by index or key, a field."""
+    """This covers a column, an element by index or key, and a field."""
     table.run(
         "INSERT INTO t (pk, ck, a, l, q, m, un) "
         "VALUES (1, 1, 5, [1, 2, 3], {1, 2}, {1: 'a', 2: 'b'}, {x: 1, y: 'a'})"
@@ -103,7 +103,7 @@ def test_deleting_parts_of_a_row(table: Any, deleted: str, column: str, value: s
     ],
 )
 def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
-    """Rows by key, by range, by partition; what is written later stays."""
+    """This covers rows by key, range and partition; later writes stay."""
     for ck in range(1, 6):
         table.run(f"INSERT INTO t (pk, ck) VALUES (1, {ck})")
     table.run(f"DELETE FROM t WHERE {where}")
@@ -113,7 +113,7 @@ def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
 
 
 def test_the_later_timestamp_wins(table: Any) -> None:
-    """USING TIMESTAMP goes before the client's timestamp, that before the server's clock."""
+    """USING TIMESTAMP comes before the client's timestamp, and that before the server's clock."""
     table.run(f"UPDATE t USING TIMESTAMP 20 SET a = 2 {WHERE}")
     table.run(f"UPDATE t USING TIMESTAMP 10 SET a = 1 {WHERE}")
     assert table.ints("SELECT a, writetime(a) FROM t") == [(2, 20)]
@@ -132,7 +132,7 @@ def test_the_server_s_timestamps_rise_though_its_clock_stands(table: Any) -> Non
 
 
 def test_unset_values_leave_columns_alone(table: Any) -> None:
-    """An unset value writes nothing, a null deletes."""
+    """An unset value writes nothing; null deletes."""
     cql = "INSERT INTO t (pk, ck, a, q) VALUES (?, ?, ?, ?)"
     one = (1).to_bytes(4, "big")
     table.engine.query(cql, (one, one, one, b"\0\0\0\1\0\0\0\4" + one), table.options)
@@ -154,7 +154,7 @@ def test_values_are_bound_by_name(table: Any) -> None:
 
 
 def test_ttl_of_table_and_statement(shell: Any) -> None:
-    """The table's default TTL holds unless USING TTL says otherwise, 0 for none."""
+    """The table's default TTL applies unless USING TTL is given; 0 means none."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, v int) WITH default_time_to_live = 50")
     for pk, using in ((1, ""), (2, "USING TTL 9"), (3, "USING TTL 0")):
         shell.run(f"INSERT INTO t (pk, v) VALUES ({pk}, 0) {using}")
@@ -220,7 +220,7 @@ def test_ttl_of_table_and_statement(shell: Any) -> None:
     ],
 )
 def test_writes_that_are_refused(table: Any, cql: str, message: str) -> None:
-    """Each with the server's text, and nothing written."""
+    """The message is the server's, and nothing is written."""
     assert table.refusal(cql) == (INVALID, message)
     assert table.rows("SELECT * FROM t") == []
 
@@ -238,7 +238,7 @@ def test_counters_add_up(shell: Any) -> None:
 
 
 def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
-    """All statements of a batch share one timestamp; equal cells are settled by value."""
+    """All statements of a batch share one timestamp; ties are decided by value."""
     table.run(
         "BEGIN BATCH INSERT INTO t (pk, ck, a) VALUES (1, 1, 1); "
         "UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1; UPDATE t SET s = 3 WHERE pk = 1; APPLY BATCH"
@@ -264,7 +264,7 @@ def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
 
 
 def test_prepared_statements_follow_the_schema(table: Any) -> None:
-    """The same text has the same id; after ALTER its plan and columns are new."""
+    """The same text keeps its id; after ALTER it has a new plan and new columns."""
     prepared = table.engine.prepare("SELECT * FROM t", table.options)
     table.run("ALTER TABLE t ADD z int")
     again = table.engine.prepare("SELECT * FROM t", table.options)
@@ -288,20 +288,20 @@ def test_prepared_statements_follow_the_schema(table: Any) -> None:
 def test_drivers_learn_where_the_partition_key_is(
     shell: Any, cql: str, indexes: tuple[int, ...]
 ) -> None:
-    """A prepared statement says which variables make the partition key, if all are bound."""
+    """A prepared statement lists the variables of the partition key, if all are bound."""
     shell.run("CREATE TABLE k (a int, b int, v int, PRIMARY KEY ((a, b)))")
     assert shell.engine.prepare(cql, shell.options).partition_key_indexes == indexes
 
 
 def applied(result: Any) -> list[bool]:
-    """The [applied] column of a transaction's result."""
+    """Return the [applied] column of a transaction's result."""
     assert isinstance(result, Rows)
     assert result.columns[0].name == "[applied]"
     return [row[0] == b"\x01" for row in result.rows]
 
 
 def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
-    """IF NOT EXISTS, IF EXISTS and comparisons, nulls and elements among them."""
+    """This covers IF NOT EXISTS, IF EXISTS and comparisons, with nulls and elements."""
     insert = "INSERT INTO t (pk, ck, a, m) VALUES (1, 1, 1, {1: 'x'}) IF NOT EXISTS"
     assert applied(table.run(insert)) == [True]
     assert applied(table.run(insert)) == [False]
@@ -317,7 +317,7 @@ def test_transactions_apply_when_their_conditions_hold(table: Any) -> None:
 
 
 def test_a_transaction_of_several_statements_is_all_or_nothing(table: Any) -> None:
-    """A row of the result for each statement; one partition only."""
+    """The result has a row for each statement; only one partition is allowed."""
     batch = "BEGIN BATCH {} APPLY BATCH"
     first = "INSERT INTO t (pk, ck) VALUES (1, {}) IF NOT EXISTS;"
     both = batch.format(first.format(1) + first.format(2))
@@ -350,7 +350,7 @@ def test_truncate_forgets_rows_and_leaves_the_log(shell: Any) -> None:
     ],
 )
 def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: list[str]) -> None:
-    """So drivers prepare it anew, and never read rows by the metadata of others."""
+    """Drivers then prepare it again, and never decode rows with outdated metadata."""
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     for statement in change:
         table.run(statement)
@@ -359,7 +359,7 @@ def test_a_prepared_statement_is_forgotten_with_its_columns(table: Any, change: 
 
 
 def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
-    """Other tables, and properties of its own, are no matter."""
+    """Changes of other tables, and of its table's properties, have no effect."""
     prepared = table.engine.prepare("SELECT * FROM t WHERE pk = ?", table.options)
     table.run("CREATE TABLE other (pk int PRIMARY KEY)")
     table.run("ALTER TABLE t WITH comment = 'new'")
@@ -378,7 +378,7 @@ def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
 )
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_clustering_keys_of_parts(shell: Any, kind: str, values: list[str], order: str) -> None:
-    """Rows are found again by them, and sort by their parts."""
+    """Rows are found by such keys, and sorted by their parts."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         f"CREATE TABLE t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck)) "

@@ -1,4 +1,4 @@
-"""SELECT: which rows, in which order, in which pages."""
+"""SELECT: its rows, their order, and its pages."""
 
 import itertools
 from typing import Any
@@ -24,7 +24,7 @@ SHOULD_ALLOW_FILTERING = (
 
 @pytest.fixture(scope="module")
 def filled(make_shell: Any) -> Any:
-    """Partitions 0 to 4 of 5 rows (c1, c2), 0 to 2 with a static value, 9 with that alone."""
+    """Partitions 0 to 4 of 5 rows (c1, c2), 0 to 2 with a static value; 9 has only that."""
     shell = make_shell()
     shell.run(
         "CREATE TABLE t (pk int, c1 int, c2 int, v int, s int static, PRIMARY KEY (pk, c1, c2)) "
@@ -67,12 +67,12 @@ def filled(make_shell: Any) -> Any:
     ],
 )
 def test_rows_of_a_partition(filled: Any, where: str, rows: list[tuple[int, int]]) -> None:
-    """Clustering restrictions pick rows; they come in clustering order, c2 descending."""
+    """Clustering restrictions select rows, which come in clustering order, c2 descending."""
     assert filled.ints(f"SELECT c1, c2 FROM t WHERE pk = 0 AND {where}") == rows
 
 
 def test_partitions_come_in_token_order(filled: Any) -> None:
-    """A full scan goes round the ring; partitions named by IN come in the order of their type."""
+    """A full scan follows the ring; partitions named by IN come in the order of their type."""
     tokens = filled.ints("SELECT DISTINCT token(pk) FROM t")
     assert tokens == sorted(tokens)
     assert len(tokens) == 6
@@ -81,14 +81,14 @@ def test_partitions_come_in_token_order(filled: Any) -> None:
 
 
 def test_a_lone_static_row_is_shown(filled: Any) -> None:
-    """A partition without rows shows its static values, unless rows are asked for by key."""
+    """A partition without rows shows its static values, unless rows are requested by key."""
     assert filled.ints("SELECT * FROM t WHERE pk = 9") == [(9, None, None, 9, None)]
     assert filled.ints("SELECT * FROM t WHERE pk = 9 AND c1 = 1") == []
     assert filled.ints("SELECT pk, s FROM t WHERE pk = 2 LIMIT 1") == [(2, 2)]
 
 
 def test_token_ranges_cut_the_ring(filled: Any) -> None:
-    """Neighbouring ranges give every partition once; the least token means either end."""
+    """Adjacent ranges give every partition once; the smallest token means either end."""
     tokens = [token for (token,) in filled.ints("SELECT DISTINCT token(pk) FROM t")]
     edges = [-(2**63), *tokens[1:4], -(2**63)]
     found = [
@@ -102,7 +102,7 @@ def test_token_ranges_cut_the_ring(filled: Any) -> None:
 
 
 def test_aggregates_are_one_row(filled: Any) -> None:
-    """Counts count, plain columns show the first row, no rows count as none."""
+    """Plain columns show the first row's value; without rows, the count is 0."""
     assert filled.ints(
         "SELECT count(*), count(s), max(v), min(c1), sum(c2) FROM t WHERE pk = 3"
     ) == [(5, 0, 303, 1, 7)]
@@ -151,13 +151,13 @@ def test_keys_in_order_across_partitions(filled: Any) -> None:
     ],
 )
 def test_restrictions_that_are_refused(filled: Any, where: str, message: str) -> None:
-    """Each with the server's text."""
+    """The message is the server's."""
     assert filled.refusal(f"SELECT * FROM t WHERE {where}") == (INVALID, message)
 
 
 @pytest.mark.parametrize("where", ["pk IN ({})", "pk = 1 AND c1 IN ({})"])
 def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
-    """As an error of the server's own, which speaks of clustering keys in either case."""
+    """The server's error mentions clustering keys in either case."""
     keys = ", ".join(map(str, range(101)))
     assert filled.refusal(f"SELECT * FROM t WHERE {where.format(keys)}") == (
         ServerError.code,
@@ -166,7 +166,7 @@ def test_lists_that_are_too_long_are_refused(filled: Any, where: str) -> None:
 
 
 def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
-    """Clustering ranges over all partitions work, but the server says they should not."""
+    """Clustering ranges over all partitions work, with the server's warning."""
     result = filled.run("SELECT pk FROM t WHERE c1 = 3")
     assert result.warnings == (SHOULD_ALLOW_FILTERING,)
     assert len(result.rows) == 5
@@ -191,7 +191,7 @@ def test_ranges_without_a_key_earn_a_warning(filled: Any) -> None:
     st.integers(1, 30),
 )
 def test_any_page_size_gives_the_same_rows(filled: Any, cql: str, page_size: int) -> None:
-    """The pages joined are the unpaged result, and no page is longer than asked for."""
+    """The pages together are the unpaged result, and none exceeds the page size."""
     pages = filled.pages(cql, page_size)
     assert [row for page in pages for row in page] == filled.rows(cql)
     assert all(len(page) <= page_size for page in pages)
@@ -210,7 +210,7 @@ def test_a_page_ends_at_a_mebibyte(shell: Any) -> None:
 
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_a_paging_state_cannot_be_tampered_with(filled: Any, place: int, change: int) -> None:
-    """A paging state with a byte changed is refused, never misread."""
+    """A changed byte is detected."""
     options = evolve(filled.options, page_size=7)
     result = filled.engine.query("SELECT * FROM t", (), options)
     assert isinstance(result, Rows)
@@ -223,7 +223,7 @@ def test_a_paging_state_cannot_be_tampered_with(filled: Any, place: int, change:
 
 
 def test_log_partitions_need_whole_stream_ids(shell: Any) -> None:
-    """A log takes rows under any key, but shows those of 16 bytes alone when asked by key."""
+    """A log accepts any key, but a read by key finds only those of 16 bytes."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY) WITH cdc = {'enabled': true}")
     for key in ("0x00", "0x000102030405060708090a0b0c0d0e0f"):
         cql = (
@@ -247,7 +247,7 @@ def test_rows_expire_with_the_clock(shell: Any) -> None:
 
 
 def test_functions_and_casts(shell: Any) -> None:
-    """Values computed from a row, with the names the server gives them."""
+    """Computed columns have the server's names."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY, u timeuuid, n varint, x text, m map<int, text>)")
     shell.run(
         "INSERT INTO t (pk, u, n, x, m) "

@@ -1,4 +1,4 @@
-"""Merging mutations is order-free: the last write wins whichever comes first."""
+"""Merging mutations does not depend on their order: the last write wins."""
 
 from uuid import UUID
 
@@ -29,13 +29,13 @@ NOW = 1_000
 
 
 def value(number: int) -> bytes:
-    """An int, serialised."""
+    """Return an int, serialised."""
     return number.to_bytes(4, "big")
 
 
 @st.composite
 def mutations(draw: st.DrawFn) -> Partition:
-    """A write of any kind to one of three rows, at one of six timestamps."""
+    """Draw a write of any kind to one of three rows, at one of six timestamps."""
     mutation = Partition(TABLE, (value(0),))
     timestamp = draw(st.integers(1, 6))
     ttl = draw(st.sampled_from([0, 0, 10]))
@@ -67,13 +67,13 @@ def mutations(draw: st.DrawFn) -> Partition:
 
 
 def read(partition: Partition) -> object:
-    """All that a reader sees."""
+    """Return everything that a reader sees."""
     return list(partition.live_rows(NOW)), partition.live_static(NOW)
 
 
 @given(st.lists(mutations(), max_size=6), st.randoms(use_true_random=False))
 def test_merging_is_order_free(writes: list[Partition], random: st.DataObject) -> None:
-    """Any order of the same mutations reads the same."""
+    """Any order of the same mutations gives the same contents."""
     shuffled = list(writes)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     left, right = Partition(TABLE, (value(0),)), Partition(TABLE, (value(0),))
@@ -85,7 +85,7 @@ def test_merging_is_order_free(writes: list[Partition], random: st.DataObject) -
 
 @given(st.lists(mutations(), max_size=6))
 def test_merging_twice_changes_nothing(writes: list[Partition]) -> None:
-    """A replayed mutation leaves what is read as it was."""
+    """A repeated mutation has no effect."""
     once, twice = Partition(TABLE, (value(0),)), Partition(TABLE, (value(0),))
     for mutation in writes:
         once.merge(mutation)

@@ -1,4 +1,4 @@
-"""Generations as clients come to see them: in the tables of 4.3, in those since, half-way."""
+"""Generations as clients see them: in 4.3's table, in the newer ones, and half published."""
 
 import random
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ REWRITTEN = "SELECT streams_timestamp FROM system.cdc_local WHERE key = 'rewritt
 
 
 def scylla(version: str = "2026.2") -> EmbeddedScylla:
-    """A cluster without sockets, its clock moved by hand."""
+    """A cluster without sockets, with a manual clock."""
     return EmbeddedScylla(clock=ManualClock(NOW), version=version, vnodes=4, shards=3, seed=1)
 
 
 def rows(server: EmbeddedScylla, cql: str) -> list[tuple[bytes | None, ...]]:
-    """What the first node answers."""
+    """Return the first node's answer."""
     engine = server._host(server.cluster.nodes[0]).engine
     result = engine.query(cql, (), QueryOptions())
     assert isinstance(result, Rows)
@@ -34,23 +34,23 @@ def rows(server: EmbeddedScylla, cql: str) -> list[tuple[bytes | None, ...]]:
 
 
 def number(cell: bytes | None) -> int:
-    """A timestamp or bigint."""
+    """Decode a timestamp or bigint."""
     assert cell is not None
     return int.from_bytes(cell, "big", signed=True)
 
 
 def times(server: EmbeddedScylla) -> list[int]:
-    """The timestamps that clients see, newest first."""
+    """Return the timestamps that clients see, newest first."""
     return [number(row[0]) for row in rows(server, TIMES)]
 
 
 def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
-    """The ends of the ranges that clients see of a generation."""
+    """Return the ends of the ranges that clients see of a generation."""
     return [number(e) for t, e, _ in rows(server, RANGES) if number(t) == generation.timestamp]
 
 
 def test_a_generation_is_published_at_once() -> None:
-    """Its ranges, and its timestamp, the newest first."""
+    """Its ranges and its timestamp are visible; the newest comes first."""
     server = scylla()
     joined = server.join(vnodes=2, shards=1)
     assert described(server, joined) == list(joined.range_ends)
@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """Some description rows or all, never the timestamp, until it is completed."""
+    """Some or all description rows are visible, but no timestamp until it is completed."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -95,7 +95,7 @@ def test_an_empty_generation() -> None:
 
 
 def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
-    """(timestamp, streams) as the table of 4.3 has them."""
+    """Return (timestamp, streams) from the table of 4.3."""
     for time, streams, expired in rows(server, LEGACY):
         assert streams is not None
         assert expired is None
@@ -103,12 +103,12 @@ def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
 
 
 def streams_of(generation: Generation) -> list[bytes]:
-    """All streams, range by range."""
+    """Return all streams, range by range."""
     return [stream for span in generation.ranges for stream in span.streams]
 
 
 def test_the_table_of_4_3() -> None:
-    """A row per generation with all its streams; there are no other tables, no rewritten mark."""
+    """Each generation is one row with all its streams; there are no newer tables and no mark."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     assert sorted(legacy(server)) == [
@@ -127,7 +127,7 @@ def test_the_first_generation_of_4_3_waits_like_any_other() -> None:
 
 
 def test_a_held_publication_of_4_3_shows_nothing() -> None:
-    """One row cannot be there by half."""
+    """A single row cannot be published in part."""
     server = scylla("4.3")
     server.hold_publication()
     joined = server.join()
@@ -137,7 +137,7 @@ def test_a_held_publication_of_4_3_shows_nothing() -> None:
 
 
 def test_the_upgrade_from_4_3() -> None:
-    """Old generations appear in the new tables, new ones there alone; then the mark is set."""
+    """Old generations are copied to the new tables, later ones are only there; the mark is set."""
     server = scylla("4.3")
     server.join(vnodes=2, shards=1)
     old = dict(legacy(server))
@@ -165,7 +165,7 @@ def test_the_upgrade_respects_what_is_held() -> None:
 
 
 def test_the_source_of_chance_is_the_clusters() -> None:
-    """The same seed gives the same streams, joins included."""
+    """The same seed gives the same streams, even after joins."""
     first, second = scylla(), scylla()
     assert first.join() == second.join()
     assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))

@@ -1,4 +1,4 @@
-"""The server's own tables answer byte for byte as a real 5.2 was recorded doing."""
+"""The server's own tables answer byte for byte as recorded from a real 5.2."""
 
 import base64
 import gzip
@@ -26,21 +26,21 @@ DATA = Path(__file__).parents[4] / "data"
 
 
 def recorded() -> dict[str, bytes]:
-    """The recorded RESULT bodies by query."""
+    """Return the recorded RESULT bodies by query."""
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         return {cql: base64.b64decode(body) for cql, body in json.load(file)["system"].items()}
 
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    """A session with a server like the recorded one, without a socket between."""
+    """A session with a server like the recorded one, without a socket."""
     scylla = EmbeddedScylla(version="5.2", vnodes=16, shards=2)
     host = scylla._host(scylla.cluster.nodes[0])
     return Session(host, peer=("127.0.0.1", 1), connection=Connection(State.READY))
 
 
 def body_of(session: Session, cql: str) -> bytes:
-    """The body of the answer to a query."""
+    """Return the body of the answer to a query."""
     request = io.BytesIO()
     QueryMessage(cql, 1).send_body(request, 4)
     size = len(request.getvalue())
@@ -51,7 +51,7 @@ def body_of(session: Session, cql: str) -> bytes:
 
 
 def decoded(body: bytes) -> Any:
-    """The driver's reading of a RESULT."""
+    """Return a RESULT as the driver decodes it."""
     return read_result(body)
 
 
@@ -68,12 +68,12 @@ def decoded(body: bytes) -> Any:
     ],
 )
 def test_a_recorded_query_is_answered_with_the_recorded_bytes(session: Session, cql: str) -> None:
-    """Columns, rows, their order and every cell."""
+    """Columns, rows, their order and every cell are equal."""
     assert body_of(session, cql) == recorded()[cql]
 
 
 def columns_only(body: bytes) -> Iterator[tuple[str, str]]:
-    """Names and types of the columns of a RESULT."""
+    """Return the names and types of the columns of a RESULT."""
     result = decoded(body)
     for name, cql_type in zip(result.column_names, result.column_types, strict=True):
         yield name, cql_type.cql_parameterized_type()
@@ -81,12 +81,12 @@ def columns_only(body: bytes) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("cql", [cql for cql in recorded() if "SELECT *" in cql])
 def test_every_recorded_query_has_the_recorded_columns(session: Session, cql: str) -> None:
-    """Also where the rows depend on the cluster."""
+    """This includes queries whose rows depend on the cluster."""
     assert list(columns_only(body_of(session, cql))) == list(columns_only(recorded()[cql]))
 
 
 def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
-    """Ids, tokens, times and names are the cluster's own."""
+    """Only ids, tokens, times and names differ."""
     cql = "SELECT * FROM system.local WHERE key='local'"
     expected, found = decoded(recorded()[cql]), decoded(body_of(session, cql))
     own = {
@@ -104,7 +104,7 @@ def test_the_local_row_differs_only_where_clusters_do(session: Session) -> None:
 
 
 def test_options_are_those_recorded(session: Session) -> None:
-    """Keys, values and order."""
+    """Keys, values and order are equal."""
     with gzip.open(DATA / "scylla-5.2-frames.json.gz", "rt") as file:
         expected = json.load(file)["supported"]
     (answer,) = session.receive(HEADER.pack(4, 0, 0, Opcode.OPTIONS, 0))
@@ -114,7 +114,7 @@ def test_options_are_those_recorded(session: Session) -> None:
 
 
 def test_cdc_local_shows_the_newest_generation(session: Session) -> None:
-    """Two rows as in the real server, the second a mark without values."""
+    """As in the real server, there are two rows; the second is a mark without values."""
     rows = decoded(body_of(session, "SELECT * FROM system.cdc_local")).parsed_rows
     assert [row[0] for row in rows] == ["cdc_local", "rewritten"]
     assert [cell is None for cell in rows[0] + rows[1]] == [False] * 4 + [True] * 2

@@ -32,7 +32,7 @@ def test_the_first_generation_operates_at_once() -> None:
 
 
 def test_a_joining_node_brings_a_generation_ahead_of_its_time() -> None:
-    """Twice the ring delay and five seconds later; at once if there is no delay."""
+    """It starts twice the ring delay plus five seconds later, or at once without a delay."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000
@@ -43,7 +43,7 @@ def test_a_joining_node_brings_a_generation_ahead_of_its_time() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """Where the millisecond has begun, with the next: rows of this one have been written."""
+    """It begins with the next millisecond, because this one may already have rows."""
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000
@@ -51,7 +51,7 @@ def test_no_later_generation_begins_before_it_is_made() -> None:
 
 
 def test_a_leaving_node_brings_none_until_the_streams_are_repaired() -> None:
-    """And a repair without need makes none either."""
+    """An unnecessary repair makes none either."""
     published: list[Generation] = []
     made = cluster(published)
     assert made.check_and_repair(NOW) is None
@@ -64,7 +64,7 @@ def test_a_leaving_node_brings_none_until_the_streams_are_repaired() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_counts_below_one_are_refused(counts: tuple[int, int, int]) -> None:
-    """Of nodes, vnodes and shards."""
+    """This covers nodes, vnodes and shards."""
     nodes, vnodes, shards = counts
     with pytest.raises(ValueError, match="expected at least 1 of each"):
         draw_nodes(random.Random(1), ["127.0.0.1"] * nodes, vnodes, shards)

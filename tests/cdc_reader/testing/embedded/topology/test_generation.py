@@ -1,4 +1,4 @@
-"""Generations are made, and streams chosen, as a real cluster was recorded doing it."""
+"""Generations and the choice of streams equal those recorded from a real cluster."""
 
 import gzip
 import json
@@ -34,18 +34,18 @@ ignored_bits = st.integers(1, 16)
 
 
 def recorded() -> Any:
-    """The cluster that went through three generations."""
+    """Return the recorded cluster, with its three generations."""
     with gzip.open(DATA / "scylla-5.2-generations.json.gz", "rt") as file:
         return json.load(file)
 
 
 def signed(number: str) -> int:
-    """A bigint cell."""
+    """Decode a bigint cell."""
     return int.from_bytes(bytes.fromhex(number), "big", signed=True)
 
 
 def generations() -> Iterator[Generation]:
-    """The recorded generations, oldest first."""
+    """Return the recorded generations, oldest first."""
     rows = recorded()["phases"][-1]["streams"]["rows"]
     for time in sorted({row[0] for row in rows}):
         ranges = [
@@ -59,13 +59,13 @@ def generations() -> Iterator[Generation]:
 
 
 def toy_ring() -> Ring:
-    """The worked example: four ranges, three shards."""
+    """Return the worked example: four ranges, three shards."""
     ends = (-6 * 10**18, -15 * 10**17, 25 * 10**17, 7 * 10**18)
     return Ring((Node(NOBODY, ends, 3),))
 
 
 class NoRandom(random.Random):
-    """Random bits that are all zero."""
+    """A source of random bits that are all zero."""
 
     def getrandbits(self, k: int, /) -> int:  # noqa: ARG002 - as Random has it
         return 0
@@ -90,7 +90,7 @@ def test_a_recorded_generation_has_the_tokens_we_would_give_it(generation: Gener
 def test_every_recorded_row_is_in_the_stream_we_would_choose(
     log: str, columns: tuple[str, ...], key: str
 ) -> None:
-    """For each key in each generation; the recorded token of the key is ours too."""
+    """This covers each key in each generation, and the recorded tokens of keys."""
     cluster = recorded()
     streams = Streams(profile("5.2"), list(generations()))
     known = {tuple(row[:-1]): signed(row[-1]) for row in cluster[f"tokens_{key}"]["rows"]}
@@ -140,7 +140,7 @@ def test_the_ids_of_scylladbs_own_documentation(
     ],
 )
 def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
-    """Keys of one and two columns, inside the ring and wrapped around it."""
+    """This covers keys of one and two columns, inside the ring and across its end."""
     streams = Streams(generations=[Generation.of(toy_ring(), 0, NoRandom())])
     values = tuple(
         Int32Type.serialize(v, 4) if isinstance(v, int) else UTF8Type.serialize(v, 4) for v in key
@@ -152,7 +152,7 @@ def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
 def test_a_streams_token_is_the_first_of_its_shard(
     start: int, end: int, shards: int, ignore_msb: int
 ) -> None:
-    """It lies in the range, and unless it ends it, a slice of the shard begins there."""
+    """It is in the range; unless it is the range's end, a slice of the shard begins there."""
     for shard in range(shards):
         token = first_token_of(shard, start, end, shards, ignore_msb)
         assert (token - start - 1) % 2**64 <= (end - start - 1) % 2**64
@@ -166,7 +166,7 @@ def test_a_streams_token_is_the_first_of_its_shard(
 def test_a_key_goes_to_its_owners_shard(
     seed: int, nodes: int, vnodes: int, shards: int, token: int
 ) -> None:
-    """The stream chosen is the one made for the shard that owns the key."""
+    """The chosen stream is that of the shard that owns the key."""
     source = random.Random(seed)
     drawn = draw_tokens(source, nodes * vnodes)
     ring = Ring(tuple(Node(NOBODY, drawn[n::nodes], shards + n) for n in range(nodes)))
@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_generation() -> None:
 
 
 def test_a_ring_needs_tokens_that_differ() -> None:
-    """Two owners of one token, and no token at all, are refused."""
+    """Two owners of one token, and a ring without tokens, are refused."""
     with pytest.raises(ValueError, match="two owners"):
         Ring((Node(NOBODY, (1,), 1), Node(NOBODY, (1,), 1)))
     with pytest.raises(ValueError, match="without tokens"):

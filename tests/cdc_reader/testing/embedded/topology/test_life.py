@@ -1,7 +1,7 @@
-"""Whatever a cluster goes through, what clients read of its streams agrees with what it logs.
+"""For any history of a cluster, the published streams agree with the streams of the log.
 
-Everything is read as a client reads it; streams are chosen here by the words of the server's
-documentation, not by the code under test.
+Everything is read as a client reads it. Expected streams follow the server's documentation, not the
+code under test.
 """
 
 import random
@@ -124,7 +124,7 @@ class Life:
                 written.append((pk, write))
 
     def accepts(self, keyspace: str, write: int, now: int) -> bool:
-        """Whether a write is taken, by the documented rules."""
+        """True if a write is accepted by the documented rules."""
         if write > now + LEEWAY:
             return False
         if keyspace == "tk":
@@ -136,24 +136,24 @@ class Life:
         return recent and bool(of_write) and bool(of_write[-1].ranges)
 
     def log(self, keyspace: str) -> list[tuple[StreamId, int, int]]:
-        """(stream, key, µs) of all rows of a log."""
+        """Return (stream, key, µs) of all rows of a log."""
         columns = '"cdc$stream_id", pk, "cdc$time"'
         found = self.rows(f"SELECT {columns} FROM {keyspace}.t_scylla_cdc_log")
         return [(StreamId(s), number(pk), timeuuid.micros(time)) for s, pk, time in found]
 
 
 def number(cell: bytes) -> int:
-    """A signed integer of any size."""
+    """Decode a signed integer of any size."""
     return int.from_bytes(cell, "big", signed=True)
 
 
 def newest_at(timestamps: Iterable[int], write_us: int) -> int:
-    """The timestamp (ms) of the streams that take a write of this time."""
+    """Return the timestamp (ms) of the streams that take a write of this time."""
     return max(timestamp for timestamp in timestamps if timestamp * 1000 <= write_us)
 
 
 def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
-    """(range end, streams) in order, by the timestamps that are published."""
+    """Return (range end, streams) in order, by published timestamp."""
     times = life.rows(
         "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
     )
@@ -167,7 +167,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
 
 
 def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
-    """The ids of §3.3: of version 1, numbered by vnode, all different, each in its range."""
+    """Check the ids (§3.3): version 1, numbered by vnode, all different, each in its range."""
     ends = [end for end, _ in ranges]
     assert ends == sorted(set(ends))
     for index, (end, streams) in enumerate(ranges):
@@ -181,13 +181,13 @@ def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
 
 
 def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> StreamId:
-    """The stream of a token: §5."""
+    """Return the stream of a token (§5)."""
     streams = next((s for end, s in ranges if end >= token), ranges[0][1])
     return streams[((token + 2**63 << 12) % 2**64) * len(streams) >> 64]
 
 
 def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
-    """The streams of the tablets table by timestamp and state, in the order they come in."""
+    """Return the streams of the tablets table by timestamp and state, in their order."""
     where = "WHERE keyspace_name = 'tk' AND table_name = 't'"
     times = life.rows(f"SELECT timestamp FROM system.cdc_timestamps {where}")
     found: dict[int, dict[int, list[StreamId]]] = {
@@ -201,7 +201,7 @@ def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
 
 
 def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """The invariants of §4."""
+    """Check the invariants of §4."""
     times = list(sets)
     assert times[0] == START // 1000 - 5000
     assert all(earlier < later for earlier, later in pairwise(times))
@@ -220,7 +220,7 @@ def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
 
 
 def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """The oldest set and the differences since, by the log's id, say the same."""
+    """Check that the oldest set and the later differences, by the log's id, give the same sets."""
     log_id = life.server.catalog.table("tk", "t_scylla_cdc_log").id
     first, *later = sets
     state = life.rows(
@@ -247,9 +247,10 @@ def check_internal_tables(life: Life, sets: dict[int, dict[int, list[StreamId]]]
 def test_every_log_row_is_in_a_stream_of_its_time(
     ring_delay_ms: int, life_story: list[tuple[Any, ...]]
 ) -> None:
-    """Joins, leaves, repairs, splits, merges, writes early and late, in any order.
+    """This holds for joins, leaves, repairs, splits, merges, and writes early and late.
 
-    Not without a ring delay: what begins at once cannot have been known to writes of its time.
+    It does not hold without a ring delay: coordinators cannot know a generation that begins at
+    once.
     """
     life = Life(ring_delay_ms)
     for action in life_story:
@@ -278,7 +279,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 @given(st.integers(0, 2**32), st.integers(0, 2), st.integers(0, 100_000))
 @settings(max_examples=30)
 def test_a_later_generation_comes_with_its_delay(seed: int, joins: int, ring_delay: int) -> None:
-    """Twice the ring delay and 5 s after it is made, and after every other."""
+    """It starts twice the ring delay plus 5 s after its creation, and after all others."""
     life = Life(ring_delay)
     source = random.Random(seed)
     delay = 2 * ring_delay + 5000 if ring_delay else 0

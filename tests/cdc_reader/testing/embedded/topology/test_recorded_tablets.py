@@ -16,13 +16,13 @@ State = tuple[str, int, str, str]
 
 
 def recorded() -> Any:
-    """A table's life on 2026.1: its DDL, and the streams in each phase."""
+    """Return a table's recorded life on 2026.1: its DDL, and the streams in each phase."""
     with gzip.open(DATA / "scylla-2026.1-tablets.json.gz", "rt") as file:
         return json.load(file)
 
 
 def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
-    """The streams without what chance made: timestamps are numbered, ids are their tokens."""
+    """Return the streams without random parts: timestamps are numbered, ids are their tokens."""
     times = {table: sorted({row[1] for row in rows if row[0] == table}) for table in ("t", "u")}
     return {
         (table, times[table].index(time), str(state), stream[:8].hex())
@@ -31,7 +31,7 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
 
 
 def test_streams_follow_the_least_number_of_tablets() -> None:
-    """Doubled or halved step by step, closed and opened, and kept when CDC is disabled."""
+    """Tablets double or halve step by step, and stay when CDC is disabled."""
     recording = recorded()
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
     scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
@@ -58,7 +58,7 @@ def test_streams_follow_the_least_number_of_tablets() -> None:
 
 
 def test_the_first_streams_begin_before_their_table() -> None:
-    """By five seconds, so that the first writes find them."""
+    """They begin five seconds earlier, so that the first writes find them."""
     recording = recorded()
     clock = ManualClock(recording["ddl"][0]["at"])
     scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
@@ -81,7 +81,7 @@ def run(scylla: EmbeddedScylla, clock: ManualClock, ddl: dict[str, Any]) -> None
 
 
 def streams(scylla: EmbeddedScylla) -> list[tuple[str, int, int, bytes]]:
-    """The rows of `system.cdc_streams`."""
+    """Return the rows of `system.cdc_streams`."""
     rows = scylla.execute("SELECT table_name, timestamp, stream_state, stream_id "
                           "FROM system.cdc_streams")  # fmt: skip
     return [
@@ -92,5 +92,5 @@ def streams(scylla: EmbeddedScylla) -> list[tuple[str, int, int, bytes]]:
 
 
 def text(cell: str) -> str:
-    """A recorded text."""
+    """Decode a recorded text."""
     return bytes.fromhex(cell).decode()

@@ -1,4 +1,4 @@
-"""Topology and tablets as the driver meets them, over real sockets."""
+"""Topology and tablets as the driver sees them, over real sockets."""
 
 import queue
 import socket
@@ -24,7 +24,7 @@ TABLETS = "WHERE keyspace_name = 'ks' AND table_name = 't'"
 
 @contextmanager
 def connected(server: EmbeddedScylla, host: str = "") -> Iterator[Session]:
-    """A session with all nodes, or with this one alone."""
+    """Yield a session with all nodes, or with only this one."""
     first = host or server.host
     policy = WhiteListRoundRobinPolicy([host]) if host else RoundRobinPolicy()
     profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(load_balancing_policy=policy)}
@@ -36,12 +36,12 @@ def connected(server: EmbeddedScylla, host: str = "") -> Iterator[Session]:
 
 
 def milliseconds(moment: datetime) -> int:
-    """The server's timestamp that the driver made this of."""
+    """Return the server's timestamp from which the driver made this time."""
     return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def test_a_node_that_joins_is_there_for_clients() -> None:
-    """It listens, clients that registered are told, and it serves what the others do."""
+    """It listens, registered clients are notified, and it has the same data."""
     with EmbeddedScylla(vnodes=4) as server, connected(server) as session:
         events: queue.Queue[tuple[str, str, tuple[str, int]]] = queue.Queue()
         connection = session.cluster.control_connection._connection
@@ -71,7 +71,7 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
 
 
 def test_a_node_may_join_before_the_start() -> None:
-    """It listens with the others; one that has left does not."""
+    """It then listens with the others; a node that has left does not."""
     server = EmbeddedScylla(vnodes=1)
     server.join(vnodes=1)
     server.join(vnodes=1)
@@ -138,7 +138,7 @@ def test_tablets_keyspaces_work_as_documented() -> None:
 
 
 def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
-    """With the server's words, prepared or not."""
+    """The message is the server's, whether prepared or not."""
     with EmbeddedScylla(vnodes=1) as server, connected(server) as session:
         session.execute(f"CREATE KEYSPACE ks {NTS} AND tablets = {{'initial': 1}}")
         session.execute(f"CREATE TABLE ks.t (pk int PRIMARY KEY) {CDC}")
@@ -151,7 +151,7 @@ def test_a_serial_read_of_a_tablets_log_is_refused() -> None:
 
 
 def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
-    """Before the upgrade the new tables do not exist, after it nothing is missing in them."""
+    """Before the upgrade the new tables do not exist; afterwards they are complete."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.join(vnodes=1)
         with connected(server) as session:

@@ -1,4 +1,4 @@
-"""Which write timestamps are accepted, and how the others are refused."""
+"""Accepted write timestamps, and the refusals of others."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ KEY = (b"\0\0\0\1",)
 
 
 def streams(version: str, *generations: Generation) -> Streams:
-    """What a server of this version knows."""
+    """Return the streams known to a server of this version."""
     return Streams(profile(version), list(generations))
 
 
@@ -31,26 +31,26 @@ def streams(version: str, *generations: Generation) -> Streams:
 def test_a_write_near_now_goes_to_the_generation_of_its_time(
     version: str, offset: int, expected: bytes
 ) -> None:
-    """Also a little into the future, into a generation that does not operate yet."""
+    """This includes writes slightly in the future, for a generation that does not operate yet."""
     found = streams(version, OLD, CURRENT, NEXT).stream_id(KEY, NOW + offset, NOW)
     assert found == expected * 16
 
 
 @pytest.mark.parametrize("version", ["5.2", "2026.2"])
 def test_a_write_of_the_future_is_refused(version: str) -> None:
-    """More than five seconds ahead of the server's clock."""
+    """The limit is five seconds ahead of the server's clock."""
     with pytest.raises(InvalidRequest, match=r'"from the future" \(2026/11/21 00:13:25') as error:
         streams(version, OLD, CURRENT).stream_id(KEY, NOW + 5 * SECOND + 1, NOW)
     assert error.value.message.endswith("well-synchronized  with the database's clocks.")
 
 
 def test_an_old_write_to_the_current_generation_is_accepted() -> None:
-    """However old: only the generation matters."""
+    """Its age does not matter, only its generation."""
     assert streams("2026.2", OLD).stream_id(KEY, OLD.start_us, NOW + 10**12) == b"o" * 16
 
 
 def test_newer_versions_accept_five_seconds_into_the_previous_generation() -> None:
-    """What is just over five seconds old and of the previous generation is refused."""
+    """Older writes to the previous generation are refused."""
     server = streams("2026.2", OLD, CURRENT)
     assert server.stream_id(KEY, NOW - 5 * SECOND + 1, NOW) == b"o" * 16
     with pytest.raises(InvalidRequest, match=r'"from the past" \(2026/11/21 00:13:15.000123; cur'):
@@ -58,7 +58,7 @@ def test_newer_versions_accept_five_seconds_into_the_previous_generation() -> No
 
 
 def test_older_versions_refuse_the_previous_generation() -> None:
-    """In the words that a 5.2 was recorded with, times without their fractions."""
+    """The message is that of a recorded 5.2, with times without fractions."""
     server = streams("5.2", OLD, CURRENT)
     with pytest.raises(InvalidRequest) as error:
         server.stream_id(KEY, 1, NOW)
@@ -73,7 +73,7 @@ def test_older_versions_refuse_the_previous_generation() -> None:
 
 
 def test_without_a_generation_there_is_no_stream() -> None:
-    """Not a refusal of the write but an error of the server, as in a cluster in upgrade."""
+    """This is a server error rather than a refusal, as in a cluster during an upgrade."""
     with pytest.raises(ServerError, match="could not find any CDC stream for timestamp"):
         streams("2026.2", NEXT).stream_id(KEY, NOW, NOW)
     with pytest.raises(ServerError, match=r"could not find any CDC stream \(current time"):
@@ -81,7 +81,7 @@ def test_without_a_generation_there_is_no_stream() -> None:
 
 
 def test_absurd_timestamps_are_refused_too() -> None:
-    """Even those that no calendar has a date for."""
+    """This includes timestamps that no calendar can represent."""
     with pytest.raises(InvalidRequest, match="from the future"):
         streams("2026.2", OLD).stream_id(KEY, 2**63 - 1, NOW)
     with pytest.raises(InvalidRequest, match="from the past"):
@@ -89,6 +89,6 @@ def test_absurd_timestamps_are_refused_too() -> None:
 
 
 def test_generations_come_in_order_of_time() -> None:
-    """One that begins before the newest is refused."""
+    """A generation that begins before the newest is refused."""
     with pytest.raises(ValueError, match="expected a timestamp after"):
         streams("2026.2", CURRENT).add(OLD)

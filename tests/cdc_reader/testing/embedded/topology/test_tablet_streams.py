@@ -1,4 +1,4 @@
-"""The streams of tablets tables over a table's life: made, resized, forgotten, dropped."""
+"""The streams of tables on tablets: created, resized, expired, dropped."""
 
 import pytest
 from attrs import define, field
@@ -43,13 +43,13 @@ class Tablets:
         return result.rows if isinstance(result, Rows) else []
 
     def times(self, table: str = "t") -> list[int]:
-        """Seconds before or after the start at which streams begin, newest first."""
+        """Return when streams begin, in seconds from the start, newest first."""
         where = f"WHERE keyspace_name = 'tk' AND table_name = '{table}'"
         found = self.run(f"SELECT timestamp FROM system.cdc_timestamps {where}")
         return [int.from_bytes(cell or b"", "big") // 1000 - NOW // SECOND for (cell,) in found]
 
     def sizes(self) -> list[int]:
-        """How many streams each set has."""
+        """Return the number of streams of each set."""
         (history,) = self.server.tablets.histories()
         return [len(each.streams) for each in history.sets]
 
@@ -61,7 +61,7 @@ def tablets() -> Tablets:
 
 
 def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
-    """Five seconds, so that they can be used at once."""
+    """They begin five seconds earlier, so that they can be used at once."""
     tablets.create()
     assert tablets.times() == [-5]
     tablets.run(f"INSERT INTO tk.t (pk, v) VALUES (1, 1) USING TIMESTAMP {NOW - 5 * SECOND}")
@@ -72,14 +72,14 @@ def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize(("initial", "size"), [(0, 8), (1, 1), (3, 4), (16, 16)])
 def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: int) -> None:
-    """Rounded up to a power of two; if it leaves it open, at least one for each shard."""
+    """The number is rounded up to a power of two; by default there is one per shard or more."""
     tablets.create_keyspace(initial, "other")
     tablets.create(table="other.t")
     assert tablets.sizes() == [size]
 
 
 def test_splits_and_merges_come_ahead_of_their_time(tablets: Tablets) -> None:
-    """Like generations; each after the one before it."""
+    """They start later, like generations, each after the one before it."""
     tablets.create()
     assert tablets.server.split_tablets("tk", "t").timestamp == NOW // 1000 + 65_000
     assert tablets.server.merge_tablets("tk", "t").timestamp == NOW // 1000 + 65_001
@@ -90,7 +90,7 @@ def test_splits_and_merges_come_ahead_of_their_time(tablets: Tablets) -> None:
 
 
 def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
-    """Nor those of a table that has none."""
+    """Nor can the tablets of a table that has none."""
     tablets.create_keyspace(1, "one")
     tablets.create(table="one.t")
     with pytest.raises(ValueError, match=r"one\.t has one tablet: expected two or more"):
@@ -101,7 +101,7 @@ def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
 
 
 def test_old_streams_are_forgotten(tablets: Tablets) -> None:
-    """Within a minute of the moment when their last rows have expired."""
+    """They are removed within a minute after their last rows have expired."""
     tablets.create(ttl=100)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(164 * SECOND)
@@ -118,7 +118,7 @@ def test_old_streams_are_forgotten(tablets: Tablets) -> None:
 
 
 def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
-    """A time to live of 0 is for ever."""
+    """A TTL of 0 means that rows never expire."""
     tablets.create(ttl=0)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(10**9 * SECOND)
@@ -126,7 +126,7 @@ def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
 
 
 def test_detached_logs_stay_listed(tablets: Tablets) -> None:
-    """Their streams are the same when CDC is enabled again, and vanish with the log."""
+    """Their streams are used again when CDC is enabled again, and vanish with the log."""
     tablets.create()
     before = tablets.server.tablets.histories()
     tablets.run("ALTER TABLE tk.t WITH cdc = {'enabled': false}")
@@ -140,7 +140,7 @@ def test_detached_logs_stay_listed(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize("drop", ["DROP TABLE tk.t", "DROP KEYSPACE tk"])
 def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
-    """All four tables forget them; a table made anew has new ones."""
+    """All four tables forget them; a table created again has new ones."""
     tablets.create()
     (before,) = tablets.server.tablets.histories()
     tablets.server.split_tablets("tk", "t")
@@ -157,7 +157,7 @@ def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
 
 
 def test_each_table_has_its_own_streams(tablets: Tablets) -> None:
-    """Of two tables in a keyspace one may be split and the other not."""
+    """One of two tables in a keyspace may be split alone."""
     tablets.create()
     tablets.create(table="tk.u")
     tablets.server.split_tablets("tk", "u")
@@ -168,7 +168,7 @@ def test_each_table_has_its_own_streams(tablets: Tablets) -> None:
 
 
 def test_clients_see_that_a_keyspace_has_tablets(tablets: Tablets) -> None:
-    """By a value in `initial_tablets`, zero or more; keyspaces of vnodes have none."""
+    """`initial_tablets` has a value, zero or more; keyspaces of vnodes have none."""
     tablets.create_keyspace(0, "open")
     tablets.run(
         "CREATE KEYSPACE vk WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

@@ -1,4 +1,4 @@
-"""Streams of tablets: which there are, who gets which write, what is forgotten."""
+"""The streams of tablets: their choice for a write, and their expiry."""
 
 import random
 from uuid import UUID
@@ -19,7 +19,7 @@ ZERO = (b"\0\0\0\0",)  # int 0, whose token is -3485513579396041028
 
 
 def history(*sets: tuple[int, int]) -> StreamHistory:
-    """A history of sets, each (seconds from now, number of tablets)."""
+    """Return a history of sets, each (seconds from now, number of tablets)."""
     source = random.Random(1)
     made = (StreamSet.of(tablets, NOW // 1000 + s * 1000, source) for s, tablets in sets)
     return StreamHistory("ks", "t", LOG_ID, tuple(made))
@@ -36,14 +36,14 @@ def history(*sets: tuple[int, int]) -> StreamHistory:
     ],
 )
 def test_the_worked_examples(key: tuple[bytes, ...], token: int) -> None:
-    """Of four tablets the one whose last token is the first from the key's on."""
+    """A key goes to the first of four tablets whose last token is at or after its own."""
     stream = StreamId(history((-5, 4)).stream_id(key, NOW, NOW))
     assert (stream.token, stream.index, stream.version) == (token, 0, 1)
 
 
 @given(st.integers(0, 10), st.integers(MIN_TOKEN, MAX_TOKEN), st.integers(0, 2**32))
 def test_a_write_goes_to_the_tablet_that_holds_it(power: int, token: int, seed: int) -> None:
-    """Tablets are of equal size; no token is without one, and none wraps."""
+    """Tablets are of equal size and cover all tokens; none wraps around."""
     made = StreamSet.of(1 << power, 0, random.Random(seed))
     size = 2**64 >> power
     assert made.stream_for(token) == made.streams[(token - MIN_TOKEN) // size]
@@ -54,7 +54,7 @@ def test_a_write_goes_to_the_tablet_that_holds_it(power: int, token: int, seed: 
 
 @pytest.mark.parametrize("tablets", [0, -1, 3, 12])
 def test_tablets_are_a_power_of_two(tablets: int) -> None:
-    """Others cannot come of splits and merges."""
+    """Splits and merges cannot give other numbers."""
     with pytest.raises(ValueError, match=f"{tablets} tablets: expected a power of two"):
         list(last_tokens(tablets))
 
@@ -63,13 +63,13 @@ def test_tablets_are_a_power_of_two(tablets: int) -> None:
     ("offset", "index"), [(0, 1), (5, 1), (-1, 1), (-10, 1), (-11, 0), (-100, 0)]
 )
 def test_a_write_goes_to_the_streams_of_its_time(offset: int, index: int) -> None:
-    """However late it comes: closed streams still take rows."""
+    """Its arrival does not matter: closed streams still take rows."""
     made = history((-100, 2), (-10, 4), (60, 8))
     assert made.stream_id(ZERO, NOW + offset * SECOND, NOW) in made.sets[index].streams
 
 
 def test_a_write_before_the_oldest_streams_is_refused() -> None:
-    """As an error of the server that names the log by its id and the time in µs."""
+    """The server's error has the id of the log and the time in µs."""
     with pytest.raises(ServerError) as error:
         history((-5, 2)).stream_id(ZERO, NOW - 5 * SECOND - 1, NOW)
     assert error.value.message == (
@@ -79,7 +79,7 @@ def test_a_write_before_the_oldest_streams_is_refused() -> None:
 
 
 def test_a_write_of_the_future_is_refused() -> None:
-    """In the same words as for vnodes."""
+    """The message is the same as for vnodes."""
     with pytest.raises(InvalidRequest, match=r'"from the future" \(2026/11/21 00:13:25'):
         history((-5, 2)).stream_id(ZERO, NOW + 5 * SECOND + 1, NOW)
 
@@ -94,7 +94,7 @@ def test_differences_add_up() -> None:
 
 
 def test_what_is_older_than_a_moment_is_forgotten() -> None:
-    """But for the set in force at it; a moment before all sets forgets none."""
+    """The set in force at that moment stays; a moment before all sets removes none."""
     made = history((-100, 2), (-50, 4), (60, 8))
     assert made.since(NOW).sets == made.sets[1:]
     assert made.since(NOW - 50 * SECOND).sets == made.sets[1:]
