@@ -1,14 +1,14 @@
 # cython: language_level=3, binding=False, cdivision=True, embedsignature=False
 """`decode` compiled: rows are cut into cells once, then each column is built at a time.
 
-The strategy is that of the plain twin, on C arrays and without the interpreter lock: a run of
-cells (where each value starts in the body, and its length) becomes one Arrow array, a nested one
-becomes runs of its parts. Arrays leave through Arrow's C data interface, which needs nothing of
-Arrow to compile and is stable across its versions; one call hands over a page.
+The strategy is that of the plain kernel, on C arrays and without the interpreter lock: a run of
+cells (the start of each value in the body, and its length) becomes one Arrow array, and a nested
+run becomes runs of its parts. Arrays are exported through Arrow's C data interface, which needs no
+part of Arrow to compile and is stable across its versions; one call exports a page.
 
-Two rules keep it safe. No byte is read through a pointer before its cell's bounds were compared
-with those of the body or of the cell around it. And an array owns its memory from the moment it is
-begun: whatever fails later, releasing the root frees all there is.
+Two rules keep it safe. No byte is read through a pointer before its cell's bounds have been checked
+against the body or the enclosing cell. And an array owns its memory from the start: whatever fails
+later, releasing the root frees everything.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -44,6 +44,6 @@ include "native/times.pxi"
 
 
 def decode(page):
-    """The rows of a page; see `cdc_reader.decoding.python.decode`."""
+    """Decode the rows of a page; see `cdc_reader.decoding.python.decode`."""
     cdef Plan plan = _plan(page.columns)
     return plan.batch(page.body, page.metadata.rows_offset)

@@ -33,7 +33,7 @@ cdef void release(ArrowArray *array) noexcept nogil:
 cdef int begin(
     ArrowArray *array, int64_t length, int64_t n_buffers, int64_t n_children
 ) except -1 nogil:
-    """Make an array of zeroed memory releasable, with its buffers and children yet to be made."""
+    """Make a zeroed array releasable, before its buffers and children are made."""
     array.length = length
     array.release = release
     array.buffers = <void **>calloc(n_buffers, sizeof(void *))
@@ -50,7 +50,7 @@ cdef int begin(
 
 
 cdef void *new_buffer(ArrowArray *array, int index, int64_t size) except NULL nogil:
-    """Memory of `size` bytes as the array's buffer of this number; it holds anything."""
+    """Allocate `size` uninitialised bytes as the array's buffer `index`."""
     cdef void *memory = malloc(size or 1)
     if memory == NULL:
         refuse_memory()
@@ -59,7 +59,7 @@ cdef void *new_buffer(ArrowArray *array, int index, int64_t size) except NULL no
 
 
 cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) except -1 nogil:
-    """The null bitmap, left out if there is no null: a cell of fewer than `shortest` bytes."""
+    """Set the null bitmap; none without nulls. A cell of fewer than `shortest` bytes is null."""
     cdef int64_t nulls = 0
     cdef int64_t row
     cdef uint8_t *bits
@@ -78,7 +78,7 @@ cdef int set_validity(ArrowArray *array, const Run *run, int32_t shortest) excep
 
 
 cdef inline uint8_t validity(const Cell *cells, int64_t count, int32_t shortest) noexcept nogil:
-    """The bits of up to eight cells: a byte is written once, not once for each."""
+    """Return the bits of up to eight cells, so that each byte is written once."""
     cdef uint8_t bits = 0
     cdef int64_t index
     for index in range(count):

@@ -1,5 +1,5 @@
-# Cells, where they lie in the body, and a cursor that cuts them. Positions fit 32 bits, for
-# `parse_metadata` refuses bodies that are longer.
+# Cells, their positions in the body, and a cursor that cuts them. Positions fit 32 bits, because
+# `parse_metadata` refuses longer bodies.
 
 
 cdef struct Cell:
@@ -21,7 +21,7 @@ cdef struct Cursor:
 
 
 cdef inline Cursor cursor_in(const Run *run, int64_t row) noexcept nogil:
-    """A cursor over one cell that is not null."""
+    """Return a cursor over a cell that is not null."""
     cdef Cursor cursor
     cursor.body = run.body
     cursor.origin = cursor.at = run.cells[row].start
@@ -30,7 +30,7 @@ cdef inline Cursor cursor_in(const Run *run, int64_t row) noexcept nogil:
 
 
 cdef inline int take(Cursor *cursor, uint64_t size, Cell *cell) except -1 nogil:
-    """The next `size` bytes as a cell."""
+    """Take the next `size` bytes as a cell."""
     cdef int64_t left = cursor.end - cursor.at
     if size > <uint64_t>left:
         return refuse_take(size, cursor.at - cursor.origin, left)
@@ -48,7 +48,7 @@ cdef inline int take_int(Cursor *cursor, int32_t *value) except -1 nogil:
 
 
 cdef inline int take_value(Cursor *cursor, Cell *cell) except -1 nogil:
-    """A value with its length before it, as a cell; a null one for a negative length."""
+    """Take a length and that many bytes as a cell; null for a negative length."""
     cdef int32_t length = 0
     take_int(cursor, &length)
     if length >= 0:
@@ -59,7 +59,7 @@ cdef inline int take_value(Cursor *cursor, Cell *cell) except -1 nogil:
 
 
 cdef inline int take_vint(Cursor *cursor, uint64_t *value) except -1 nogil:
-    """An unsigned variable-length integer: as many bytes follow as the first leads with 1s."""
+    """Take an unsigned vint: the first byte's leading 1 bits count the bytes that follow."""
     cdef Cell cell = Cell(0, 0)
     cdef int extra = 0
     cdef int index
@@ -76,7 +76,7 @@ cdef inline int take_vint(Cursor *cursor, uint64_t *value) except -1 nogil:
 
 
 cdef inline int take_signed_vint(Cursor *cursor, int64_t *value) except -1 nogil:
-    """A zigzag-encoded variable-length integer."""
+    """Take a zigzag-encoded variable-length integer."""
     cdef uint64_t encoded = 0
     take_vint(cursor, &encoded)
     value[0] = <int64_t>(encoded >> 1) ^ -<int64_t>(encoded & 1)

@@ -1,5 +1,5 @@
-# Types whose values have one width: numbers, booleans, dates, timestamps; and durations, which
-# are three numbers.
+# Types of fixed width: numbers, booleans, dates, timestamps; and durations, which are three
+# numbers.
 
 cdef extern from *:
     """
@@ -19,7 +19,7 @@ ctypedef fused Integer:
 
 
 cdef inline void load(const uint8_t *data, Integer *value) noexcept nogil:
-    """A big-endian integer; compilers see one load and one byte swap in it."""
+    """Load a big-endian integer; compilers make one load and one byte swap of it."""
     if Integer is int8_t:
         value[0] = <int8_t>data[0]
     elif Integer is int16_t:
@@ -37,7 +37,7 @@ cdef inline void load(const uint8_t *data, Integer *value) noexcept nogil:
 
 
 cdef int fill(Integer *values, const Run *run) except -1 nogil:
-    """Each cell's number; 0 for null and empty cells."""
+    """Store each cell's number; 0 for null and empty cells."""
     cdef int64_t row
     cdef int32_t length
     for row in range(run.count):
@@ -52,7 +52,7 @@ cdef int fill(Integer *values, const Run *run) except -1 nogil:
 
 
 cdef int build_fixed(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Integers and floats: the same bytes, the other way round."""
+    """Build integers and floats by reversing their bytes."""
     cdef void *values
     begin(out, run.count, 2, 0)
     set_validity(out, run, 1)
@@ -67,7 +67,7 @@ cdef int build_fixed(const Shape *shape, const Run *run, ArrowArray *out) except
 
 
 cdef int build_date(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Days since 1970 stand in the middle of an unsigned range: its top bit is the sign."""
+    """Build dates: unsigned days, in which 2^31 is 1970-01-01, by flipping the top bit."""
     cdef int32_t *days
     cdef int64_t row
     build_fixed(shape, run, out)
@@ -78,7 +78,7 @@ cdef int build_date(const Shape *shape, const Run *run, ArrowArray *out) except 
 
 
 cdef int build_timestamp(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """CQL counts milliseconds in 64 bits, Arrow microseconds: far ends do not fit."""
+    """Build timestamps: 64-bit milliseconds as microseconds; the most distant do not fit."""
     cdef int64_t *values
     cdef int64_t row
     build_fixed(shape, run, out)
@@ -110,7 +110,7 @@ cdef int build_boolean(const Shape *shape, const Run *run, ArrowArray *out) exce
 
 
 cdef inline uint8_t truth(const Run *run, int64_t row, int64_t count) noexcept nogil:
-    """The bits of up to eight cells from a row on, null and empty ones being false."""
+    """Return the bits of up to eight cells from `row` on; null and empty cells are false."""
     cdef uint8_t bits = 0
     cdef int64_t index
     for index in range(count):
@@ -120,7 +120,7 @@ cdef inline uint8_t truth(const Run *run, int64_t row, int64_t count) noexcept n
 
 
 cdef int build_duration(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Months, days and nanoseconds, of 32, 32 and 64 bits; only the three together are null."""
+    """Build durations: months, days and nanoseconds of 32, 32 and 64 bits, null together."""
     cdef int64_t row
     cdef int64_t months, days
     cdef int64_t *nanoseconds

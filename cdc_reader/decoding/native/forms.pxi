@@ -13,7 +13,7 @@ for _value in range(256):
 
 
 cdef int build_uuid(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """As 8-4-4-4-12 digits."""
+    """Build UUIDs as text, in groups of 8-4-4-4-12 digits."""
     cdef int64_t row
     cdef int32_t size = 0
     cdef int32_t *offsets
@@ -46,7 +46,7 @@ cdef inline void write_uuid(const uint8_t *data, uint8_t *text) noexcept nogil:
 
 
 cdef inline void write_bytes(const uint8_t *data, int count, uint8_t *text) noexcept nogil:
-    """Each byte as two digits."""
+    """Write each byte as two digits."""
     cdef int index
     for index in range(count):
         memcpy(text + 2 * index, HEX_PAIRS + 2 * data[index], 2)
@@ -59,7 +59,7 @@ cdef int build_inet(const Shape *shape, const Run *run, ArrowArray *out) except 
 cdef int build_strings(
     const Run *run, ArrowArray *out, Write write, int64_t expected
 ) except -1 nogil:
-    """The text of each cell that has one; `expected` is a guess at its length."""
+    """Build the text of each cell that has one; `expected` is an estimate of its length."""
     cdef Growing text = Growing(NULL, 0, 0)
     cdef int32_t *offsets
     cdef int64_t row
@@ -102,8 +102,10 @@ cdef void write_ipv4(const uint8_t *data, Growing *text) noexcept nogil:
 
 
 cdef void write_ipv6(const uint8_t *data, Growing *text) noexcept nogil:
-    """As RFC 5952 says: the first longest run of two or more zero groups is left out, and an
-    IPv4 address in IPv6's clothes shows its dots.
+    """Write an address in the form of RFC 5952.
+
+    The first longest run of two or more zero groups is left out, and an IPv4-mapped address
+    ends in dotted form.
     """
     cdef int first = 8
     cdef int count = 0
@@ -130,7 +132,7 @@ cdef void write_ipv6(const uint8_t *data, Growing *text) noexcept nogil:
 
 
 cdef void longest_zeros(const uint8_t *data, int *first, int *count) noexcept nogil:
-    """Where the first longest run of two or more zero groups is; left as they are if none is."""
+    """Find the first longest run of two or more zero groups; no change if there is none."""
     cdef int start = 0
     cdef int index
     for index in range(8):
@@ -146,7 +148,7 @@ cdef inline int group(const uint8_t *data, int index) noexcept nogil:
 
 
 cdef inline void put_group(Growing *text, int value) noexcept nogil:
-    """Hexadecimal, without leading zeros."""
+    """Write a group in hexadecimal, without leading zeros."""
     cdef int shift = 12
     while shift and not value >> shift:
         shift -= 4
@@ -156,6 +158,6 @@ cdef inline void put_group(Growing *text, int value) noexcept nogil:
 
 
 cdef inline void put(Growing *text, uint8_t character) noexcept nogil:
-    """One more byte, where room was reserved."""
+    """Append a byte, for which room was reserved."""
     text.data[text.size] = character
     text.size += 1

@@ -1,4 +1,4 @@
-# Memory that grows while it is filled: text whose size is not known before, and cut cells.
+# Memory that grows while it is filled: text of unknown size, and cut cells.
 
 
 cdef struct Growing:
@@ -8,7 +8,7 @@ cdef struct Growing:
 
 
 cdef int reserve(Growing *growing, int64_t more) except -1 nogil:
-    """Room for `more` bytes after those there are."""
+    """Reserve room for `more` bytes after the present ones."""
     cdef int64_t capacity
     cdef uint8_t *data
     if growing.capacity - growing.size >= more:
@@ -23,14 +23,14 @@ cdef int reserve(Growing *growing, int64_t more) except -1 nogil:
 
 
 cdef inline Cell *new_cell(Growing *growing) except NULL nogil:
-    """Room for one more cell, to be filled in."""
+    """Return one more cell, to be filled in."""
     reserve(growing, sizeof(Cell))
     growing.size += sizeof(Cell)
     return <Cell *>(growing.data + growing.size) - 1
 
 
 cdef inline Run run_of(const Growing *growing, const uint8_t *body) noexcept nogil:
-    """The cells that were cut, as a run of their own."""
+    """Return the cut cells as a run."""
     cdef Run run
     run.body = body
     run.cells = <Cell *>growing.data

@@ -1,5 +1,5 @@
-# Values made of values: all cells of a run are cut first, then the parts are runs of their own.
-# So this recurses over types, never over rows.
+# Nested values: all cells of a run are cut first, then their parts become runs. So this recurses
+# over types, never over rows.
 
 ctypedef int (*Cut)(
     const Shape *shape, Cursor *cursor, Growing *first, Growing *second
@@ -56,7 +56,7 @@ cdef int build_map(const Shape *shape, const Run *run, ArrowArray *out) except -
 cdef int flatten(
     const Shape *shape, const Run *run, ArrowArray *out, Cut cut, Growing *first, Growing *second
 ) except -1 nogil:
-    """The parts of all cells in one run, and the offsets that tell whose they are."""
+    """Build offsets, and the parts of all cells from one run."""
     cdef int32_t *offsets = <int32_t *>new_buffer(out, 1, (run.count + 1) * 4)
     cdef int64_t row
     cdef Cursor cursor
@@ -87,8 +87,10 @@ cdef int cut_map(const Shape *shape, Cursor *cursor, Growing *keys, Growing *val
 cdef int cut_vector(
     const Shape *shape, Cursor *cursor, Growing *elements, Growing *unused
 ) except -1 nogil:
-    """Elements of fixed width stand side by side, others have their lengths before them. Each
-    takes a byte at least, so it is the bytes there are that bound the work, not the dimension.
+    """Cut a vector's elements: packed if of fixed width, else each after its length.
+
+    Each element takes at least a byte, so the size of the cell bounds the work, whatever the
+    dimension.
     """
     cdef uint64_t size = shape.width
     for _ in range(shape.dimension):
@@ -99,7 +101,7 @@ cdef int cut_vector(
 
 
 cdef int64_t take_count(Cursor *cursor, int64_t factor) except -1 nogil:
-    """The number of elements, `factor` parts each, checked against the bytes there are."""
+    """Take the number of elements, of `factor` parts each; check it against the bytes left."""
     cdef int32_t count = 0
     cdef int64_t size = cursor.end - cursor.at
     take_int(cursor, &count)
@@ -111,7 +113,7 @@ cdef int64_t take_count(Cursor *cursor, int64_t factor) except -1 nogil:
 
 
 cdef int build_struct(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """Tuples and UDTs: fields missing at the end are null, for the value is older than they are."""
+    """Build structs; fields missing at the end are null, because the value predates them."""
     cdef Cell *cells
     cdef Run part
     cdef int64_t row, field
@@ -132,7 +134,7 @@ cdef int build_struct(const Shape *shape, const Run *run, ArrowArray *out) excep
 
 
 cdef int cut_fields(const Run *run, int64_t row, int64_t count, Cell *to) except -1 nogil:
-    """One value's fields, each to its place in the run of that field."""
+    """Cut a value's fields, each into the run of that field."""
     cdef Cursor cursor
     cdef int64_t field = 0
     if run.cells[row].length > 0:

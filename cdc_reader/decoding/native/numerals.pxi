@@ -1,5 +1,5 @@
-# Numbers without bounds as decimal text: those of up to 64 bytes here, longer ones by the plain
-# twin, whose arithmetic is faster than long division there.
+# Unbounded numbers as decimal text: numbers of up to 64 bytes here, longer ones by the plain
+# kernel, whose arithmetic is faster than long division there.
 
 cdef enum:
     LONGEST = 64  # bytes of a number written here
@@ -28,8 +28,10 @@ cdef int write_varint(const uint8_t *data, int32_t length, Growing *text) except
 
 
 cdef int write_decimal(const uint8_t *data, int32_t length, Growing *text) except -1 nogil:
-    """As the General Decimal Arithmetic says: plain, or with an exponent if zeros would be added
-    at its end or more than five behind its point.
+    """Write a decimal in the form of the General Decimal Arithmetic.
+
+    It has an exponent if plain text would need zeros at its end, or more than five after its
+    point.
     """
     cdef uint8_t[DIGITS] digits
     cdef int32_t scale = 0
@@ -80,7 +82,7 @@ cdef inline void put_fraction(
 cdef int write_long(
     const uint8_t *data, int32_t length, Growing *text, bint is_decimal
 ) except -1 with gil:
-    """By Python, whose arithmetic knows no bounds."""
+    """Write the number with Python, whose arithmetic has no bounds."""
     cdef bytes cell = data[:length]
     cdef bytes written = (decimal_text(cell) if is_decimal else varint_text(cell)).encode()
     reserve(text, len(written))
@@ -89,7 +91,7 @@ cdef int write_long(
 
 
 cdef inline bint put_sign(Growing *text, const uint8_t *data) noexcept nogil:
-    """A minus if the number is negative; whether it is."""
+    """Write a minus if the number is negative; return whether it is."""
     if data[0] < 0x80:
         return False
     put(text, c"-")
@@ -99,8 +101,9 @@ cdef inline bint put_sign(Growing *text, const uint8_t *data) noexcept nogil:
 cdef int digits_of(
     bint negative, const uint8_t *data, int32_t length, uint8_t *digits
 ) noexcept nogil:
-    """The digits of a number's magnitude; how many there are. Long division by a billion, until
-    the rest fits 64 bits.
+    """Write the digits of a number's magnitude; return how many.
+
+    Divides by a billion until the rest fits 64 bits.
     """
     cdef uint32_t[LIMBS] limbs
     cdef int size = magnitude(negative, data, length, limbs)
@@ -121,8 +124,9 @@ cdef int digits_of(
 cdef int magnitude(
     bint negative, const uint8_t *data, int32_t length, uint32_t *limbs
 ) noexcept nogil:
-    """The magnitude of a two's complement number as 32-bit limbs, the lowest first; how many
-    there are up to the last that is not 0.
+    """Store a two's complement number's magnitude as 32-bit limbs, the lowest first.
+
+    Returns the number of limbs up to the last that is not 0.
     """
     cdef int size = (length + 3) // 4
     cdef uint64_t carry = negative
@@ -141,7 +145,7 @@ cdef int magnitude(
 
 
 cdef inline uint64_t divide(uint32_t *limbs, int size) noexcept nogil:
-    """Divide the limbs by a billion in place; the remainder."""
+    """Divide the limbs by a billion in place; return the remainder."""
     cdef uint64_t part = 0
     cdef int index
     for index in range(size - 1, -1, -1):
@@ -154,7 +158,7 @@ cdef inline uint64_t divide(uint32_t *limbs, int size) noexcept nogil:
 cdef inline int put_reversed(
     uint8_t *digits, int used, uint64_t number, int at_least
 ) noexcept nogil:
-    """Digits from the last to the first, with zeros up to `at_least`; how many are used now."""
+    """Write digits from the last to the first, zero-padded to `at_least`; return the total."""
     while number or at_least > 0:
         digits[used] = c"0" + <uint8_t>(number % 10)
         number //= 10

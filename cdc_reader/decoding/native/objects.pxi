@@ -11,7 +11,7 @@ cdef extern from *:
 
 
 def instances(type cls, Py_ssize_t count, *columns):
-    """Instances of a slotted class, given by their attributes' values."""
+    """Create instances of a slotted class from the values of its attributes."""
     cdef list made
     if cls.__new__ is not object.__new__:
         raise TypeError(f"expected a class that makes its instances as object does, found {cls}")
@@ -30,6 +30,6 @@ cdef int set_all(slot, list made, column) except -1:
 
 
 def put_all(mappings, str name, values):
-    """A value into each mapping, which must not have the name yet."""
+    """Put a value under `name` into each mapping, none of which has the name yet."""
     for mapping, value in zip(mappings, values):
         PyDict_SetItem(mapping, name, value)

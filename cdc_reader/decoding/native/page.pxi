@@ -1,8 +1,8 @@
-# A page: its plan, its rows cut into cells, its columns, and the hand-over to Arrow.
+# A page: its plan, its rows cut into cells, its columns, and their export to Arrow.
 
 
 cdef class Plan:
-    """How a page decodes, made once for its columns: to a struct whose parts they are."""
+    """The plan to decode pages with these columns into a struct array; made once."""
 
     cdef tuple columns
     cdef object schema
@@ -17,19 +17,19 @@ cdef class Plan:
         free_parts(&self.shape)
 
     cdef batch(self, bytes body, int64_t offset):
-        """The page as a RecordBatch, which takes over the array's memory."""
+        """Return the page as a RecordBatch, which takes over the array's memory."""
         cdef ArrowArray array
         memset(&array, 0, sizeof(ArrowArray))
         try:
             self.build(body, offset, &array)
-            # Not by the public capsule protocol: it has the schema anew, by names that end at NUL.
+            # The public capsule protocol would pass the schema too, with names that end at NUL.
             return pa.RecordBatch._import_from_c(<uintptr_t>&array, self.schema)
         finally:
             if array.release != NULL:
                 array.release(&array)
 
     cdef int build(self, bytes body, int64_t offset, ArrowArray *array) except -1:
-        """The page as one struct array; an error names the column."""
+        """Build the page as one struct array; an error names the column."""
         cdef const uint8_t *data = body
         cdef int64_t size = len(body)
         cdef int64_t column = -1
@@ -56,7 +56,7 @@ cdef int build_page(
     ArrowArray *out,
     int64_t *column,
 ) except -1 nogil:
-    """The page as one struct array; `column` is the one in work."""
+    """Build the page as one struct array; `column` is the one being built."""
     cdef int64_t width = shape.part_count
     cdef int64_t rows = row_count(body, size, offset, width)
     cdef Cell *cells = <Cell *>malloc(rows * width * sizeof(Cell) or 1)
@@ -77,7 +77,7 @@ cdef int build_page(
 cdef int64_t row_count(
     const uint8_t *body, int64_t size, int64_t offset, int64_t width
 ) except -1 nogil:
-    """The number of rows, checked against the bytes there are."""
+    """Read the number of rows; check it against the bytes left."""
     cdef int32_t rows = 0
     if offset < 0 or offset + 4 > size:
         return refuse_row_count()
@@ -103,9 +103,11 @@ cdef extern from *:
 
 
 cdef inline int64_t fetch(const uint8_t *body, int64_t at, int64_t end) noexcept nogil:
-    """Ask for what will be cut soon. Where a cell starts is known only when the one before it was
-    read, so the processor cannot look ahead by itself; and a page just received, by another
-    core, is in none of this one's caches. Half of the time of cutting would be waiting.
+    """Prefetch the bytes that will be cut soon.
+
+    A cell's start is known only once the previous cell has been read, so the processor cannot
+    prefetch by itself. A page just received by another core is not in this core's caches, so
+    half of the time would be spent waiting.
     """
     while at < end:
         fetch_line(body + at)
@@ -116,7 +118,7 @@ cdef inline int64_t fetch(const uint8_t *body, int64_t at, int64_t end) noexcept
 cdef int cut_rows(
     const uint8_t *body, int64_t size, int64_t at, int64_t rows, int64_t width, Cell *cells
 ) except -1 nogil:
-    """The cells of each column, one column's after the other's."""
+    """Cut the rows into cells, column by column in memory."""
     cdef int64_t row
     cdef int32_t length = 0
     cdef int64_t fetched = at

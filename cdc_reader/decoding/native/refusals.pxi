@@ -1,5 +1,5 @@
-# What is said of malformed bytes, in the words of the plain twin. Each function takes the
-# interpreter lock and raises; callers hold it not, and return what it returns.
+# Errors for malformed bytes, with the messages of the plain kernel. Each function acquires the
+# interpreter lock and raises; callers do not hold it, and return the function's result.
 
 
 cdef int refuse_memory() except -1 with gil:

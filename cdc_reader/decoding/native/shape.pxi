@@ -1,4 +1,4 @@
-# A CQL type as the loops see it, and how it is made of the type's value.
+# A CQL type in the form that the loops use, and its construction from the type.
 
 cdef struct Shape
 
@@ -82,4 +82,4 @@ cdef dict WIDTHS = {
     "time": 8, "timestamp": 8, "tinyint": 1,
 }
 cdef object LARGEST = 2**62
-"""Beyond any body: what a vector's width or dimension says above it is never found."""
+"""Larger than any body, so no larger width or dimension of a vector can occur."""

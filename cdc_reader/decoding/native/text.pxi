@@ -1,4 +1,4 @@
-# Bytes that Arrow takes as they are: blobs, and text once it is known to be text.
+# Bytes that Arrow takes unchanged: blobs, and text after validation.
 
 
 cdef int build_blob(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
@@ -29,7 +29,7 @@ cdef int build_ascii(const Shape *shape, const Run *run, ArrowArray *out) except
 
 
 cdef int build_text(const Shape *shape, const Run *run, ArrowArray *out) except -1 nogil:
-    """If all values in one run are UTF-8, and none starts inside a character, each is UTF-8."""
+    """Build text. Each value is UTF-8 if all together are, and none starts inside a character."""
     cdef const uint8_t *data
     cdef const int32_t *offsets
     cdef int64_t row
@@ -51,7 +51,7 @@ cdef inline int64_t data_size(const ArrowArray *array) noexcept nogil:
 
 
 cdef inline int64_t ascii_run(const uint8_t *data, int64_t at, int64_t size) noexcept nogil:
-    """Where the ASCII that starts at `at` ends; eight bytes at a time while they last."""
+    """Return where the ASCII from `at` on ends; checks eight bytes at a time."""
     cdef uint64_t eight = 0
     while at + 8 <= size:
         memcpy(&eight, data + at, 8)
@@ -64,7 +64,7 @@ cdef inline int64_t ascii_run(const uint8_t *data, int64_t at, int64_t size) noe
 
 
 cdef bint is_utf8(const uint8_t *data, int64_t size) noexcept nogil:
-    """Whether the bytes are as table 3-7 of the Unicode standard has them."""
+    """Return whether the bytes are valid by table 3-7 of the Unicode standard."""
     cdef int64_t at = ascii_run(data, 0, size)
     cdef int length
     while at < size:
@@ -76,7 +76,7 @@ cdef bint is_utf8(const uint8_t *data, int64_t size) noexcept nogil:
 
 
 cdef inline int character(const uint8_t *data, int64_t left) noexcept nogil:
-    """The bytes of the character beyond ASCII that starts here; 0 if there is none."""
+    """Return the length of the non-ASCII character that starts here; 0 if it is invalid."""
     cdef uint8_t first = data[0]
     cdef uint8_t low = 0x80
     cdef uint8_t high = 0xBF
@@ -91,7 +91,7 @@ cdef inline int character(const uint8_t *data, int64_t left) noexcept nogil:
         return 0
     if length > left:
         return 0
-    # The second byte's range leaves out longer forms than needed, surrogates, and the beyond.
+    # The second byte's range excludes overlong forms, surrogates, and values above U+10FFFF.
     if first == 0xE0:
         low = 0xA0
     elif first == 0xED:

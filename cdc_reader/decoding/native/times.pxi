@@ -1,8 +1,8 @@
-# The times in time UUIDs that are texts, as `build_uuid` writes them.
+# The times of time UUIDs in the text form that `build_uuid` writes.
 
 
 def micros_of(times):
-    """The microseconds since 1970 of each time UUID; see `cdc_reader.decoding.python`."""
+    """Return the microseconds since 1970 of each time UUID; see `cdc_reader.decoding.python`."""
     cdef int64_t count = len(times)
     cdef list buffers = times.buffers()
     cdef const int32_t *offsets
@@ -33,7 +33,7 @@ cdef int fill_micros(
 
 
 cdef inline uint64_t ticks_of(const uint8_t *text, uint64_t *wrong) noexcept nogil:
-    """The 60 bits of the time, which the text has low digits first, the version amid them."""
+    """Return the 60-bit time; the text has its low digits first, and the version in between."""
     cdef int64_t low = 0
     cdef int32_t middle = 0
     cdef int32_t high = 0
@@ -53,8 +53,10 @@ cdef extern from *:
 
 
 cdef inline uint64_t hexadecimal(uint64_t digits, uint64_t *wrong) noexcept nogil:
-    """The number that eight digits spell, the first in the highest byte; `wrong` gets bits if
-    one is no digit. All eight at a time: a byte is a digit if its value is below 16 and spelt so.
+    """Return the number of eight hexadecimal digits, of which the first is the highest byte.
+
+    Sets bits in `wrong` if one is not a digit. Handles all eight at once: a byte is a digit if
+    its value is below 16 and encodes back to the same byte.
     """
     cdef uint64_t values = (digits & each(0x0F)) + (digits >> 6 & each(1)) * <uint64_t>9
     cdef uint64_t spelt = values + each(c"0") + (values + each(6) >> 4 & each(1)) * <uint64_t>39
