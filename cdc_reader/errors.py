@@ -92,7 +92,7 @@ class CdcNotEnabledError(SchemaError):
 
 
 class UnsupportedTableError(SchemaError):
-    """The table is of a kind that has no readable CDC log of its own."""
+    """The table is of a kind that has no readable CDC log."""
 
 
 class DataLossError(CdcError):

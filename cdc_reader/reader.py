@@ -190,10 +190,10 @@ class TableReader:
         source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
         to read beside its key.
 
-        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping
-        the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python
-        raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface
-        raises an error of its own that contains the message.
+        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping the
+        result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python raises
+        errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface raises its
+        own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.

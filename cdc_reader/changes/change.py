@@ -267,7 +267,7 @@ class Change:
         return self._page.rows(self._number)
 
     def _first(self, name: str) -> Any:
-        """Return a log column's value in the first row; those of a record share some."""
+        """Return a log column's value in the first row; some columns are equal in all rows."""
         return self._page.log[name][self._page.first_rows[self._number]]
 
     def _part(self, row: int) -> Part:

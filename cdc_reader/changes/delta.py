@@ -34,9 +34,9 @@ class CollectionDelta:
     """The changes to the elements of a non-frozen collection or user-defined type.
 
     `added` holds the elements that were set, whether new or not. For a map it is a mapping by key,
-    for a user-defined type by field name, for a list by the element's timeuuid (the order of the
-    time UUIDs is that of the list); for a set it is the elements. `removed` holds keys, field
-    names, timeuuids or elements. If `overwritten`, all former elements were removed.
+    for a user-defined type by field name, for a list by the element's timeuuid, in the order of the
+    list; for a set it is the elements. `removed` holds keys, field names, timeuuids or elements. If
+    `overwritten`, all former elements were removed.
     """
 
     overwritten: bool

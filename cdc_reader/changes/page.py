@@ -96,7 +96,7 @@ class ChangePage:
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:
-        """The log rows, change after change, and where those of each change begin."""
+        """Return the log rows, change by change, and where each change's rows begin."""
         bounds = self._changes.bounds[self._part.start : self._part.stop + 1]
         order = self._changes.order[bounds[0] : bounds[-1]]
         return (order - self._offset).tolist(), (bounds - bounds[0]).tolist()

@@ -108,8 +108,8 @@ _LEAVE = f"DELETE lease FROM {{table}} WHERE {WHERE}"
 class Stored:
     """A checkpoint as the table holds it, and whether the table has rows of marks.
 
-    `written` is the timestamp of its last save, `owned` that of the last write under a lease, in
-    µs: 0 if there was none, None if the server chose it and it has not been read.
+    `written` is the timestamp of its last save, `owned` the timestamp of the last write under a
+    lease, in µs: 0 if there was none, None if the server chose it and it has not been read.
     """
 
     checkpoint: Checkpoint | None = None
@@ -257,7 +257,7 @@ def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
 
 
 class LeaseCells:
-    """Leases in the table `name`; `ttl` is that of its checkpoints in seconds, 0 for none.
+    """Leases in the table `name`; `ttl` is its checkpoints' TTL in seconds, 0 for none.
 
     Owners are strings; a `lifetime` is in seconds. A request whose answer was lost may be repeated.
     """

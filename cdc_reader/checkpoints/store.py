@@ -28,7 +28,7 @@ class Owner:
     """A consumer that may hold a lease; `since` is in µs, by its own clock."""
 
     token: str = field(repr=False)
-    """Unique to this owner, even among those of one process."""
+    """Unique to this owner, even within its process."""
     host: str
     pid: int
     since: Micros
@@ -62,7 +62,7 @@ class Owner:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if its process has certainly ended; only its own machine can tell."""
+        """Return True if its process has certainly ended; only the same machine can know this."""
         is_here = bool(self.machine) and self.machine == process.machine()
         return is_here and process.has_ended(self.pid, self.start)
 

@@ -107,9 +107,9 @@ def command(
 ) -> None:
     """Print the changes of tables as they happen, until SIGINT or SIGTERM.
 
-    Changes are printed in order of write time, those of several tables merged. Changes written
-    in the same microsecond are printed table by table and stream by stream. Only changes marked
-    (late) are out of order. --eager gives up the order.
+    Changes are printed in order of write time, with several tables merged. Changes written in the
+    same microsecond are printed table by table and stream by stream. Only changes marked (late) are
+    out of order. --eager gives up the order.
 
     Changes go to stdout, everything else to stderr.
     """

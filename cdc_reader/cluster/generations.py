@@ -195,7 +195,7 @@ class TabletGenerations:
 class LegacyGenerations:
     """The `GenerationSource` over the table of ScyllaDB 4.3: one row per generation.
 
-    The table does not give the ends of token ranges, so each stream is a group of its own.
+    The table does not give the ends of token ranges, so each stream is a separate group.
     """
 
     kind = "4.3"

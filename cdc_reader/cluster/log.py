@@ -97,7 +97,7 @@ class CqlLogSource:
         *,
         remaining_ttl: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task already requested, then those of `others`, one after another."""
+        """Yield the rows of a requested task, then the rows of `others`, one after another."""
         is_begun = False
         try:
             for batch in batches:
@@ -171,7 +171,7 @@ def log_query(
 class CdcTable:
     """The `LogTable` over CQL, on vnodes or tablets.
 
-    Reading a dropped table or column raises QueryRefusedError; `schema` then tells which of the two
+    Reading a dropped table or column raises QueryRefusedError; `schema` then shows which of the two
     was dropped. A revoked permission raises PermissionDeniedError. None of these is retried.
     """
 
@@ -198,7 +198,7 @@ class CdcTable:
         return self._look(SchemaSource(self._queries).state)
 
     def created(self) -> int | None:
-        """Return when the log was created, in µs; None if its table's id does not tell."""
+        """Return when the log was created, in µs; None if its table's id does not show it."""
         return SchemaSource(self._queries).created(self._name.log)
 
     def _look(self, read: Callable[[TableName], T]) -> T:

@@ -53,7 +53,7 @@ _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 """The classes of indexes that a service outside the server builds from the log."""
 
 _ALTERED = "writetime(extensions)"
-"""Every statement that alters a table writes its options anew."""
+"""Columns of options, which every statement that alters a table writes again."""
 
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
@@ -177,7 +177,7 @@ class SchemaSource:
         return TableState(UUID(row["id"]), options, row[_ALTERED])
 
     def created(self, name: TableName) -> int | None:
-        """Return when the table `name` was created, in µs; None if its id does not tell."""
+        """Return when the table `name` was created, in µs; None if its id does not show it."""
         ids = [UUID(row["id"]) for row in self._table("id", name)]
         return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)
 

@@ -44,14 +44,14 @@ class NodeContext(ssl.SSLContext):
         return super().wrap_socket(sock, server_hostname=server_hostname, **options)
 
     def refuse(self, node: str, error: ssl.SSLError) -> None:
-        """Record a failed handshake, and warn once: the driver goes on with other nodes."""
+        """Record a failed handshake, and warn once: the driver continues with other nodes."""
         reason = _reason(node, error)
         if self.refusals.get(node) != reason:
             self.refusals[node] = reason
             log.warning("node_refused", node=node, reason=reason)
 
     def _name_of(self, address: str) -> str:
-        """The contact point of an address, resolved anew: a node may return at another address."""
+        """The contact point of an address. Resolved each time, as a node may change its address."""
         return next((name for name in self.host_names if address in _addresses(name)), address)
 
 

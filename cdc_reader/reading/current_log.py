@@ -30,7 +30,7 @@ class CurrentLog:
 
     A row that has not settled may have been written after the refresh, with a newer column. So a
     caller that reads such rows refreshes while it holds their batch. If the schema changed, it
-    drops the batch, and `read` goes on with the same rows in the new columns.
+    drops the batch, and `read` yields the same rows again with the new columns.
 
     The table is the one with `table_id`, or else the first one found. Every method that reads
     the schema raises CheckpointError if the table has been dropped and created again.

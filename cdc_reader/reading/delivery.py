@@ -43,7 +43,7 @@ class WindowComplete:
 
     `checkpoint` may be saved once everything delivered so far is acknowledged. Following from it
     resumes after this delivery. A search for late rows (`late`) leaves the position unchanged.
-    `queries` counts those of the window, without follow-up pages.
+    `queries` is the number of queries for the window, without follow-up pages.
     """
 
     schema: LogSchema = field(repr=_table)
@@ -64,4 +64,4 @@ class WindowComplete:
 
 
 Delivery: TypeAlias = RowsRead | WindowComplete
-"""What following a log yields; `match` tells the two apart."""
+"""What following a log yields; use `match` to distinguish the two."""

@@ -81,9 +81,9 @@ class Checkpoint:
     before `late_scan_at`, by the reader's clock, have been searched for even before the position;
     None if late rows are ignored.
 
-    `table_id` is the id of the base table, or None if unknown; it changes when the table is
-    dropped and created again. `ttls` tells which rows from the position on may have expired, and
-    when rows arrived since `late_scan_at`.
+    `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
+    and created again. `ttls` shows which rows from the position on may have expired, and when rows
+    arrived since `late_scan_at`.
     """
 
     position: Micros

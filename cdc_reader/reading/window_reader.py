@@ -18,7 +18,7 @@ from cdc_reader.streams.window import Window
 
 
 class WindowReader:
-    """Reads windows of a `CurrentLog`; `queries` and `rows` count those of the last window."""
+    """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window."""
 
     def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
         self.queries = self.rows = 0

@@ -44,8 +44,8 @@ def needed_types(schema: TableSchema) -> list[UserType]:
 def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
     """Return one line of CQL for a table `name` with the same columns, and for missing types.
 
-    Raises UnsupportedTableError if a type in `types`, those of its keyspace, differs from the one
-    needed.
+    `types` are the types of its keyspace. Raises UnsupportedTableError if one of them differs from
+    the type needed.
     """
     needed = needed_types(schema)
     for user_type in needed:

@@ -1,7 +1,7 @@
 """Test kit: an embedded ScyllaDB, a container of the real one, a pytest plugin, a manual clock.
 
-Each name is imported when it is used: the plugin loads this package in every run of pytest,
-and each server needs an extra of its own.
+Each name is imported when it is used: the plugin loads this package in every run of pytest, and
+each server needs its own extra.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def quiet_session(
 
 @contextmanager
 def _stderr_into(log_file: Path) -> Iterator[None]:
-    """Redirect standard error to the file; processes started meanwhile keep writing to it."""
+    """Redirect standard error to the file; processes started now keep writing to it later."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log_file.open("ab") as log:

@@ -31,7 +31,7 @@ except ImportError:
     TELLS_START = False
 else:
     TELLS_START = True
-"""Whether Spark tells a stream reader where a micro-batch starts."""
+"""Whether Spark passes the start of a micro-batch to a stream reader."""
 
 if not TELLS_START:
 

@@ -72,7 +72,7 @@ class EnvelopeFormat:
         )
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
-        """Return all log columns if `before` or `after` is wanted, else only those of the time."""
+        """Return all log columns if `before` or `after` is wanted, else only the time's."""
         rows = "before" in wanted or "after" in wanted
         values = [column.name for column in self._values] if rows else []
         return log_columns(self._log, values, deltas=rows)

@@ -21,7 +21,7 @@ from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 
 _QUERIES = 16
-"""Spans per partition, so that rows of one are fetched while those of another are processed."""
+"""Spans per partition, so that one span is fetched while another is processed."""
 
 
 class SnapshotPartition(InputPartition):

@@ -105,7 +105,7 @@ def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey 
 
 
 def streams_loader(options: SourceOptions, base: TableSchema) -> Callable[[Micros], Streams]:
-    """Make a cached loader of a generation's streams, or of those of the partition key."""
+    """Make a cached loader of the streams of a generation, or of the partition key only."""
     connection = options.connection()
 
     def load(generation: Micros) -> Streams:
@@ -139,7 +139,7 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 @cache
 def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros:
-    """Return when the log was created, in µs; BEGINNING if its table's id does not tell."""
+    """Return when the log was created, in µs; BEGINNING if its table's id does not show it."""
     created = _table(connection, read, name).created()
     return BEGINNING if created is None else created
 

@@ -58,8 +58,9 @@ from pyspark_scylla_cdc.streaming.late_watch import late_watch
 log = get_logger(__name__)
 
 _ONE_WINDOW = ReadMaxFiles(1)
-"""Stands for this source's limit by time. Spark has no such limit and cannot carry one of our own;
-this one only tells the source to apply its limit.
+"""Stands for this source's limit by time, which Spark does not have and cannot carry.
+
+It only tells the source to apply its limit.
 """
 
 
@@ -171,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._at(position, SnapshotState.PENDING if wanted else SnapshotState.NONE)
 
     def _at(self, position: Micros, snapshot: SnapshotState) -> Offset:
-        """Return the offset at `position` for a query that starts anew."""
+        """Return the offset at `position` for a new query."""
         base, ttls = self._schema.base, self._options.ttls(self._schema.base, self._clock.now())
         return Offset(position, snapshot, str(base.name), base.id, ttls.after(position))
 

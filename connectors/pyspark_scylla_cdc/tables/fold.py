@@ -37,11 +37,11 @@ def fold(
 ) -> DataFrame:
     """Return the rows that remain after all of `changes` (format ``changes``) are applied.
 
-    The columns are those of the base table that `changes` has. The last change of a row decides its
-    values; the row is gone if that change is a delete of the row, of its partition, or of a range
-    that contains it (``rangeDeletes`` ``emit``). Of two changes in one microsecond, a delete counts
-    as the last, as in the server. A static column appears in each row of its partition, or in a row
-    of its own if the partition has no other.
+    The result has the columns of the base table that `changes` has. The last change of a row
+    decides its values; the row is gone if that change is a delete of the row, of its partition, or
+    of a range that contains it (``rangeDeletes`` ``emit``). Of two changes in one microsecond, a
+    delete counts as the last, as in the server. A static column appears in each row of its
+    partition, or in a separate row if the partition has no other.
 
     With ``includeDelta`` each column has the value last set, regardless of the table's images and
     of the order in which writes arrived. Exceptions: writes with explicit timestamps to *elements*
