@@ -53,7 +53,7 @@ _LOGGED_INDEXES = ("vector_index", "fulltext_index", "pattern_index")
 """The classes of indexes that a service outside the server builds from the log."""
 
 _ALTERED = "writetime(extensions)"
-"""Columns of options, which every statement that alters a table writes again."""
+"""When the table was last altered: every ALTER writes the options again."""
 
 _KEYSPACE = "FROM system_schema.{} WHERE keyspace_name = ?"
 
