@@ -1,4 +1,4 @@
-# Every target sets up what it needs, from nothing but python3 (3.11 or newer) and make.
+# Every target sets up what it needs; only python3 (3.11 or newer) and make must exist.
 
 PYTHON :=
 VENV := .venv
@@ -13,17 +13,17 @@ SEEDS := 1000
 SECONDS := 600
 SOAK := 120
 FUZZ := build/fuzz
-# The tests run in as many processes as there are processors, at most four: each may start Spark.
-# A file's tests stay together, with what they have set up; slow tests are shared out one by one.
+# The tests run in one process per processor, at most four, because each may start Spark. The tests
+# of a file share a process and its fixtures; slow tests are distributed one by one.
 PROCESSES := --numprocesses=logical --maxprocesses=4
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
 SPARK_ENV = JAVA_HOME="$$(scripts/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 
-# What meets Spark runs on its older versions too, each in an environment of its own. VERSION is one
-# of these, or an exact one. The quick part meets each side of Spark once: batch, stream, SQL,
-# Connect, its types, its errors, the pages.
+# Tests that use Spark also run on its older versions, each in a separate environment. VERSION is one
+# of these, or an exact version. The quick part covers each side of Spark once: batch, stream, SQL,
+# Connect, types, errors, and the pages.
 VERSION := 4.2
 SPARK_4.0 := 4.0.0
 SPARK_4.1 := 4.1.4
@@ -38,8 +38,8 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
     test_schema.py test_spark_versions.py test_bad_input.py::test_the_same_line_in_every_way) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
-# What runs with scylla-driver in cassandra-driver's place, in an environment of its own: all of
-# the reader, and the quick part of Spark. Its own quick part is all that CI has time for.
+# Tests that run with scylla-driver in cassandra-driver's place, in a separate environment: those of
+# the reader, and the quick part of Spark. CI has time only for the quick part of these.
 SCYLLA_DRIVER := 3.29.12
 FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
@@ -69,17 +69,17 @@ test-slow: install ## run the other tests: faults, load, random histories, other
 test-all: install ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
-test-spark: $(OLDER)/constraints.txt ## run what meets Spark on an older one; VERSION=4.0, 4.1, 4.2
+test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"
 
-test-spark-quick: ## run the quick part of that
+test-spark-quick: ## run the quick part of test-spark
 	$(MAKE) test-spark SPARK_TESTS="$(SPARK_TESTS_QUICK)"
 
 test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark included
 	$(MAKE) scylla-driver VENV=$(FORK)
 	$(MAKE) test-all VENV=$(FORK) TESTS="$(FORK_TESTS)"
 
-test-scylla-driver-quick: ## run the quick part of that
+test-scylla-driver-quick: ## run the quick part of test-scylla-driver
 	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
 
 soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
@@ -87,11 +87,11 @@ soak: install ## follow a table written at full speed for 2 minutes; kill a quer
 	    tests/connectors/pyspark_scylla_cdc/test_full_speed.py \
 	    tests/connectors/pyspark_scylla_cdc/test_kill.py $(ARGS)
 
-fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for others
+fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for other frames
 	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
 	    tests/cdc_reader/testing/embedded/test_fuzzing.py $(ARGS)
 
-# The sanitizers' runtime has to be there before Python is; atheris brings it.
+# The sanitizers' runtime must be loaded before Python; atheris provides it.
 fuzz-kernel: install ## feed the kernel damaged pages, under sanitizers; needs clang; SECONDS=600
 	$(BIN)/python -m tests.fuzzing.build_kernel $(FUZZ)
 	$(BIN)/pip install --quiet --upgrade --target $(FUZZ)/packages atheris==3.0.0
@@ -99,14 +99,14 @@ fuzz-kernel: install ## feed the kernel damaged pages, under sanitizers; needs c
 	    ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1 \
 	    $(BIN)/python -m tests.fuzzing.kernel $(FUZZ) -max_total_time=$(SECONDS) $(ARGS)
 
-bench: install ## measure everything against its rivals; ARGS="decode read" for some of it
+bench: install ## measure against rivals; ARGS="decode read" for some benchmarks
 	$(SPARK_ENV) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 simulate: install ## follow 1,000 random histories through faults and crashes; SEEDS=1 SEED=7 for one
 	SCYLLA_CDC_SEEDS=$(SEEDS) SCYLLA_CDC_SEED=$(SEED) $(BIN)/python -m pytest \
 	    tests/cdc_reader/simulation/test_simulation.py -k every_history $(ARGS)
 
-lint: $(INSTALLED) ## check style, types and who imports whom
+lint: $(INSTALLED) ## check style, types and imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -120,7 +120,7 @@ format: $(INSTALLED) ## rewrite the code in the project's style
 api: $(INSTALLED) ## write docs/reference/api.md from the docstrings
 	$(BIN)/python -m scripts.api_reference
 
-constraints: ## renew constraints.txt; PYTHON=python3.11 is the one to use
+constraints: ## renew constraints.txt; use PYTHON=python3.11
 	scripts/renew-constraints "$(PYTHON)" "$(EXTRAS)"
 
 clean: ## remove .venv, caches and built files
@@ -131,13 +131,13 @@ clean: ## remove .venv, caches and built files
 java:
 	@scripts/java-home --install >/dev/null
 
-# Derived, so that the one line is all that differs.
+# Derived from constraints.txt, so that only the line of pyspark differs.
 $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
 	grep -qx 'pyspark==$(OLDER_SPARK)' $@
 
-# As docs/howto/use-scylla-driver.md has it: both drivers are one folder.
+# See docs/howto/use-scylla-driver.md: both drivers share one folder.
 scylla-driver: $(FORKED)
 .PHONY: scylla-driver
 
@@ -146,7 +146,7 @@ $(FORKED): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) scylla-driver==$(SCYLLA_DRIVER)
 	@touch $@
 
-# The versions of constraints.txt, for builds too: what was tested is what is installed.
+# Install the tested versions of constraints.txt, for builds too.
 $(INSTALLED): pyproject.toml $(CONSTRAINTS) hatch_build.py $(KERNEL)
 	scripts/make-venv $(VENV) $(PYTHON)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip

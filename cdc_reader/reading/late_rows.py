@@ -194,10 +194,10 @@ def arrived(
 def _delayed(
     batch: pa.RecordBatch, ttls: TtlHistory, now: Micros, since: Micros, delay: int
 ) -> Iterator[tuple[int, RowName, int]]:
-    """Yield index, name and arrival of rows that arrived after `since`, late by over `delay`.
+    """Yield index, name and arrival of rows that arrived after `since`, more than `delay` late.
 
-    A row that arrived within the confidence window was there whenever its window was read. But
-    the arrivals computed in two reads of one row may differ by up to `DOUBT`.
+    A row that arrived within the confidence window was there whenever its window was read. But the
+    arrivals computed in two reads of one row may differ by up to `DOUBT`.
     """
     arrivals = _arrivals(batch, ttls, now)
     recent = pc.indices_nonzero(pc.greater_equal(arrivals, since))

@@ -28,7 +28,7 @@ class PublicationGate:
         self._pending: frozenset[Micros] = frozenset()
 
     def until(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
-        """The start of the first such generation, apart from those `announced`; else FOREVER."""
+        """Return the start of the first unannounced generation waited for; FOREVER if none."""
         if not 0 <= now - self._looked < self._pause:
             self._look(announced)
             self._looked = now

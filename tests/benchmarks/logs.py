@@ -20,9 +20,9 @@ def log_of(table: str) -> str:
 
 
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
-    """Create both tables, with `rows` log rows for a page of each.
+    """Create both tables; the first gets `rows` changes of one log row each.
 
-    In the second table each change has three rows.
+    Changes of the second have three log rows each, so a third as many fill a page.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))

@@ -161,7 +161,7 @@ def test_the_position_is_kept_where_it_is_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By default in a file named after the tables, on request in a table of the target."""
+    """It is in a file named after the tables or, on request, in a table of the target."""
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]

@@ -239,6 +239,6 @@ def test_a_timestamp_that_arrow_cannot_hold_is_told(decode: Decode, millis: int)
 
 @pytest.mark.parametrize("millis", [9223372036854775, -9223372036854775])
 def test_the_farthest_timestamps_are_held(decode: Decode, millis: int) -> None:
-    """The years -290308 to 294247."""
+    """They are in the years -290308 and 294247."""
     batch = decode(column_of(struct.pack(">q", millis)), [Column("v", Native("timestamp"))])
     assert batch.column(0).cast(pa.int64()).to_pylist() == [millis * 1000]

@@ -87,7 +87,7 @@ def test_nothing_known() -> None:
 
 
 def test_only_what_matters_is_kept() -> None:
-    """The TTL in force at the position, and the later ones."""
+    """The TTL in force at the position and the later ones are kept."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
     assert history.after(20).changes == ((20, 2), (30, 3))

@@ -61,10 +61,10 @@ class Write:
 
 
 def _element_key(micros: int, ordinal: int) -> bytes:
-    """Return the timeuuid at `micros` with this `ordinal` in order, below 2^17.
+    """Return the timeuuid at `micros` that sorts by `ordinal`, which is below 2^17.
 
-    The upper 3 bits count 100 ns ticks, the lower 14 are the clock sequence. Its low byte is
-    flipped because timeuuids compare as signed bytes.
+    The upper 3 bits of the ordinal count 100 ns ticks, the lower 14 are the clock sequence. The low
+    byte of the clock sequence is flipped, because timeuuids compare as signed bytes.
     """
     if ordinal >= Ordinals.LIMIT:
         raise InvalidRequest(f"Too many list elements in one statement, at most {Ordinals.LIMIT}")

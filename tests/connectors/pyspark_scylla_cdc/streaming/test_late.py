@@ -537,7 +537,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """They are delivered once, even over a restart, and a repeated micro-batch keeps its rows."""
+    """They are delivered once, even over a restart; a repeated micro-batch has the same rows."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)

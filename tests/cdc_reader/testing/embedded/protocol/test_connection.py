@@ -77,7 +77,7 @@ def request(data: bytes, connection: Connection | None = None) -> Any:
 
 
 def test_start_up_requests_of_the_driver_are_understood() -> None:
-    """OPTIONS, STARTUP, AUTH_RESPONSE and REGISTER as the driver encodes them."""
+    """OPTIONS, STARTUP, AUTH_RESPONSE and REGISTER are encoded by the driver."""
     startup = driver_frame(StartupMessage("3.4.5", {"DRIVER_NAME": "d"}))
     login = driver_frame(AuthResponseMessage(b"\0user\0password"))
     register = driver_frame(RegisterMessage(["TOPOLOGY_CHANGE", "SCHEMA_CHANGE"]))

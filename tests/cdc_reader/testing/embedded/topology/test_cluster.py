@@ -1,4 +1,4 @@
-"""A cluster's life: it starts, nodes join and leave, streams are repaired."""
+"""The life of a cluster: it starts, nodes join and leave, and streams are repaired."""
 
 import random
 

@@ -167,7 +167,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
 
 
 def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
-    """Check the ids (§3.3): version 1, numbered by vnode, all different, each in its range."""
+    """Check the ids: of version 1, numbered by vnode, all different, each in its range."""
     ends = [end for end, _ in ranges]
     assert ends == sorted(set(ends))
     for index, (end, streams) in enumerate(ranges):
@@ -181,7 +181,7 @@ def check_generation(ranges: list[tuple[int, list[StreamId]]]) -> None:
 
 
 def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> StreamId:
-    """Return the stream of a token (§5)."""
+    """Return the stream of a token, by the documented rule."""
     streams = next((s for end, s in ranges if end >= token), ranges[0][1])
     return streams[((token + 2**63 << 12) % 2**64) * len(streams) >> 64]
 
@@ -201,7 +201,7 @@ def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
 
 
 def check_sets(sets: dict[int, dict[int, list[StreamId]]]) -> None:
-    """Check the invariants of §4."""
+    """Check the sets' times, tokens and order, and that each follows from the one before."""
     times = list(sets)
     assert times[0] == START // 1000 - 5000
     assert all(earlier < later for earlier, later in pairwise(times))
