@@ -7,11 +7,11 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes decides no test: the machine may have other things to do, and in a fresh
-# checkout the first text drawn waits for tables of Unicode to be built.
+# The duration of an example decides no test: the machine may be busy, and in a fresh checkout the
+# first text drawn waits for tables of Unicode to be built.
 settings.register_profile(
     "tests",
-    settings(),  # what the profile of CI sets stays
+    settings(),  # keep what the CI profile sets
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

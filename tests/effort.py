@@ -21,4 +21,4 @@ def calls(work: Callable[[], object]) -> int:
         work()
     finally:
         sys.setprofile(None)
-    return count - 1  # the call that ends the count
+    return count - 1  # excludes the call that ends the count

@@ -170,7 +170,7 @@ def command(
 
 
 def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions:
-    """Check that the target can become the copy; without a TTL, the result ignores late rows."""
+    """Check that the target can become the copy. Return options that suit the log's TTL."""
     with closing(Connection(source.connection, ReadConfig())) as queries:
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:

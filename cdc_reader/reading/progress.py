@@ -66,7 +66,7 @@ class Mark:
         return key in self.rows or (self.acked_through is not None and key <= self.acked_through)
 
     def reaches(self, position: Micros) -> bool:
-        """Whether it names rows written at `position` (µs) or later; if not, drop the mark."""
+        """True if it names rows written at `position` (µs) or later; if not, it can be dropped."""
         keys = self.rows if self.acked_through is None else (*self.rows, self.acked_through)
         return any(key.micros >= position for key in keys)
 

@@ -72,7 +72,7 @@ def _cost(spark: SparkSession, served: Served, seconds: int, **more: str) -> Cos
     with tempfile.TemporaryDirectory() as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
-            while not query.recentProgress:  # Spark starts, and the start is pinned
+            while not query.recentProgress:  # Spark starts, and fixes the start position
                 time.sleep(0.1)
             time.sleep(2 * TRIGGER)
             first, asked = _last(Path(checkpoint)), served.asked()

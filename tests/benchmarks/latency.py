@@ -46,7 +46,7 @@ def _latencies(served: Served, writes: int) -> Iterator[float]:
         session = cluster.connect()
         write = session.prepare(f"INSERT INTO {TABLE} (pk, v) VALUES (?, 1)")
         with _consuming(served, hear):
-            for number in range(-3, writes):  # the first ones find the consumer starting
+            for number in range(-3, writes):  # the consumer is still starting during the first ones
                 time.sleep(random.uniform(0, 0.2))
                 sent = time.perf_counter()
                 session.execute(write, (number,))

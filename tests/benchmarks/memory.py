@@ -23,7 +23,7 @@ CONSUMED, WARM, SLOW_EVERY = 2_000_000, 100_000, 50
 
 def figures(times: int) -> Iterator[Figure]:
     """Compare the peak of a process that reads many rows with one that reads few."""
-    del times  # a peak is a maximum already
+    del times  # a peak needs no median
     with serving() as served:
         fill(served)
         for name, read, target in (("memory", batches, 100), ("memory_changes", changes, None)):

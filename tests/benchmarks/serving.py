@@ -87,7 +87,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
         target=_serve, args=(theirs, vnodes, shards), daemon=True
     )
     process.start()
-    theirs.close()  # so that a server that dies is noticed
+    theirs.close()  # so that a server's death is noticed
     try:
         yield Served(ours, ours.recv())
     finally:
@@ -97,7 +97,7 @@ def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
 
 
 def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
-    # Pages go uncompressed, as to clients without lz4 and snappy: it is rows that are measured.
+    # Pages are not compressed, as for clients without lz4 and snappy: the benchmark measures rows.
     uncompressed = patch.object(session, "compressions", dict)
     with uncompressed, EmbeddedScylla(port=0, vnodes=vnodes, shards=shards) as scylla:
         scylla.execute(_KEYSPACE)

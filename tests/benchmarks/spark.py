@@ -69,7 +69,7 @@ def figures(times: int) -> Iterator[Figure]:
     """Measure reads of ten million rows, and micro-batches with almost none."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
-        # Compiled as in production: that takes a while, and is over when rivals begin to count.
+        # Compiled as in production. This takes a while, but ends before the measurement begins.
         optimised = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = local_session("benchmarks", folder / "spark.log", **optimised)
         spark.dataSource.register(Ready)
@@ -85,7 +85,7 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
     bench.served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
 
     def ours() -> DataFrame:
-        # One partition, as the rival has: the server replays all pages to whoever asks.
+        # One partition, like the rival: the server replays all pages to every reader.
         options = {**bench.ours(FLAT), "maxPartitions": "1", "fetchSize": str(PAGE_ROWS)}
         return bench.spark.read.format("scylla_cdc").options(**options).load()
 

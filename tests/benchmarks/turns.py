@@ -25,7 +25,7 @@ def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str
     """
     taken: dict[str, list[Turn]] = {way: [] for way in ways}
     gc.collect()
-    gc.freeze()  # the garbage collector looks at what a run makes, not at all of this program
+    gc.freeze()  # the garbage collector then scans only what a run makes, not the whole program
     for number in range(times + 1):
         for way, run in ways.items():
             turn = _timed(run)

@@ -26,7 +26,7 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     for source in (ROOT, ROOT / "connectors"):
         for package in ("cdc_reader", "pyspark_scylla_cdc"):
             files = (path for path in (source / package).rglob("*") if path.is_file())
-            # A kernel compiled beside its sources is that of an editable installation.
+            # A kernel beside its sources belongs to an editable installation.
             files = (f for f in files if "__pycache__" not in f.parts and f.suffix != ".so")
             wanted = {str(f.relative_to(source)) for f in files}
             assert wanted <= names

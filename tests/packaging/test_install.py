@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-# A known source without its options refuses at load, an unknown one is not found.
+# A known source refuses to load without its options; an unknown one is not found.
 DISCOVERY = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable

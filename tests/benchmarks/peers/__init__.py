@@ -41,7 +41,7 @@ def go() -> list[str] | None:
     if shutil.which("go") is None:
         return None
     program = (BUILD / "go" / "scylla-cdc-peer").resolve()
-    # -mod=mod: the checksums of the modules, which are not kept, are made anew.
+    # -mod=mod: the checksums of the modules are not kept, so they are computed again.
     places = ["-C", str(_SOURCES / "go"), "-mod=mod", "-o", str(program)]
     subprocess.run(["go", "build", *places], check=True)
     return [str(program)]
@@ -51,9 +51,9 @@ def java() -> list[str] | None:
     """Build the program with ScyllaDB's Java library; return its command, or None without mvn."""
     if shutil.which("mvn") is None:
         return None
-    target = (BUILD / "java").resolve()  # Maven's own place for a relative one is the sources
+    target = (BUILD / "java").resolve()  # Maven would put a relative path among the sources
     manifest = ["--file", str(_SOURCES / "java" / "pom.xml"), f"-Dtarget={target}"]
-    # A look-up that once failed is tried again: the library's parent POM is not where it should be.
+    # Retry failed look-ups: the library's parent POM is not where it should be.
     quiet = ["--batch-mode", "--quiet", "--update-snapshots"]
     build = ["mvn", *quiet, *manifest, "compile", "dependency:copy-dependencies"]
     subprocess.run(build, stdout=sys.stderr, check=True)
@@ -87,7 +87,7 @@ def figures(times: int) -> Iterator[Figure]:
         fill(served)
         start = _now_ms() - 60_000
         served.replay_on(log_of(FLAT), PAGES, PAGE_ROWS)
-        time.sleep(0.1)  # a peer reads up to now: let all rows lie before
+        time.sleep(0.1)  # a peer reads up to now, so all rows must be older
         for peer, command in commands.items():
             if command is not None:
                 yield from _against(peer, _reading(command, served, start), served, times)

@@ -82,7 +82,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
             ConnectionConfig(server.contact_point, tls_ca=str(certificate)), 100
         ).session()
         session.cluster.shutdown()
-        # The driver's own timeout is as long: whichever is first speaks of the same.
+        # The driver's own timeout is equally long, and its error says the same.
         with pytest.raises(ConnectionFailedError, match=r"cannot connect to .*; check host"):
             Opening(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100).session()
 

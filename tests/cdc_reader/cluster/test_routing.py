@@ -112,7 +112,7 @@ def test_another_node_is_asked_when_the_owner_fails(
     assert first == owner.address
     assert reads.requests[1].query.token is None
     assert second in {node.address for node in server.cluster.nodes}
-    if owner.address != server.host:  # the first node is the one that the driver hears events from
+    if owner.address != server.host:  # the driver receives events from the first node
         server.take_down(owner)
         assert reads.rows(stream) == expected
 

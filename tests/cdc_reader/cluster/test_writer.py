@@ -125,7 +125,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
     writer = CqlWriter(ConnectionConfig(server.contact_point))
     fault = Fault(kind, "INSERT INTO ks.t", times=2)
     try:
-        writer.write([insert("ks.t", 1, 0, "a")])  # prepared from here on
+        writer.write([insert("ks.t", 1, 0, "a")])  # the statement is prepared from here on
         with server.faults.during(fault):
             writer.write([insert("ks.t", 1, c, "a") for c in range(count)])
             assert len(server.execute("SELECT c FROM ks.t")) == count

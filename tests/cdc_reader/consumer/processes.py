@@ -59,8 +59,8 @@ def _consume(
 
     def handler(change: Change) -> None:
         if processes.still.exists():
-            # To this very thread: sent to the process, another thread may be the one that takes it,
-            # and this one go on for a while.
+            # Sent to the process, the signal could be taken by another thread, and this one would
+            # run on for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         worker = threading.current_thread().name
         row = f"{change.key['p']} {change.timestamp} {change.seqs}"

@@ -145,7 +145,7 @@ def test_reading_waits_for_a_slow_handler(
     running.start()
     while not slow._running._runtime._limit.is_awaited:
         running.join(0.001)
-    assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in hand, and one that waits
+    assert metrics[ROWS, TableName.parse(table)] <= 20  # one page in hand, and one waiting
     go.set()
     running.join()
     assert sorted(seen.numbers) == list(range(100))
@@ -494,7 +494,7 @@ def test_each_change_is_saved_if_asked_to(
     """The interval is zero."""
     write(table, 40)
     store = Store()
-    each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # two may share one
+    each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # two may share a save
     consumer(connection, table, Seen(), checkpoints=store, config=each).run()
     assert store.saves >= 40
     rare = Store()
@@ -565,7 +565,7 @@ def test_an_idle_window_costs_one_write(
     idle = consumer(connection, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
-        lease = 4  # it is acquired and released, and each time it is looked what is there
+        lease = 4  # the lease is acquired and released, each with a read of its state
         assert server.faults.struck(saves) <= len(windows) + lease
     store.close()
 

@@ -67,7 +67,7 @@ def _told_inet(text: str) -> str:
 
 _TOLD: dict[str, Any] = {
     "date": lambda value: date(1970, 1, 1) + timedelta(days=value.days_from_epoch),
-    "decimal": lambda value: str(value or abs(value)),  # the wire has no minus zero
+    "decimal": lambda value: str(value or abs(value)),  # the wire format has no minus zero
     "duration": lambda value: {
         "months": value.months, "days": value.days, "nanoseconds": value.nanoseconds
     },

@@ -91,9 +91,9 @@ def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 -
 
 
 def _same(name: str, ours: Any, theirs: Any) -> bool:
-    if name == "inet":  # the driver spells some addresses of IPv6 otherwise
+    if name == "inet":  # the driver formats some IPv6 addresses differently
         return ipaddress.ip_address(ours) == ipaddress.ip_address(theirs)
-    if name == "timestamp":  # the driver counts in binary fractions of seconds: milliseconds hold
+    if name == "timestamp":  # the driver is exact to the millisecond
         apart: timedelta = theirs.replace(tzinfo=UTC) - ours
         is_near = abs(apart) < timedelta(microseconds=500)
         return is_near and not ours.microsecond % 1_000
@@ -117,13 +117,13 @@ def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
     rows = 0
 
     @settings(
-        max_examples=max(ROWS // 2, 1),  # a table has three rows, more often than not
+        max_examples=max(ROWS // 2, 1),  # most tables have three rows
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(tables(max_rows=ROWS_A_TABLE))
     def check(table: Table) -> None:
         nonlocal rows
-        # No server has them, and to the driver their elements have a width.
+        # No server has them, and the driver treats their elements as of fixed width.
         assume(_COUNTERS not in repr(table.columns))
         batch = decode(table.body, table.columns)
         for mine, theirs in zip(batch.to_pylist(), by_driver(table), strict=True):

@@ -22,7 +22,7 @@ from cdc_reader.cql.types import (
 )
 from cdc_reader.decoding import Page
 
-# Cassandra's sizes of elements that vectors pack; all others have their lengths before them.
+# Cassandra's sizes of packed vector elements; all other elements follow their lengths.
 _CLASSES = {
     "ascii": cqltypes.AsciiType, "bigint": cqltypes.LongType, "blob": cqltypes.BytesType,
     "boolean": cqltypes.BooleanType, "counter": cqltypes.CounterColumnType,

@@ -53,7 +53,7 @@ def patient(contact_point: str) -> ConnectionConfig:
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
     """A server whose table `ks.t` has had rows inserted."""
-    # One shard: with more, scylla-driver opens connections to another port, which bypass the line.
+    # One shard: with more, scylla-driver also connects to another port, which bypasses the line.
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "

@@ -201,7 +201,7 @@ def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> I
 def timed(draw: st.DrawFn) -> str:
     """Make a statement, sometimes with an explicit TTL or timestamp."""
     statement, options = draw(statements), []
-    if statement.startswith("UPDATE"):  # the fewer rows, the more happens to each
+    if statement.startswith("UPDATE"):  # few rows, so that more happens to each
         statement = statement.replace("ck = 2", "ck = 0").replace("ck = 3", "ck = 1")
     if not statement.startswith("DELETE"):
         options += draw(st.sampled_from([[], [], ["TTL 6000"], ["TTL 60000"]]))

@@ -97,7 +97,7 @@ class Application:
             return
         try:
             if self._scenario.nap and self._luck.random() < self._scenario.saving:
-                self._save()  # a thread of its own saves, and may be the first to wake
+                self._save()  # a separate thread saves, and may wake first
             self._renew()
             self._take_next()
             self._work()

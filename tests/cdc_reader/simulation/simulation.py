@@ -68,7 +68,7 @@ def _run(
     while not world.is_calm:
         rng.choice(applications).step()
     until = world.clock.now() + _REACH
-    for survivor, *_ in groups:  # the others end without a word, and their leases run out
+    for survivor, *_ in groups:  # the other processes just end, and their leases expire
         _finish(survivor, until)
     return applications
 

@@ -46,7 +46,7 @@ def _no_connection_outlives_its_server() -> Iterator[None]:
     """
     yield
     for found in gc.get_objects():
-        if type(found) is Connection:  # a proxy would ask what may be gone
+        if type(found) is Connection:  # a proxy would query an object that may be gone
             found.close()
 
 

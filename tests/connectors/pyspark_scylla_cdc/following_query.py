@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark_scylla_cdc.local_session import local_session
 
 SETTINGS = {
-    "spark.master": "local[2, 4]",  # a task whose worker was killed is tried again
+    "spark.master": "local[2, 4]",  # retry a task whose worker was killed
     "spark.driver.memory": "500m",
 }
 

@@ -14,7 +14,7 @@ from cassandra.concurrent import execute_concurrent_with_args
 
 from cdc_reader.testing.cql_session import open_session
 
-KEYS = 10_000  # rows of the base table: it is the log that grows
+KEYS = 10_000  # rows of the base table; only the log grows
 NOTE = "a text as long as a short note in a row of a real table may be"
 IN_FLIGHT = 100
 
@@ -42,7 +42,7 @@ def stopping() -> threading.Event:
 def main(host: str, port: int) -> None:
     """Write rows, and print how many the server accepted."""
     session = open_session(host, port)
-    session.use_client_timestamp = False  # a write has its time when it is taken, not when asked
+    session.use_client_timestamp = False  # the server sets a write's time when it accepts the write
     insert = session.prepare("INSERT INTO ks.t (pk, number, note) VALUES (?, ?, ?)")
     taken = execute_concurrent_with_args(
         session, insert, rows(stopping()), concurrency=IN_FLIGHT, results_generator=True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "10"))
-WARM_UP, AT_LEAST = 5, 15  # micro-batches that do not count, and that do if the machine is slow
+WARM_UP, AT_LEAST = 5, 15  # micro-batches of the warm-up, and the fewest that are measured
 WRITER = Path(__file__).with_name("full_speed_writer.py")
 Sample = dict[str, float]
 """The figures at the end of a micro-batch: rows, MB of each role, and MB of the JVM's heap."""
@@ -76,7 +76,7 @@ def test_keeps_up(spark: SparkSession, address: tuple[str, int], tmp_path: Path)
         "table": "t",
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
-        "idleAdvance": "1s",  # so that the position tells when all is read
+        "idleAdvance": "1s",  # so that the position shows when everything is read
         "maxPartitions": "2",
     }
     with FollowedQuery(tmp_path, options) as query:

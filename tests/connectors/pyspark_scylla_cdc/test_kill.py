@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("KILLS", "4"))
-LONGEST = 1.5  # seconds into a micro-batch, the time one takes
+LONGEST = 1.5  # seconds from the start of a micro-batch, about the time it takes
 KILLED = (Role.SOURCE, Role.TASKS, Role.DRIVER, Role.TASKS)
 TABLE = "ks.t"
 LOG = f"{TABLE}_scylla_cdc_log"
@@ -67,7 +67,7 @@ def query(cluster: EmbeddedScylla, tmp_path: Path) -> FollowedQuery:
         "consistencyLevel": "ONE",
         "confidenceWindow": "1s",
         "minAdvance": "200ms",
-        "idleAdvance": "1s",  # so that the position tells when all is read
+        "idleAdvance": "1s",  # so that the position shows when everything is read
         "maxPartitions": "2",
     }
     return FollowedQuery(tmp_path, options)
@@ -94,7 +94,7 @@ def test_killed_and_restarted(
                 cluster.faults.add(Fault("drop", LOG, times=2, after=chance.randrange(9)))
                 run_and_kill(query, role, chance)
         query.await_position(SystemClock().now())
-    cluster.faults.clear()  # those that met no query
+    cluster.faults.clear()  # faults that no query has met
 
     rows = spark.read.parquet(str(query.folder / "rows")).select(*KEY)
     delivered = Counter(
@@ -153,5 +153,5 @@ def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> Non
         query.kill()
         query.start()
     else:
-        while not query.kill_some(role, chance):  # it has yet to notice that it lost others
+        while not query.kill_some(role, chance):  # it has not noticed yet that others are gone
             query.next_batch()

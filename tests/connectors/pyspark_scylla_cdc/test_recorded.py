@@ -114,7 +114,7 @@ def test_stream_equals_recording(
     )
     query = run_to_parquet(frame, tmp_path)
     assert sum(1 for progress in query if progress["numInputRows"]) >= 6
-    for progress in query:  # its lag shows: how far it is, and how far it could be
+    for progress in query:  # the progress shows the lag: the read position and the latest one
         (source,) = progress["sources"]
         ends, latest = (json.loads(source[name]) for name in ("endOffset", "latestOffset"))
         assert ends["position"] <= latest["position"] == history.end + 1
@@ -135,7 +135,7 @@ def test_changes_folded_are_the_recorded_table(
         {name: row[name] for name in kept}
         for row in decoded(Result.from_recording(recorded["base"]), UDT)
     ]
-    if recorded["seed"] == 1:  # a row may be there for the sake of a collection alone
+    if recorded["seed"] == 1:  # a row may exist only because of a collection
         base = [row for row in base if (row["a"], row["b"], row["fr"]) != (None, None, None)]
         found = [row for row in found if (row["a"], row["b"], row["fr"]) != (None, None, None)]
     assert in_key_order(found) == in_key_order(base)

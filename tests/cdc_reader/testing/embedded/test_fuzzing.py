@@ -26,7 +26,7 @@ FRAMES = int(os.environ.get("SCYLLA_CDC_FUZZ", "2000"))
 SEED = int(os.environ.get("SCYLLA_CDC_FUZZ_SEED", "1"))
 PER_CONNECTION = 50
 
-# One a paragraph: what is indented goes on.
+# One statement per paragraph; indented lines continue it.
 STATEMENTS = re.split(
     r"\n(?! )",
     """

@@ -212,7 +212,7 @@ def test_images_are_the_rows_before_and_after(
         fold.apply(record)
         after = [row for row in record if operation(row) is Operation.POSTIMAGE]
         if any(operation(row) is Operation.PARTITION_DELETE for row in record):
-            # The server's bookkeeping keeps the static row when the same record deletes all.
+            # The server keeps the static row when the same record deletes the partition.
             after = [row for row in after if row["ck"] is not None]
         check_images(fold, after, "full")
 

@@ -129,7 +129,7 @@ def ask(client: Client, request: str) -> Answer:
     """Send the request that a recording describes."""
     verb, _, rest = request.partition(" ")
     if verb == "OPTIONS":
-        # An unknown version ends a connection: these have one each.
+        # An unknown version ends the connection, so each of these has its own.
         with client.another() as other:
             return Client(other, []).send(OPTIONS, b"", int(rest.split()[-1]))
     return client.send(*message(client, verb, rest))

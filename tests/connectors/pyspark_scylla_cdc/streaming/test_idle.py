@@ -327,7 +327,7 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
             process(query)
             assert found == list(range(1, pk + 1))
         process(query)
-        # One at the start, one for each write, and one a minute at rest.
+        # One at the start, one for each write, and one per idle minute.
         assert len(micro_batches(query)) <= 6
     finally:
         query.stop()

@@ -215,7 +215,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
     followed.write(3)
     assert followed.run(120) == [3]
     [told] = [record for record in caplog.records if "late_rows" in record.getMessage()]
-    assert "rows=4" in told.getMessage()  # a delta and a postimage of each
+    assert "rows=4" in told.getMessage()  # each has a delta and a postimage
     assert told.levelname == "WARNING"
     assert all('"late"' not in offset for offset in followed.offsets)
 
@@ -449,7 +449,7 @@ def test_strays_are_reported(
     assert followed.run(200) == []
     told = [line for line in caplog.messages if "event='late_rows'" in line]
     counts = [int(count) for line in told for count in re.findall(r"rows=(\d+)", line)]
-    assert sum(counts) == 2 * (20 + 1 + 1)  # a delta and a postimage of each
+    assert sum(counts) == 2 * (20 + 1 + 1)  # each has a delta and a postimage
 
 
 def test_behind_the_horizon(follow: Make) -> None:

@@ -93,7 +93,7 @@ def test_another_number_of_partitions(
     """A micro-batch replanned with other settings, across a switch, has the same rows."""
     start = stream.initialOffset()
     write(session, 1)
-    clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be past
+    clock.advance(SECOND)  # a generation begins at a whole millisecond, which may be in the past
     cluster.join(vnodes=4)
     clock.advance(SECOND)
     write(session, 2)

@@ -113,7 +113,7 @@ def statement(draw: random.Random, before: int) -> str:
 @pytest.mark.slow
 def test_random_statements(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """Changes of any kind fold into the table, also onto an earlier result."""
-    before = SystemClock().now()  # the server is up: there are streams for what is written then
+    before = SystemClock().now()  # after the server's start, so that streams for these writes exist
     execute(TABLE + IMAGES["full images"])
     execute(*random_statements(7, 150, before))
     half = table_of(scylla, f"{keyspace}.t")

@@ -192,6 +192,6 @@ def test_any_text_is_a_statement_or_a_syntax_error(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_any_string_survives_quoting(text: str) -> None:
-    """A string literal with its quotes doubled means the text, whatever it holds."""
+    """Any text in quotes, with its own quotes doubled, parses to the same text."""
     quoted = "'" + text.replace("'", "''") + "'"
     assert value_of(quoted) == Constant(ConstantKind.STRING, text)

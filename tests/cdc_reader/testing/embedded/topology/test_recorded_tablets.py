@@ -52,7 +52,7 @@ def test_streams_follow_the_least_number_of_tablets() -> None:
                 for _, table, time, state, stream in phase["streams"]["rows"]
             ]
         )
-        # The real server takes a minute for each step; here they are there at once.
+        # The real server takes a minute for each step; here all steps happen at once.
         assert found >= expected
         assert phase["name"] == "splitting" or found == expected
 
