@@ -45,7 +45,7 @@ _NAMES = (
 
 @frozen
 class _Side:
-    """The cluster an option belongs to: the only one, or one of two, whose name is the prefix."""
+    """One of a command's clusters; with two, its name is the prefix of its options."""
 
     name: str = ""
 

@@ -26,7 +26,7 @@ class Reads:
     choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
 
     def read(self, streams: int, filled: int = 1, handling: int = 0) -> Strategy:
-        """Return the strategy of a read of some streams; Spark takes time to handle their rows."""
+        """Read some streams, with `handling` µs of work per batch; return the strategy used."""
         used = self.choice.next()
         batches = self._waited_for(streams * COST[used], filled)
         rows = timed(batches, self.choice, used, self.clock, streams=streams, queries=streams // 10)

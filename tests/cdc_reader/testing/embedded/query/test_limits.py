@@ -115,7 +115,7 @@ def test_markers_of_one_name_are_one_variable(table: Any) -> None:
 
 
 def test_a_comment_ends_with_its_line(table: Any) -> None:
-    """A comment at the end of the text has no end, which is an error."""
+    """A comment that no line break ends is an error."""
     assert table.rows("SELECT * FROM t -- all\n") == []
     assert table.refusal("SELECT * FROM t -- all")[0] == SYNTAX
 
