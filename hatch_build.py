@@ -66,7 +66,9 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg] # of any co
     def _leave_out(self, reason: str) -> None:
         if os.environ.get(VARIABLE) == "cython":
             self.app.abort(f"{VARIABLE} is 'cython', but the kernel was not compiled: {reason}")
-        self.app.display_warning(f"The kernel is not compiled, so the plain Python one will run: {reason}")
+        self.app.display_warning(
+            f"The kernel is not compiled, so the plain Python one will run: {reason}"
+        )
 
 
 def built_name() -> str:

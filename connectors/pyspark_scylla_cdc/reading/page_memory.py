@@ -8,8 +8,8 @@ from functools import cache
 _LARGEST = 31 << 20
 """Size of the block, in bytes.
 
-glibc's limit does not grow by blocks of more than 32 MiB, header included. With a block of half this
-size, the arena of the driver's thread still shrinks occasionally, by 40 MiB at a time."""
+glibc's limit does not grow by blocks of more than 32 MiB, header included. With a block of half
+this size, the arena of the driver's thread still shrinks occasionally, by 40 MiB at a time."""
 
 
 @cache
