@@ -86,7 +86,7 @@ def shown(value: object) -> object:
 def expect(option: str, value: object, kind: type[T]) -> T:
     """Return the value if it is of type `kind`; else raise ConfigurationError."""
     if not isinstance(value, kind):
-        name = "text" if kind is str else kind.__name__
+        name = "string" if kind is str else kind.__name__
         raise ConfigurationError(option, shown(value), f"give a {name}")
     return value
 

@@ -52,19 +52,19 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("moment", "message"),
     [
-        (1_795_322_564, f"counts seconds since 1970, and microseconds are expected: give {NOW}"),
+        (1_795_322_564, f"counts seconds since 1970, but microseconds are expected: give {NOW}"),
         (1_795_322_564_000, f"counts milliseconds since 1970, .* give {NOW}"),
         (NOW * 1_000, f"counts nanoseconds since 1970, .* give {NOW}"),
-        ("1795322564", "seconds since 1970, and milliseconds are expected: give 1795322564000"),
+        ("1795322564", "seconds since 1970, but milliseconds are expected: give 1795322564000"),
         (str(NOW), "counts microseconds since 1970, .* give 1795322564000"),
         (5, "not a likely time of a change in microseconds since 1970: give a number such as 1795"),
         (-1, "not a likely time of a change in microseconds"),
         ("-1", "give 'now', a time ago such as '-10m'"),
         ("9" * 30, "not a likely time of a change in milliseconds"),
-        ("9" * 5_000, "give 'now', how long ago"),
+        ("9" * 5_000, "give 'now', a time ago"),
         ("soon", "give 'now', a time ago such as '-10m', an ISO-8601 time"),
-        ("-soon", "give 'now', how long ago"),
-        ("", "give 'now', how long ago"),
+        ("-soon", "give 'now', a time ago"),
+        ("", "give 'now', a time ago"),
         (1_795_322_564.5, "give 'now', a datetime with a time zone"),
         (True, "give 'now', a datetime with a time zone"),
         (None, "give 'now', a datetime with a time zone"),
@@ -112,7 +112,7 @@ def test_open_ends() -> None:
     assert start_micros("-1h", NOW) == NOW - 3_600_000_000
     assert end_micros(None, NOW) == FOREVER
     assert end_micros("now", NOW) == NOW
-    with pytest.raises(ConfigurationError, match=r"^start is 'first': give 'earliest', 'now', how"):
+    with pytest.raises(ConfigurationError, match=r"^start is 'first': give 'earliest', 'now', a"):
         start_micros("first", NOW)
-    with pytest.raises(ConfigurationError, match=r"^end is 'earliest': give 'now', how long ago"):
+    with pytest.raises(ConfigurationError, match=r"^end is 'earliest': give 'now', a time ago"):
         end_micros("earliest", NOW)

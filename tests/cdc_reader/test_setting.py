@@ -68,7 +68,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.CqlWriter(5), "connection is 5: give a ConnectionConfig, or contact points"),
         (lambda: cdc.CqlWriter(WAY, 5), "read is 5: give a ReadConfig"),
         (lambda: cdc.ScyllaCheckpoints(True, "ks"), "connection is True: give a ConnectionConfig"),
-        (lambda: cdc.ScyllaCheckpoints(WAY, None), "keyspace is None: give a text"),
+        (lambda: cdc.ScyllaCheckpoints(WAY, None), "keyspace is None: give a string"),
         (
             lambda: cdc.ScyllaCheckpoints(WAY, "ks", ttl=30),
             "ttl is 30: give a timedelta, such as time",
@@ -136,7 +136,10 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.Shard("1", 2), "shard is '1/2': give it as"),
         (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
         (lambda: cdc.ConnectionConfig("h", port=True), "port is True: give a whole number"),
-        (lambda: cdc.ConnectionConfig("h", username=1, password="p"), "username is 1: give a text"),
+        (
+            lambda: cdc.ConnectionConfig("h", username=1, password="p"),
+            "username is 1: give a string",
+        ),
         (
             lambda: cdc.ConnectionConfig("h", username="u", password=b"hunter2"),
             "password is <class 'byt",
@@ -145,7 +148,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.ConnectionConfig("h", consistency=None),
             "consistency is 'NONE': give one of ONE",
         ),
-        (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a text"),
+        (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a string"),
         (
             lambda: cdc.ConnectionConfig("h", connect_timeout=5),
             "connect_timeout is 5: give a timedelta",

@@ -164,7 +164,7 @@ def _json(text: str, option: str, remedy: str) -> Any:
         raise ConfigurationError(option, text, remedy) from None
 
 
-TEXT = Kind("text", _text)
+TEXT = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)
 PARTITIONS = Kind(f"number up to {_MOST_PARTITIONS}", _partitions)

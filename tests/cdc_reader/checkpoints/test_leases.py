@@ -287,5 +287,5 @@ def test_servers_without_transactions_are_told(
         raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")
 
     monkeypatch.setattr(Statements, "write_if", refuse)
-    with pytest.raises(LeaseUnsupportedError, match=r"on tablets, and before 2025\.4 .* upgrade"):
+    with pytest.raises(LeaseUnsupportedError, match=r"uses tablets, .* before 2025\.4 .* upgrade"):
         scylla_store.acquire(NAME, ONE, DURATION)

@@ -223,7 +223,7 @@ def test_a_target_that_is_not_there_is_told_with_what_would_do(
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
     assert line.startswith(f"Error: at the target, table {table} was not found; ")
-    for statement in line.partition("make it: ")[2].split("; "):
+    for statement in line.partition("create it: ")[2].split("; "):
         there.execute(statement)
     assert invoke(*words).exit_code == 0
     assert contents(there, table) == contents(scylla.session, table)
@@ -238,7 +238,7 @@ def test_types_that_are_there_are_not_made_again(
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
     [line] = invoke(*words).stderr.splitlines()
     assert "CREATE TYPE" not in line
-    there.execute(line.partition("make it: ")[2])
+    there.execute(line.partition("create it: ")[2])
     assert invoke(*words).exit_code == 0
     there.execute(f"CREATE TABLE {table}2 {COLUMNS.replace('v text', 'v int')}")
     [line] = invoke(*words, f"{table}2").stderr.splitlines()
@@ -272,15 +272,15 @@ def test_a_type_that_is_there_and_another_is_told(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (COLUMNS.replace("l list<text>, ", ""), 'it lacks column "l" list<text>; make it so'),
-        (COLUMNS.replace("v text", "v int"), 'column "v" is of type int, not text; make it so'),
-        (COLUMNS.replace(" static", ""), 'column "st" is regular, not static; make it so'),
+        (COLUMNS.replace("l list<text>, ", ""), 'it lacks column "l" list<text>; alter it'),
+        (COLUMNS.replace("v text", "v int"), 'column "v" is of type int, not text; alter it'),
+        (COLUMNS.replace(" static", ""), 'column "st" is regular, not static; alter it'),
         (
             COLUMNS.replace("(p, c)", "(c, p)").replace("(c D", "(p D"),
             'column "p" is clustering column 1, not partition key column 1, column "c" is ',
         ),
         (COLUMNS.replace("p int,", "p int, d int,").replace("(p, c)", "((p, d), c)"), "key has "),
-        (f"{COLUMNS} AND cdc = {{'enabled': true}}", "has CDC turned on, so it refuses writes "),
+        (f"{COLUMNS} AND cdc = {{'enabled': true}}", "has CDC turned on, so it rejects writes "),
     ],
 )
 def test_a_table_that_cannot_be_a_copy_is_told(
@@ -311,7 +311,7 @@ def test_a_log_that_cannot_be_copied_is_told(
     )
     outcome = invoke(*arguments(scylla, f"{keyspace}.k", target, tmp_path))
     assert outcome.exit_code == 1
-    assert outcome.stderr.startswith(f"Error: {keyspace}.k: its log tells keys only, not ")
+    assert outcome.stderr.startswith(f"Error: {keyspace}.k: its log has keys only, not ")
 
 
 def test_a_write_that_is_refused_ends_it_in_one_line(

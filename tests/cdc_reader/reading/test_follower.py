@@ -433,7 +433,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
 def test_late_rows_need_a_ttl_to_be_told_by() -> None:
     """Without a TTL, a row's arrival time is unknown."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
-    with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows for good"):
+    with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows forever"):
         followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
 
 

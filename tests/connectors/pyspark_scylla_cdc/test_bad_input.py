@@ -101,8 +101,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "decimalType": [("decimal(39, 2)", "decimalType is 'decimal(39, 2)': give 'string', or")],
     "schemaMode": [("drop", "schemaMode is 'drop': give keep or fail")],
     "startingTimestamp": [
-        ("soon", "startingTimestamp is 'soon': give 'earliest', 'latest', 'now', how long ago"),
-        ("1795322564", "seconds since 1970, and milliseconds are expected: give 1795322564000"),
+        ("soon", "startingTimestamp is 'soon': give 'earliest', 'latest', 'now', a time ago"),
+        ("1795322564", "seconds since 1970, but milliseconds are expected: give 1795322564000"),
         ("NaN", "startingTimestamp is 'NaN': give"),
     ],
     "startingOffsets": [

@@ -102,7 +102,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "expected"),
     [
-        ({"rangeDeletes": "emit"}, ConfigurationError, "has no place for bounds"),
+        ({"rangeDeletes": "emit"}, ConfigurationError, "cannot hold the bounds"),
         ({"includeDelta": "true"}, ConfigurationError, "by itself: leave it out"),
         ({"preimages": "require"}, UnsupportedTableError, "'preimage': 'full'"),
     ],

@@ -186,7 +186,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
             {"startingTimestamp": "1795322564"},
             "it counts seconds since 1970, but milliseconds are expected: give 1795322564000",
         ),
-        ({"endingTimestamp": "1795322564000000"}, "and milliseconds are expected: give 1795322564"),
+        ({"endingTimestamp": "1795322564000000"}, "but milliseconds are expected: give 1795322564"),
         (
             {"startingTimestamp": "2026-11-21T00:00:01Z", "endingTimestamp": "2026-11-21"},
             "it is after endingTimestamp, 2026-11-21T00:00:00Z: give an earlier start or",

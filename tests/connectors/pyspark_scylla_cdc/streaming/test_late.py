@@ -511,7 +511,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
     followed = follow()
     followed.write(1)
     assert followed.run(150) == [1]
-    with pytest.raises(ConfigurationError, match=r"lateRows is 'deliver'.*keeps rows for good"):
+    with pytest.raises(ConfigurationError, match=r"lateRows is 'deliver'.*keeps rows forever"):
         follow(lateRows="deliver")
 
 
