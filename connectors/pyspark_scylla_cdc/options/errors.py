@@ -39,7 +39,9 @@ def with_remedy() -> Iterator[None]:
     except SchemaError as error:
         raise in_keyword_options(error) from None
     except ColumnDecodeError as error:
-        raise ColumnDecodeError(f"{error}; leave the column out with the option columns") from None
+        raise ColumnDecodeError(
+            f"{error}; use the option columns to leave the column out"
+        ) from None
 
 
 def _in_worker() -> bool:

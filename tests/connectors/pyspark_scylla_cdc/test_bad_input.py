@@ -232,7 +232,7 @@ def lower(options: dict[str, str]) -> dict[str, str]:
             "give startingTimestamp or startingOffsets, not both",
         ),
         ({"username": "u", "password": "p", "passwordFile": "/"}, "password or passwordFile, not"),
-        ({"port": "1", "spark.cassandra.connection.port": "2"}, "port by another name"),
+        ({"port": "1", "spark.cassandra.connection.port": "2"}, "an alias of port"),
         ({"format": "changes"}, "ALTER TABLE"),
         ({"format": "envelope", "preimages": "require"}, "ALTER TABLE"),
         ({"format": "envelope", "rangeDeletes": "emit"}, "rangeDeletes is 'emit'"),
@@ -385,7 +385,7 @@ def test_failed_while_running(
     for told in (str(failed.value), ended):
         assert "Traceback" not in told
         assert "column ts of type timestamp: " in told
-        assert "leave the column out with the option columns" in told
+        assert "use the option columns to leave the column out" in told
 
 
 def failure(stream: DataFrame, folder: Path) -> str:

@@ -163,7 +163,11 @@ def test_a_snapshot_cannot_be_added_later(
     stream = reader(**SNAPSHOT)
     start = stream.initialOffset()
     assert start["snapshot"] == "pending"
-    refused(reader(**CHANGES), start, "^snapshot is 'none', .* still to read: give 'initial'")
+    refused(
+        reader(**CHANGES),
+        start,
+        "^snapshot is 'none', .* has not read all of its snapshot: give 'initial'",
+    )
     done = stream.latestOffset(start, LIMIT)
     assert done["snapshot"] == "done"
     for again in (reader(**SNAPSHOT), reader(**CHANGES)):

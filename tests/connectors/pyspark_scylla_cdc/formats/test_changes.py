@@ -230,7 +230,11 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
                 r"'preimage': 'false', 'postimage': 'true', 'delta': 'full', 'ttl': '60'\}; or give"
             ),
         ),
-        ("'ttl': 60", {"includeDelta": "true"}, "of l, m the log has the elements that changed"),
+        (
+            "'ttl': 60",
+            {"includeDelta": "true"},
+            "for l, m the log has only the elements that changed",
+        ),
         (
             "'delta': 'keys', 'postimage': true",
             {"includeDelta": "true"},

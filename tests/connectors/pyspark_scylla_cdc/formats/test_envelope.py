@@ -103,7 +103,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
     ("given", "error", "expected"),
     [
         ({"rangeDeletes": "emit"}, ConfigurationError, "cannot hold the bounds"),
-        ({"includeDelta": "true"}, ConfigurationError, "by itself: leave it out"),
+        ({"includeDelta": "true"}, ConfigurationError, "from null: leave it out"),
         ({"preimages": "require"}, UnsupportedTableError, "'preimage': 'full'"),
     ],
 )

@@ -173,14 +173,14 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ({"hosts": "db1:x"}, "hosts is 'db1:x': give each host as 'host' or 'host:port'"),
         (
             {"hosts": "cql://me:secret,with:comma@db1:9042,db2"},
-            "hosts is '...@db1:9042,db2': give user and password by username and password, not",
+            "hosts is '...@db1:9042,db2': give the login as username and password, not",
         ),
         ({"port": "cql"}, "port is 'cql': give a whole number"),
         ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give 'earliest', "),
         (
             {"endingTimestamp": "2026-13-01"},
-            "endingTimestamp is '2026-13-01': give 'now', how long",
+            "endingTimestamp is '2026-13-01': give 'now', a time ago",
         ),
         (
             {"startingTimestamp": "1795322564"},

@@ -160,8 +160,8 @@ def test_envelopes(rows: Rows) -> None:
             {"format": "log", "includeDelta": "false"},
             "snapshot is 'initial': a snapshot has rows of the table, not of its log",
         ),
-        ({"startingTimestamp": "latest"}, "startingTimestamp .* of now: leave it out"),
-        ({"partitionKey": '{"pk": 1}'}, "partitionKey .* whole table, and of now"),
+        ({"startingTimestamp": "latest"}, "startingTimestamp .* as it is now: leave it out"),
+        ({"partitionKey": '{"pk": 1}'}, "partitionKey .* the whole table as it is now"),
     ],
 )
 def test_refused(options: dict[str, str], given: dict[str, str], expected: str) -> None:
