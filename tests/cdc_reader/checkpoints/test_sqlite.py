@@ -61,7 +61,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """The file is left unchanged."""
     path = tmp_path / "notes.txt"
     path.write_text("no database at all, " * 100)
-    with pytest.raises(CheckpointError, match=r"not a database; expected a file of checkpoints"):
+    with pytest.raises(CheckpointError, match=r"not a database; expected a checkpoint file"):
         SqliteCheckpoints(path).save(NAME, Checkpoint(1))
     assert path.read_text() == "no database at all, " * 100
 
@@ -115,7 +115,9 @@ def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     """The store does not create the directory."""
-    with pytest.raises(CheckpointError, match=r"unable to open database file; expected a file"):
+    with pytest.raises(
+        CheckpointError, match=r"unable to open database file; expected a checkpoint file"
+    ):
         SqliteCheckpoints(tmp_path / "nowhere" / "c.db").load(NAME)
 
 

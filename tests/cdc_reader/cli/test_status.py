@@ -138,7 +138,7 @@ def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_pa
     assert late.exit_code == 1
     assert "late" in late.stdout
     [line] = late.stderr.splitlines()
-    assert line.startswith(f"Error: {table} is read late: late (1/2) by 1 h 0 min, late (2/2) by ")
+    assert line.startswith(f"Error: {table} lags: late (1/2) by 1 h 0 min, late (2/2) by ")
     assert line.endswith("; --max-lag allows 30 min 0 s")
     assert invoke(scylla, *arguments, "2h").exit_code == 0
     assert invoke(scylla, *arguments, "30m", "--application", "prompt").exit_code == 0
@@ -191,7 +191,10 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
         (["--application", "a"], "--application selects positions: say where they are "),
         (["--max-lag", "5m"], "--max-lag checks positions: say where they are "),
         (["--checkpoint", "{tmp}/c", "--max-lag", "5"], "--max-lag is '5': give a unit, such as"),
-        (["--checkpoint", "{tmp}/missing"], "missing': no such file; give one that a reader"),
+        (
+            ["--checkpoint", "{tmp}/missing"],
+            "missing': no such file; give the checkpoint file of a reader",
+        ),
         (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table}, "),
     ],
 )

@@ -124,8 +124,11 @@ def test_the_stream_of_a_key_is_not_guessed_where_ranges_are_not_known() -> None
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("{", "Error: key is '{': give JSON: an object by column, "),
-        ('{"a": 1}', "Error: key is '{\"a\": 1}': the key is a, b: give an object by column, "),
+        ("{", "Error: key is '{': give JSON: an object keyed by column, "),
+        (
+            '{"a": 1}',
+            "Error: key is '{\"a\": 1}': the key is a, b: give an object keyed by column, ",
+        ),
         ("[1]", "Error: key is '[1]': the key is a, b: give "),
         ('["x", "y"]', "Error: key column a is 'x': give a value of type int"),
         ("[1, 2]", "Error: key column b is 2: give a value of type text"),

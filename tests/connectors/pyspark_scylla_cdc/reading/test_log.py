@@ -38,5 +38,5 @@ def test_the_last_generation_never_dies() -> None:
 
 def test_no_generation() -> None:
     """A cluster without generations is still starting; the error says so."""
-    with pytest.raises(SourceError, match="no CDC generation yet"):
+    with pytest.raises(SourceError, match="not published a CDC generation yet"):
         oldest((), ttl=1, now=0)

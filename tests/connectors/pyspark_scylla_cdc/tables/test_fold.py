@@ -179,7 +179,7 @@ def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
     )
     assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
     execute(f"UPDATE {{t}} SET v = null WHERE pk = 7 AND a = 'x' AND b = {TIMES[0]}")
-    with pytest.raises(Exception, match=r"do not tell whether the row was inserted.*includeDelta"):
+    with pytest.raises(Exception, match=r"do not show whether the row was inserted.*includeDelta"):
         folded(load(**CHANGES))
     assert folded(load(**CHANGES, includeDelta="true")) == table_of(scylla, f"{keyspace}.t")
 
