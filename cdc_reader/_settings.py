@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -66,10 +67,18 @@ A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give a
 AT_LEAST_ONE = require(
     lambda value: is_whole(value) and value >= 1, "give a whole number of at least 1"
 )
+POSITIVE_NUMBER = require(
+    lambda value: value is None or (_is_number(value) and 0 < value < math.inf),
+    "give a number above zero, or None for no limit",
+)
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
 TEXT = require(
     lambda value: value is None or isinstance(value, str), "give a string, or leave it out"
 )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:

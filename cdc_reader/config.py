@@ -12,6 +12,7 @@ from attrs import Attribute, field, frozen
 from cdc_reader._settings import (
     NOT_NEGATIVE,
     POSITIVE,
+    POSITIVE_NUMBER,
     TEXT,
     between,
     duration,
@@ -220,8 +221,11 @@ class ReadConfig:
 
     `fetch_size` is the number of rows per page (the server may end a page earlier, at 1 MiB of a
     stream), `chunk_size` the number of streams per query, and `in_flight` the number of concurrent
-    queries. `retry_deadline` limits how long one page is retried. `strategy` is how windows are
-    read; see `cdc_reader.streams.strategy`.
+    queries. `max_queries_per_second` limits how often a connection requests a page, evenly over
+    time; the tables of a `CdcReader` or consumer share one connection. With or without a limit, a
+    reader slows down while nodes answer that they are overloaded, and recovers within 30 seconds
+    after. `retry_deadline` limits how long one page is retried. `strategy` is how windows are read;
+    see `cdc_reader.streams.strategy`.
 
     With `delivery` ordered, a window's rows are collected, sorted by write time, and then
     delivered. Windows whose rows take more than `sort_bytes` are made smaller. Rows of one
@@ -272,3 +276,4 @@ class ReadConfig:
     publication_wait: timedelta = field(
         default=timedelta(minutes=10), converter=duration, validator=NOT_NEGATIVE
     )
+    max_queries_per_second: float | None = field(default=None, validator=POSITIVE_NUMBER)

@@ -15,6 +15,7 @@
     │   ├── PermissionDeniedError
     │   ├── QueryRefusedError         the server understood the query and refused it
     │   ├── TransientError            may pass: the same request is worth repeating
+    │   │   ├── OverloadedError       a node refuses further requests for now
     │   │   └── RequestTimeoutError
     │   └── RetriesExhaustedError     a transient error that outlasted the retry deadline
     ├── DecodeError                   bytes from the server do not match the schema
@@ -48,6 +49,7 @@ __all__ = [
     "LeaseHeldError",
     "LeaseLostError",
     "LeaseUnsupportedError",
+    "OverloadedError",
     "PermissionDeniedError",
     "QueryRefusedError",
     "RequestTimeoutError",
@@ -121,6 +123,10 @@ class QueryRefusedError(SourceError):
 
 class TransientError(SourceError):
     """A failure that may pass, such as a node that is overloaded, down, or lost mid-response."""
+
+
+class OverloadedError(TransientError):
+    """A node refuses further requests for now, because it has too many."""
 
 
 class RequestTimeoutError(TransientError):

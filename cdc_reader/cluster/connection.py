@@ -42,8 +42,14 @@ from cdc_reader.cluster.wire import PageProtocol, Queries, Query, Request
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page
-from cdc_reader.errors import ConfigurationError, ConnectionFailedError, DecodeError
+from cdc_reader.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    DecodeError,
+    OverloadedError,
+)
 from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_for
+from cdc_reader.reading.throttle import Throttle
 
 T = TypeVar("T")
 
@@ -222,11 +228,14 @@ class Connection(Queries):
     columns. Later pages omit it if the driver supports that; cassandra-driver up to 3.30 does not.
     When the table is altered, the driver prepares the statement again by itself, and the new
     metadata is checked as well.
+
+    `throttle` limits how often pages are requested. Statements that write are not held back.
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig) -> None:
         self._config = as_connection(config)
         self._read = read
+        self.throttle = Throttle(read.max_queries_per_second)
         self._lock = threading.Lock()
         self._opening: Opening | None = None
         self._prepared: OrderedDict[tuple[str, Columns | None], PreparedStatement] = OrderedDict()
@@ -257,8 +266,17 @@ class Connection(Queries):
         statement, values = self._statement(query)
 
         def request(paging_state: bytes | None) -> Callable[[], Page]:
+            sent = self.throttle.admit()
             future = self._send(query, statement, values, paging_state)
-            return lambda: _page(future, query, statement)
+
+            def answer() -> Page:
+                try:
+                    return _page(future, query, statement)
+                except OverloadedError:
+                    self.throttle.overloaded(sent)
+                    raise
+
+            return answer
 
         return request
 

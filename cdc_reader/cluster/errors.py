@@ -24,6 +24,7 @@ from cdc_reader.errors import (
     AuthenticationFailedError,
     CdcError,
     ConnectionFailedError,
+    OverloadedError,
     PermissionDeniedError,
     QueryRefusedError,
     RequestTimeoutError,
@@ -65,7 +66,8 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], _Meaning], ...] = (
     ((RequestValidationException, protocol.RequestValidationException), _REFUSED),
     # A user-defined function fails again on the same values.
     ((FunctionFailure, protocol.FunctionFailureMessage), _REFUSED),
-    # Unavailable, overloaded, bootstrapping, timeouts, and replicas that failed: out of memory,
+    ((protocol.OverloadedErrorMessage,), (OverloadedError, "; the node has too many requests")),
+    # Unavailable, bootstrapping, timeouts, and replicas that failed: out of memory,
     # too many reads queued, shutting down.
     ((RequestExecutionException, protocol.RequestExecutionException), _PASSING),
     # Errors without a code of their own: most are transient; `is_lasting` knows the others.

@@ -1,0 +1,123 @@
+"""Limits the rate of queries, and slows down while nodes answer that they are overloaded.
+
+The limit is a token bucket. An overloaded cluster lowers the rate as TCP does for a congested
+network: by half at once, then up again step by step (additive increase, multiplicative decrease).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from cdc_reader._log import get_logger
+from cdc_reader.errors import StoppedError
+from cdc_reader.reading.retry import interruption
+
+log = get_logger(__name__)
+
+SLOWEST = 10.0
+"""Queries per second that an overloaded cluster is still sent, unless the limit is lower."""
+RECOVERY = 30.0
+"""Seconds after the last overloaded answer until the limit alone applies again."""
+_BURST = 0.1
+"""Seconds whose tokens may be saved up. A thread may wake that late and still make up for it."""
+
+
+def _sleep(seconds: float) -> None:
+    if interruption().stop.wait(seconds):
+        raise StoppedError("stopped while waiting to send a query")
+
+
+class Throttle:
+    """Admits queries at no more than `limit` per second; None for no limit. Thread safe.
+
+    In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
+
+    When a node answers that it is overloaded, the rate falls to half of what was sent lately, at
+    most once for the queries that were under way together, and never below `SLOWEST`. From there
+    it rises to the previous rate within half of `RECOVERY`. `RECOVERY` seconds after the last such
+    answer, only the limit applies. So the rate falls without a limit too.
+    """
+
+    def __init__(
+        self,
+        limit: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = _sleep,
+    ) -> None:
+        self._limit = _unbounded(limit)
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._now = clock()
+        self._tokens = 1.0
+        self._sent_lately = 0.0
+        self._slowed_at = -math.inf
+        self._slowed_to = self._gain = 0.0
+
+    def admit(self) -> float:
+        """Wait until a query may be sent, and return the time on the clock.
+
+        Raises StoppedError if the context's stop is set while it waits.
+        """
+        with self._lock:
+            now = self._advance()
+            self._tokens -= 1.0
+            self._sent_lately += 1.0
+            missing = max(0.0, -self._tokens) / self._rate(now)
+        if not missing:
+            return now
+        self._sleep(missing)
+        return self._clock()
+
+    def overloaded(self, sent: float) -> None:
+        """Slow down, because a query that `admit` let pass at `sent` met an overloaded node.
+
+        Queries sent before the rate last fell say nothing about the present rate.
+        """
+        with self._lock:
+            if sent < self._slowed_at:
+                return
+            now = self._advance()
+            is_first = now - self._slowed_at >= RECOVERY
+            before = min(self._rate(now), max(self._sent_lately, SLOWEST))
+            self._slowed_to = max(before / 2, min(SLOWEST, self._limit))
+            self._gain = before / RECOVERY
+            self._slowed_at = now
+            self._tokens = min(self._tokens, 0.0)
+        tell = log.warning if is_first else log.debug
+        tell("cluster_overloaded", queries_per_second=round(self._slowed_to, 1))
+
+    def set_limit(self, limit: float | None) -> None:
+        """Replace the limit; what overloaded nodes have answered still counts."""
+        with self._lock:
+            self._advance()
+            self._limit = _unbounded(limit)
+
+    @property
+    def rate(self) -> float:
+        """The queries per second that may be sent now; infinite without a limit."""
+        with self._lock:
+            return self._rate(self._advance())
+
+    def _rate(self, now: float) -> float:
+        since = now - self._slowed_at
+        if since >= RECOVERY:
+            return self._limit
+        return min(self._limit, self._slowed_to + self._gain * since)
+
+    def _advance(self) -> float:
+        """Add the tokens earned since the last call; return the time."""
+        now = self._clock()
+        passed, self._now = now - self._now, now
+        self._sent_lately *= math.exp(-passed)  # about the queries of the last second
+        rate = self._rate(now)
+        earned = passed * rate if passed else 0.0
+        self._tokens = min(max(1.0, rate * _BURST), self._tokens + earned)
+        return now
+
+
+def _unbounded(limit: float | None) -> float:
+    return math.inf if limit is None else float(limit)

@@ -1,0 +1,106 @@
+"""Reads of a real server at a limited rate, and while it answers that it is overloaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from cassandra.cluster import Cluster
+
+from cdc_reader import ConnectionConfig, ReadConfig, TableReader
+from cdc_reader.cluster import Connection
+from cdc_reader.reading.throttle import Throttle
+from cdc_reader.testing import EmbeddedScylla, Fault
+
+pytestmark = pytest.mark.needs("faults")
+
+COUNT = 60
+LOG = "ks.t_scylla_cdc_log"
+
+
+class Recording(Throttle):
+    """A throttle that only moves its own clock, and keeps when it admitted queries."""
+
+    def __init__(self, limit: float | None = None) -> None:
+        self.now = 0.0
+        self.admitted: list[float] = []
+        super().__init__(limit, lambda: self.now, self._pass)
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def admit(self) -> float:
+        self.admitted.append(super().admit())
+        return self.admitted[-1]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedScylla]:
+    """A server whose table `ks.t` has had 60 rows inserted."""
+    with EmbeddedScylla() as server:
+        cluster = Cluster([server.host], port=server.port, protocol_version=4)
+        session = cluster.connect()
+        session.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        session.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+        for number in range(COUNT):
+            session.execute("INSERT INTO ks.t (p) VALUES (%s)", (number,))
+        cluster.shutdown()
+        yield server
+
+
+@pytest.fixture
+def connection(server: EmbeddedScylla) -> Iterator[Connection]:
+    """A connection that reads pages of five rows."""
+    read = ReadConfig(fetch_size=5, chunk_size=8, in_flight=4)
+    connection = Connection(ConnectionConfig(server.contact_point), read)
+    yield connection
+    connection.close()
+
+
+def keys(connection: Connection) -> list[int]:
+    """Return the keys of all rows of the log."""
+    batches = TableReader(connection, "ks.t").batches()
+    return sorted(key for batch in batches for key in batch.column("p").to_pylist())
+
+
+def test_every_page_counts_against_the_limit(connection: Connection) -> None:
+    """Queries of the cluster's own tables as well; every row still comes."""
+    connection.throttle = limited = Recording(4)
+    assert keys(connection) == list(range(COUNT))
+    assert len(limited.admitted) > COUNT / 5
+    spans = zip(limited.admitted, limited.admitted[4:], strict=False)
+    assert all(end - start >= 1 - 1e-6 for start, end in spans)
+
+
+def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
+    """None by default."""
+    for limit, rate in ((None, math.inf), (2.5, 2.5)):
+        read = ReadConfig(max_queries_per_second=limit)
+        assert Connection("nowhere", read).throttle.rate == rate
+
+
+def test_an_overloaded_node_is_queried_less_often(
+    server: EmbeddedScylla, connection: Connection
+) -> None:
+    """The pages that were refused are read all the same, and a later read is faster again."""
+    connection.throttle = limited = Recording()
+    with server.faults.during(fault := Fault("overloaded", LOG, times=3, after=2)):
+        assert keys(connection) == list(range(COUNT))
+        assert server.faults.struck(fault) == 3
+    assert limited.rate < math.inf
+    limited.now += 30
+    assert limited.rate == math.inf
+    assert keys(connection) == list(range(COUNT))
+
+
+def test_other_failures_do_not_slow_down(server: EmbeddedScylla, connection: Connection) -> None:
+    """A node that is down says nothing about how much others can bear."""
+    connection.throttle = limited = Recording()
+    faults = [Fault(kind, LOG) for kind in ("unavailable", "server-error", "read-timeout")]
+    with server.faults.during(*faults):
+        assert keys(connection) == list(range(COUNT))
+    assert limited.rate == math.inf
