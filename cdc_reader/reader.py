@@ -180,6 +180,7 @@ class TableReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
 
@@ -189,6 +190,10 @@ class TableReader:
         is changes as the Debezium connector writes them. The options are those of the Spark
         source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
         to read beside its key.
+
+        A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
+        raises an error. With `on_bad_record` `skip` it is left out and logged; with `quarantine` it
+        is returned with null for what cannot be converted, and column `_bad_record`.
 
         Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping the
         result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python raises
@@ -204,6 +209,7 @@ class TableReader:
             include_delta=include_delta,
             range_deletes=range_deletes,
             preimages=preimages,
+            on_bad_record=on_bad_record,
         )
         types = ValueTypes.parse(decimal_type, "decimal_type")
         shape = format_of(options, project(self.schema, columns), types)
@@ -256,7 +262,8 @@ class TableReader:
     def _shaped(self, shape: Format, types: ValueTypes, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
         read = evolve(self.schema, columns=shape.log_columns(shape.schema.names))
-        batches = self._log.batches(window, self._table.source(read))
+        source = self._table.source(read, tolerant=shape.is_tolerant)
+        batches = self._log.batches(window, source)
         return shape.convert(types.convert(batches, read.columns), shape.schema)
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
@@ -388,6 +395,7 @@ class CdcReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the changes of the only table as Arrow; see `TableReader.change_batches`.
 
@@ -402,6 +410,7 @@ class CdcReader:
             range_deletes=range_deletes,
             preimages=preimages,
             decimal_type=decimal_type,
+            on_bad_record=on_bad_record,
         )
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:

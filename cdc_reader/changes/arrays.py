@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_reader.decoding.faults import FAULTS, faults_of, is_tolerant
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 """Row numbers; NONE where there is no row."""
@@ -29,6 +31,12 @@ def valid(column: pa.Array) -> Mask:
 def pick(column: pa.Array, rows: Indices) -> pa.Array:
     """Return the cells of these rows; null where the row is NONE."""
     return column.take(pa.array(rows, mask=rows == NONE))
+
+
+def at_rows(mask: Mask, rows: Indices) -> Mask:
+    """Return the mask at these rows; False where the row is NONE."""
+    found: Mask = np.append(mask, False)[rows]  # NONE is the last place
+    return found
 
 
 def last_of_each(groups: Indices, wanted: Mask, count: int) -> Indices:
@@ -66,6 +74,45 @@ def comparable(column: pa.Array) -> pa.Array:
         cells = column.to_pylist()
         return pa.array([None if cell is None else repr(cell) for cell in cells], pa.string())
     return column
+
+
+def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """Return a key column as `comparable` does, or as numbers if it has cells with faults.
+
+    Such cells differ from all others, and are equal if they held the same value.
+    """
+    cells = comparable(batch.column(name))
+    if not (raw := _raw(batch, name)):
+        return cells
+    numbers, known = codes(cells), dict[str, int]()
+    for row, text in raw.items():
+        numbers[row] = len(cells) + known.setdefault(text, len(known))
+    return pa.array(numbers, mask=numbers == NONE)
+
+
+def faulty(batch: pa.RecordBatch, name: str | None = None) -> Mask:
+    """Return which rows have a cell that could not be converted, in one column or in any."""
+    found = np.zeros(batch.num_rows, bool)
+    if name is not None:
+        found[list(_raw(batch, name))] = True
+    elif is_tolerant(batch):
+        found = valid(batch.column(FAULTS))
+    return found
+
+
+def is_given(batch: pa.RecordBatch, name: str) -> Mask:
+    """Return a mask of the rows where the column had a value, even one with a fault."""
+    return valid(batch.column(name)) | faulty(batch, name)
+
+
+def _raw(batch: pa.RecordBatch, name: str) -> dict[int, str]:
+    """Return what the column held in each row where that could not be converted."""
+    return {
+        row: fault.raw
+        for row, faults in faults_of(batch).items()
+        for fault in faults
+        if fault.column == name
+    }
 
 
 def repeats(column: pa.Array) -> Mask:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 
 if TYPE_CHECKING:
@@ -68,6 +70,28 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
             return _mapping(value)
         case _:
             return str(value)
+
+
+def cell_to_json(cell: pa.Scalar) -> Any:
+    """Convert a cell of an Arrow column in the same way; a map is an object or a list of pairs.
+
+    Points in time beyond Python's calendar are numbers, as in `cdc_reader.cql.values`.
+    """
+    if not cell.is_valid:
+        return None
+    match cell:
+        case pa.StructScalar():
+            return {name: cell_to_json(part) for name, part in cell.items()}
+        case pa.MapScalar():
+            pairs = [[cell_to_json(entry[part]) for part in entry] for entry in cell.values]
+            return dict(pairs) if all(isinstance(key, str) for key, _ in pairs) else pairs
+        case pa.ListScalar():
+            return [cell_to_json(element) for element in cell.values]
+    try:
+        return value_to_json(cell.as_py())
+    except (OverflowError, ValueError):
+        number = pa.int32() if cell.type == pa.date32() else pa.int64()
+        return cell.cast(number).as_py()
 
 
 def _mapping(value: Mapping[Any, Any]) -> Any:

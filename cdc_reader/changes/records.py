@@ -24,8 +24,8 @@ from cdc_reader.changes.arrays import (
     booleans,
     codes,
     combined,
-    comparable,
     first_of_each,
+    key_cells,
     last_of_each,
     repeats,
 )
@@ -290,7 +290,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
     count = len(operations)
     if len(records.starts) == count:
         return np.arange(count)
-    key = [comparable(records.batch.column(column.name)) for column in clustering_of(base)]
+    key = [key_cells(records.batch, column.name) for column in clustering_of(base)]
     of_row = _among(operations, (*IMAGES, *UPSERTS, *row_deletes(base)))
     begins = _begins(operations, of_row, key)
     begins[records.starts] = True

@@ -24,6 +24,7 @@ from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import OPERATION, STREAM_ID, TIME, Column, LogSchema, TableState
 from cdc_reader.cql.types import Native
 from cdc_reader.decoding import Page, decode
+from cdc_reader.decoding.tolerant import decode_tolerantly
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
 from cdc_reader.reading.ports import REMAINING_TTL, GenerationSource
 from cdc_reader.streams.task import RangeTask, Task
@@ -59,11 +60,20 @@ _VERSION = "SELECT schema_version FROM system.local"
 class CqlLogSource:
     """The `LogSource` over CQL: prepared queries that name their columns and check them.
 
-    With a `limit`, a query returns at most that many rows.
+    With a `limit`, a query returns at most that many rows. If `tolerant`, cells that cannot be
+    decoded are null, and batches have one more column: see `cdc_reader.decoding.faults`.
     """
 
-    def __init__(self, queries: Queries, schema: LogSchema, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        queries: Queries,
+        schema: LogSchema,
+        limit: int | None = None,
+        *,
+        tolerant: bool = False,
+    ) -> None:
         self._queries = queries
+        self._decode = decode_tolerantly if tolerant else decode
         self._made: dict[tuple[type, bool], Query] = {
             (kind, remaining_ttl): log_query(schema, kind, remaining_ttl=remaining_ttl, limit=limit)
             for kind in _SHAPES
@@ -86,7 +96,7 @@ class CqlLogSource:
         values = (*_SHAPES[type(task)].values(task), *times)
         query = evolve(self._made[type(task), remaining_ttl], values=values, route=_route(task))
         pages = self._queries.pages(query)
-        batches = (_decoded(page, remaining_ttl=remaining_ttl) for page in pages)
+        batches = (self._decoded(page, remaining_ttl=remaining_ttl) for page in pages)
         return (batch for batch in batches if batch.num_rows)
 
     def _rows(
@@ -120,6 +130,14 @@ class CqlLogSource:
         self._queries.most_keys = most
         return True
 
+    def _decoded(self, page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
+        """Decode a page; with `remaining_ttl`, make its TTLs the seconds left now."""
+        batch = self._decode(page)
+        if not remaining_ttl or not (age := int(page.age)):
+            return batch
+        left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))
+        return batch.set_column(batch.schema.get_field_index(REMAINING_TTL), REMAINING_TTL, left)
+
     def _cut(self, task: Task | RangeTask) -> Sequence[Task | RangeTask]:
         """Split the task into parts within the server's limit of streams per query."""
         most = self._queries.most_keys
@@ -139,15 +157,6 @@ def _route(task: Task | RangeTask) -> Route | None:
     if isinstance(task, RangeTask) or not task.streams:
         return None
     return Route(task.streams[-1].token, is_exact=len(task.streams) == 1)
-
-
-def _decoded(page: Page, *, remaining_ttl: bool) -> pa.RecordBatch:
-    """Decode a page; with `remaining_ttl`, make its TTLs the seconds left now, not on arrival."""
-    batch = decode(page)
-    if not remaining_ttl or not (age := int(page.age)):
-        return batch
-    left = pc.subtract(batch.column(REMAINING_TTL), pa.scalar(age, pa.int32()))
-    return batch.set_column(batch.num_columns - 1, batch.schema.field(REMAINING_TTL), left)
 
 
 def log_query(
@@ -211,6 +220,11 @@ class CdcTable:
         self._found = True
         return found
 
-    def source(self, schema: LogSchema, limit: int | None = None) -> CqlLogSource:
-        """Return a source of rows with the columns of `schema`, at most `limit` rows per task."""
-        return CqlLogSource(self._queries, schema, limit)
+    def source(
+        self, schema: LogSchema, limit: int | None = None, *, tolerant: bool = False
+    ) -> CqlLogSource:
+        """Return a source of rows with the columns of `schema`, at most `limit` rows per task.
+
+        If `tolerant`, cells that cannot be decoded are noted instead of raised.
+        """
+        return CqlLogSource(self._queries, schema, limit, tolerant=tolerant)

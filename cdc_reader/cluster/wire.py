@@ -21,6 +21,7 @@ from cdc_reader.cql.schema import Column
 from cdc_reader.decoding import Page, decode
 from cdc_reader.decoding.buffer import Buffer
 from cdc_reader.decoding.metadata import ResultMetadata, read_metadata
+from cdc_reader.decoding.tolerant import decode_tolerantly
 
 T = TypeVar("T")
 
@@ -134,9 +135,12 @@ class Queries(ABC):
             yield page
         yield page
 
-    def batches(self, query: Query) -> Iterator[pa.RecordBatch]:
-        """Yield the pages, decoded; the first is requested now."""
-        return map(decode, self.pages(query))
+    def batches(self, query: Query, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield the pages, decoded; the first is requested now.
+
+        If `tolerant`, cells that cannot be decoded are noted: see `cdc_reader.decoding.faults`.
+        """
+        return map(decode_tolerantly if tolerant else decode, self.pages(query))
 
     def rows(self, cql: str, *values: object) -> list[dict[str, Any]]:
         """Return all rows of a small query at ONE, each a dict by column."""

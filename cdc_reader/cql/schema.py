@@ -16,6 +16,7 @@ BATCH_SEQ_NO = "cdc$batch_seq_no"
 OPERATION = "cdc$operation"
 TTL = "cdc$ttl"
 END_OF_BATCH = "cdc$end_of_batch"
+OWN_PREFIX = "cdc$"
 DELETED_PREFIX = "cdc$deleted_"
 REMOVED_PREFIX = "cdc$deleted_elements_"
 

@@ -20,7 +20,9 @@ log = get_logger(__name__)
 SLOWEST = 10.0
 """Queries per second that an overloaded cluster is still sent, unless the limit is lower."""
 RECOVERY = 30.0
-"""Seconds after the last overloaded answer until the limit alone applies again."""
+"""Seconds after the rate last fell until the limit alone applies again."""
+_HOLD = 1.0
+"""Seconds for which a lower rate is given to take effect, before it may fall again."""
 _BURST = 0.1
 """Seconds whose tokens may be saved up. A thread may wake that late and still make up for it."""
 
@@ -35,10 +37,10 @@ class Throttle:
 
     In any span of s seconds, at most ``limit * s + max(1, limit / 10)`` queries are admitted.
 
-    When a node answers that it is overloaded, the rate falls to half of what was sent lately, at
-    most once for the queries that were under way together, and never below `SLOWEST`. From there
-    it rises to the previous rate within half of `RECOVERY`. `RECOVERY` seconds after the last such
-    answer, only the limit applies. So the rate falls without a limit too.
+    When a node answers that it is overloaded, the rate falls to half of what was sent lately, but
+    not below `SLOWEST`. Queries sent before that, or up to a second after, do not lower it again.
+    From there it rises to the previous rate within half of `RECOVERY`. `RECOVERY` seconds after the
+    rate last fell, only the limit applies. The rate falls without a limit too.
     """
 
     def __init__(
@@ -73,12 +75,9 @@ class Throttle:
         return self._clock()
 
     def overloaded(self, sent: float) -> None:
-        """Slow down, because a query that `admit` let pass at `sent` met an overloaded node.
-
-        Queries sent before the rate last fell say nothing about the present rate.
-        """
+        """Slow down, because a query that `admit` let pass at `sent` met an overloaded node."""
         with self._lock:
-            if sent < self._slowed_at:
+            if sent < self._slowed_at + _HOLD:
                 return
             now = self._advance()
             is_first = now - self._slowed_at >= RECOVERY

@@ -12,6 +12,7 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.reading.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.reading.partitions import read_partition
@@ -33,13 +34,13 @@ class BatchReader(DataSourceReader):
         self._names = names
 
     @hide_traceback()
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[SourcePartition]:
         timeline = timeline_of(self._options)
         now = SystemClock().now()
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline, kept_since)
         asked = self._options.window(now)
-        first: list[InputPartition] = []
+        first: list[SourcePartition] = []
         if self._options.snapshot:
             position = max(oldest, now - duration_micros(self._options.confidence_window))
             first += snapshot_partitions(position, self._options.max_partitions)
@@ -47,7 +48,8 @@ class BatchReader(DataSourceReader):
         end = now + AHEAD if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)
         filled = expected(self._options, self._alive(asked, now))
-        return [*first, *plan(self._options, self._schema.base, timeline, window, filled)]
+        rest = plan(self._options, self._schema.base, timeline, window, filled)
+        return of_one_plan([*first, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition)

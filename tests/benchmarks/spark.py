@@ -7,6 +7,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_scylla_cdc.local_session import local_session
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.logs import FLAT, fill, log_of
+from tests.benchmarks.logs import FLAT, IMAGES, fill, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
@@ -26,6 +27,8 @@ PAGE_ROWS = 8_000
 PAGES = 1_250
 """Enough to make the start of a read negligible, for our source and for its rivals."""
 ROWS = PAGES * PAGE_ROWS
+IMAGE_ROWS = 4_999
+"""Of a log with images, a page that ends where a change does: it is replayed as it is."""
 PARTITIONS, MICRO_BATCHES = 2, 8
 """Partitions of a micro-batch, and micro-batches measured per query, after two that are not."""
 
@@ -75,6 +78,7 @@ def figures(times: int) -> Iterator[Figure]:
         spark.dataSource.register(Ready)
         try:
             yield from _batch_figures(Bench(spark, one, folder), times)
+            yield from _format_figures(Bench(spark, one, folder), times)
             yield from _stream_figures(Bench(spark, many, folder), times)
         finally:
             spark.stop()
@@ -115,6 +119,30 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
             against,
             at_least=target,
             note=f"{ROWS:,} rows a read",
+        )
+
+
+def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
+    """What it takes to make changes of the rows of the log."""
+    bench.served.replay(log_of(IMAGES), PAGES, IMAGE_ROWS)
+
+    def read(shape: str) -> DataFrame:
+        options = {**bench.ours(IMAGES), "maxPartitions": "1", "fetchSize": str(IMAGE_ROWS)}
+        return bench.spark.read.format("scylla_cdc").options(**options, format=shape).load()
+
+    rows = PAGES * IMAGE_ROWS
+    assert read("log").count() == rows
+    shapes = ("log", "changes", "envelope")
+    found = take_turns({shape: partial(_drain, read(shape)) for shape in shapes}, times)
+    for shape in shapes[1:]:
+        yield Figure(
+            f"spark_{shape}",
+            rows / found[shape].wall,
+            "log rows/s",
+            rows / found["log"].wall,
+            "format log",
+            at_least=0.5,
+            note=f"{rows:,} log rows a read, with images",
         )
 
 

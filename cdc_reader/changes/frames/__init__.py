@@ -12,11 +12,18 @@ from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.changes.frames.columns import project
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
 from cdc_reader.changes.frames.log import LogFormat
-from cdc_reader.changes.frames.options import FormatName, FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import (
+    BadRecord,
+    FormatName,
+    FormatOptions,
+    Preimages,
+    RangeDelete,
+)
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, LogSchema
 
 __all__ = [
+    "BadRecord",
     "Format",
     "FormatName",
     "FormatOptions",
@@ -33,6 +40,8 @@ class Format(Protocol):
 
     schema: pa.Schema
     """All columns of the format."""
+    is_tolerant: bool
+    """Whether rows with cells that cannot be converted are accepted: see `decoding.faults`."""
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the columns of the log to read for the columns `wanted`."""
@@ -58,7 +67,7 @@ def format_of(asked: FormatOptions, schema: LogSchema, types: ValueTypes) -> For
     """Return the format; raise UnsupportedTableError if the table's log does not support it."""
     match asked.format:
         case FormatName.LOG:
-            return LogFormat(schema, types)
+            return LogFormat(schema, asked, types)
         case FormatName.CHANGES:
             return ChangesFormat(schema, asked, types)
         case FormatName.ENVELOPE:

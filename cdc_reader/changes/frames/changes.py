@@ -8,15 +8,27 @@ preimage becomes the row before the update, and a delete gets the preimage's cel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.changes.arrays import NAMES, NONE, Indices, Mask, names_of, pick, valid
+from cdc_reader.changes.arrays import (
+    NAMES,
+    NONE,
+    Indices,
+    Mask,
+    at_rows,
+    faulty,
+    names_of,
+    pick,
+    valid,
+)
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import is_key, log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
@@ -83,6 +95,7 @@ class ChangesFormat:
     def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
         self._base = schema.base
         self._asked = asked
+        self.is_tolerant = asked.is_tolerant
         self._values = [column for column in schema.base.columns if not is_key(column)]
         _check_images(schema.base, asked, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
@@ -101,31 +114,31 @@ class ChangesFormat:
         """Convert rows of the log to changes, with the columns of `schema`."""
         asked = self._asked
         preimages = gives_preimages(self._base.cdc, asked.preimages, partial=asked.include_delta)
-        for net, ranges in read_changes(batches, self._base, asked.range_deletes):
+        bad = BadRecords(asked.on_bad_record, self._base, schema)
+        for net, ranges in read_changes(batches, self._base, asked):
             rows = _Rows.all(net, ranges, preimages=preimages)
-            if len(rows.at):
-                columns = [self._column(name, net, rows) for name in schema.names]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
+            yield from bad.rows(origins, partial(self._column, net=net, rows=rows))
+        bad.report()
 
     def snapshot(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
+        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
         for rows, is_static in table_rows(batches, self._base):
-            columns = [
-                rows.column(name)
-                if name in self._by_name
-                else self._of_snapshot(name, rows, position, is_static=is_static)
-                for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            column = partial(self._of_snapshot, rows=rows, position=position, is_static=is_static)
+            yield from bad.rows(Origins.each(rows), column)
+        bad.report()
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
     ) -> pa.Array:
-        """Return a metadata column of a snapshot; all columns of a row count as set by it."""
+        """Return a column of a snapshot; all columns of a row count as set by it."""
         count = rows.num_rows
         match name:
+            case _ if name in self._by_name:
+                return rows.column(name)
             case names.MODIFIED | names.NULLED:
                 there = [(c.kind is ColumnKind.STATIC) == is_static for c in self._values]
                 marks = np.tile(np.array(there, bool), (count, 1))
@@ -138,6 +151,19 @@ class ChangesFormat:
                 return pa.nulls(count, self.schema.field(name).type)
             case _:
                 return pa.repeat(_snapshot_cell(name, position), count)
+
+    def _are_bad(self, net: NetChanges, rows: _Rows) -> Mask:
+        """Return which output rows show a cell with a fault, or lack their postimage."""
+        faults = faulty(net.batch)
+        if not faults.any() and not net.lacks_postimage.any():
+            return np.zeros(len(rows.at), bool)
+        after = net.faults_after(self._values, postimages=self._base.cdc.postimage)
+        shows_before = (rows.type == _PREIMAGE) | (rows.type == DELETE)
+        shows_after = (rows.type == INSERT) | (rows.type == UPDATE)
+        bad = at_rows(faults, rows.at) | at_rows(faults, rows.end)
+        bad |= shows_before & at_rows(at_rows(faults, net.before), rows.change)
+        bad |= shows_after & at_rows(after, rows.change)
+        return bad
 
     def _column(self, name: str, net: NetChanges, rows: _Rows) -> pa.Array:
         column = self._by_name.get(name)
@@ -226,6 +252,7 @@ def _schema(base: TableSchema, asked: FormatOptions, types: ValueTypes) -> pa.Sc
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
     if asked.range_deletes is RangeDelete.EMIT and clustering_of(base):
         fields.append((names.RANGE, range_type(base, types)))
+    fields += bad_record_field(asked.on_bad_record)
     return with_own_columns(base, types.fields(base.columns), fields)
 
 

@@ -39,8 +39,20 @@ INSERTED = "_inserted"
 
 RANGE = "_range"
 
+BAD_RECORD = "_bad_record"
+
 ALL = frozenset(
-    (CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, SEQUENCE, MODIFIED, NULLED, INSERTED, RANGE)
+    (
+        CHANGE_TYPE,
+        COMMIT_TIMESTAMP,
+        COMMIT_VERSION,
+        SEQUENCE,
+        MODIFIED,
+        NULLED,
+        INSERTED,
+        RANGE,
+        BAD_RECORD,
+    )
 )
 
 _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)

@@ -7,14 +7,16 @@ is not shown; if ``value`` is null, the column is null.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._time import Micros, SystemClock
-from cdc_reader.changes.arrays import NONE, Mask, pick
+from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import is_key, log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
@@ -58,6 +60,7 @@ class EnvelopeFormat:
         self._log = schema
         self._base = schema.base
         self._asked = asked
+        self.is_tolerant = asked.is_tolerant
         self._values = [column for column in schema.base.columns if not is_key(column)]
         _check(schema.base, asked, self._values)
         row = pa.struct([_field(column, types) for column in schema.base.columns])
@@ -68,6 +71,7 @@ class EnvelopeFormat:
                 ("after", row),
                 ("source", SOURCE),
                 ("ts_ms", pa.int64()),
+                *bad_record_field(asked.on_bad_record),
             ]
         )
 
@@ -81,22 +85,22 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        for net, _ in read_changes(batches, self._base, self._asked.range_deletes):
-            if len(net.at):
-                columns = [self._column(name, net) for name in schema.names]
-                order = pa.array(np.argsort(net.at, kind="stable"))
-                yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
+        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
+        for found, _ in read_changes(batches, self._base, self._asked):
+            net = found.in_order
+            origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
+            yield from bad.rows(origins, partial(self._column, net=net))
+        bad.report()
 
     def snapshot(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
+        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
         for rows, is_static in table_rows(batches, self._base):
-            columns = [
-                self._of_snapshot(name, rows, position, is_static=is_static)
-                for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            column = partial(self._of_snapshot, rows=rows, position=position, is_static=is_static)
+            yield from bad.rows(Origins.each(rows), column)
+        bad.report()
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
@@ -163,6 +167,12 @@ class EnvelopeFormat:
             for column in self._base.columns
         ]
         return self._rows(cells, net.kind != DELETE)
+
+    def _are_bad(self, net: NetChanges) -> Mask:
+        """Return which changes show a cell with a fault, or lack their postimage."""
+        faults = faulty(net.batch)
+        bad = net.faults_after(self._values, postimages=self._base.cdc.postimage)
+        return bad | at_rows(faults, net.before) if self._gives_preimages else bad
 
     def _rows(self, cells: list[pa.Array], shown: Mask) -> pa.Array:
         fields = list(self.schema.field("after").type)

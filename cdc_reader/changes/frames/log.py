@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
 from cdc_reader._time import Micros
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
+from cdc_reader.changes.frames.options import FormatOptions
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import TIME, Column, LogSchema
 
@@ -16,9 +19,12 @@ from cdc_reader.cql.schema import TIME, Column, LogSchema
 class LogFormat:
     """The columns of the log table, in the server's order, then `_commit_timestamp`."""
 
-    def __init__(self, schema: LogSchema, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+        self._base = schema.base
         self._columns = schema.columns
-        own = [(COMMIT_TIMESTAMP, TIMESTAMP)]
+        self._policy = asked.on_bad_record
+        self.is_tolerant = asked.is_tolerant
+        own = [(COMMIT_TIMESTAMP, TIMESTAMP), *bad_record_field(self._policy)]
         self.schema = with_own_columns(schema.base, types.fields(schema.columns), own)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
@@ -37,11 +43,11 @@ class LogFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows with the columns of `schema`."""
-        names = schema.names
+        bad = BadRecords(self._policy, self._base, schema)
         for batch in batches:
-            yield (_timed(batch) if COMMIT_TIMESTAMP in names else batch).select(names)
+            yield from bad.rows(Origins.each(batch), partial(_column, batch))
+        bad.report()
 
 
-def _timed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Append the time of each write."""
-    return batch.append_column(COMMIT_TIMESTAMP, commit_timestamps(batch.column(TIME)))
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return commit_timestamps(batch.column(TIME)) if name == COMMIT_TIMESTAMP else batch.column(name)

@@ -6,12 +6,22 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, fields, frozen
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.changes.arrays import NONE, Indices, Mask, booleans, pick, valid
+from cdc_reader.changes.arrays import (
+    NONE,
+    Indices,
+    Mask,
+    at_rows,
+    booleans,
+    faulty,
+    is_given,
+    pick,
+    valid,
+)
 from cdc_reader.changes.frames.commit_time import commit_timestamps
-from cdc_reader.changes.frames.options import RangeDelete
+from cdc_reader.changes.frames.options import FormatOptions
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, permitted, range_deletes
 from cdc_reader.changes.frames.table_rows import base_values, is_empty
 from cdc_reader.changes.records import (
@@ -39,14 +49,15 @@ INSERT, UPDATE, DELETE = range(3)
 
 
 def read_changes(
-    batches: Iterable[pa.RecordBatch], base: TableSchema, policy: RangeDelete
+    batches: Iterable[pa.RecordBatch], base: TableSchema, asked: FormatOptions
 ) -> Iterator[tuple[NetChanges, RangeDeletes]]:
     """Yield the net changes of single rows, and the deletes of many rows to emit."""
     for records in whole_records(batches):
         rows = ChangeRows.of(records, base)
         _refuse_unknown(rows, base)
-        ranges = permitted(records.batch, range_deletes(records, rows, base), base, policy)
-        yield net_changes(records, rows, base), ranges
+        ranges = range_deletes(records, rows, base)
+        ranges = permitted(records.batch, ranges, base, asked.range_deletes)
+        yield net_changes(records, rows, base, is_tolerant=asked.is_tolerant), ranges
 
 
 @frozen(eq=False)
@@ -55,7 +66,8 @@ class NetChanges:
 
     `at` is the log row that represents the change, `before` the preimage and `after` the
     postimage, or NONE without one. A row written and deleted in one record counts as deleted.
-    `number` is the number of the change in `rows`.
+    `number` is the number of the change in `rows`. Where the log `lacks_postimage`, `at` is a
+    row that tells what was written.
     """
 
     batch: pa.RecordBatch
@@ -67,6 +79,16 @@ class NetChanges:
     after: Indices
     has_insert: Mask
     is_static: Mask
+    lacks_postimage: Mask
+
+    @property
+    def in_order(self) -> NetChanges:
+        """The same changes, in the order of the log."""
+        if np.all(self.at[1:] > self.at[:-1]):
+            return self
+        order = np.argsort(self.at, kind="stable")
+        names = (field.name for field in fields(NetChanges) if field.name not in ("batch", "rows"))
+        return evolve(self, **{name: getattr(self, name)[order] for name in names})
 
     def values_before(self, column: Column) -> pa.Array:
         """Return the column before the change; null without a preimage."""
@@ -75,8 +97,16 @@ class NetChanges:
     def values_after(self, column: Column, *, postimages: bool) -> pa.Array:
         """Return the column after the change or, without `postimages`, the value that was set."""
         logged = self.batch.column(column.name)
-        rows = self.after if postimages else self._last_delta(logged)
+        rows = self.after if postimages else self._last_delta(column)
         return base_values(pick(logged, rows), column)
+
+    def faults_after(self, columns: Iterable[Column], *, postimages: bool) -> Mask:
+        """Return where a value after the change, or part of its key, could not be converted."""
+        found = at_rows(faulty(self.batch), self.at)
+        for column in () if postimages else columns:
+            if (faults := faulty(self.batch, column.name)).any():
+                found |= at_rows(faults, self._last_delta(column)) & (self.kind != DELETE)
+        return found | self.lacks_postimage
 
     def shown_before(self, column: Column) -> Mask:
         """Return where the preimage shows the column, even as null."""
@@ -95,30 +125,38 @@ class NetChanges:
         given = valid(logged)
         if is_multi_cell(column.type):
             given &= ~booleans(is_empty(logged, column))
+        given |= faulty(self.batch, column.name)
         return self._any_delta(deleted) & ~self._any_delta(given)
 
-    def _last_delta(self, logged: pa.Array) -> Indices:
-        return self.rows.last(self.rows.upserts & valid(logged))[self.number]
+    def _last_delta(self, column: Column) -> Indices:
+        given = is_given(self.batch, column.name)
+        return self.rows.last(self.rows.upserts & given)[self.number]
 
     def _any_delta(self, wanted: Mask) -> Mask:
         return self.rows.any(self.rows.upserts & wanted)[self.number]
 
 
-def net_changes(records: Records, rows: ChangeRows, base: TableSchema) -> NetChanges:
-    """Return the net changes of records; raise SchemaError if a postimage is missing.
+def net_changes(
+    records: Records, rows: ChangeRows, base: TableSchema, *, is_tolerant: bool
+) -> NetChanges:
+    """Return the net changes of records.
+
+    Raises SchemaError if a postimage is missing, unless `is_tolerant`.
 
     Rows covered by a delete of a partition or range in the same record have no postimage. They
     are omitted, because that delete represents them.
     """
     delete, upsert = rows.last(rows.having(row_deletes(base))), rows.last(rows.upserts)
     deleted, upserted = delete != NONE, upsert != NONE
-    covered = np.zeros(rows.count, bool)
+    covered = lacking = np.zeros(rows.count, bool)
     if base.cdc.postimage:
         missing = upserted & ~deleted & (rows.postimage == NONE)
         covered = missing & _lie_in_delete(records, rows, base)
-        _refuse_missing(records.batch, base, upsert[missing & ~covered])
+        lacking = missing & ~covered
+        if not is_tolerant:
+            _refuse_missing(records.batch, base, upsert[lacking])
     number = np.flatnonzero(deleted | (upserted & ~covered))
-    told = rows.postimage if base.cdc.postimage else upsert
+    told = np.where(lacking, upsert, rows.postimage) if base.cdc.postimage else upsert
     has_insert = rows.any(rows.having((Operation.INSERT,)))
     is_static = _are_static(records.batch, rows, base)
     inserted = _inserted(rows, has_insert, is_static, base)
@@ -132,6 +170,7 @@ def net_changes(records: Records, rows: ChangeRows, base: TableSchema) -> NetCha
         after=np.where(deleted, NONE, rows.postimage)[number],
         has_insert=has_insert[number],
         is_static=is_static[number],
+        lacks_postimage=lacking[number],
     )
 
 
@@ -150,7 +189,7 @@ def _are_static(batch: pa.RecordBatch, rows: ChangeRows, base: TableSchema) -> M
     """Return which changes are of static rows: without clustering key, in a table with one."""
     if not (key := clustering_of(base)):
         return np.zeros(rows.count, bool)
-    return ~valid(batch.column(key[0].name))[rows.first]
+    return ~is_given(batch, key[0].name)[rows.first]
 
 
 def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mask:
@@ -163,10 +202,10 @@ def _lie_in_delete(records: Records, rows: ChangeRows, base: TableSchema) -> Mas
 
 def _is_touched(batch: pa.RecordBatch, column: Column) -> pa.Array:
     """Return which log rows show the column: a value, null, or removed elements."""
-    touched = valid(batch.column(column.name))
+    touched = is_given(batch, column.name)
     touched |= booleans(batch.column(DELETED_PREFIX + column.name))
     if is_multi_cell(column.type):
-        touched |= valid(batch.column(REMOVED_PREFIX + column.name))
+        touched |= is_given(batch, REMOVED_PREFIX + column.name)
     return pa.array(touched)
 
 

@@ -37,6 +37,18 @@ class Preimages(StrEnum):
     REQUIRE = "require"
 
 
+class BadRecord(StrEnum):
+    """What to do with a row that cannot be converted.
+
+    `fail`: raise an error; `skip`: leave it out, count it and log it; `quarantine`: emit it with
+    null for what cannot be converted, and column `_bad_record` for what it held.
+    """
+
+    FAIL = "fail"
+    SKIP = "skip"
+    QUARANTINE = "quarantine"
+
+
 @frozen
 class FormatOptions:
     """The options that shape the rows of a query.
@@ -48,6 +60,7 @@ class FormatOptions:
     include_delta: bool = field(default=False, validator=FLAG)
     range_deletes: RangeDelete = RangeDelete.FAIL
     preimages: Preimages = Preimages.AUTO
+    on_bad_record: BadRecord = BadRecord.FAIL
 
     @classmethod
     def of(
@@ -57,6 +70,7 @@ class FormatOptions:
         include_delta: bool,
         range_deletes: str,
         preimages: str,
+        on_bad_record: str,
     ) -> FormatOptions:
         """Parse options given as strings; raise ConfigurationError for an unknown value."""
         return cls(
@@ -64,7 +78,13 @@ class FormatOptions:
             include_delta=include_delta,
             range_deletes=member("range_deletes", range_deletes, RangeDelete),
             preimages=member("preimages", preimages, Preimages),
+            on_bad_record=member("on_bad_record", on_bad_record, BadRecord),
         )
+
+    @property
+    def is_tolerant(self) -> bool:
+        """Whether rows are read on if one cannot be converted."""
+        return self.on_bad_record is not BadRecord.FAIL
 
     def __attrs_post_init__(self) -> None:
         if self.include_delta and self.format is not FormatName.CHANGES:

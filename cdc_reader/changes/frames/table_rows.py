@@ -5,16 +5,17 @@ Also converts cells of the log to the types of the base columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.changes.arrays import Mask, repeats, valid
+from cdc_reader.changes.arrays import Mask, is_given, key_cells, repeats
 from cdc_reader.changes.records import clustering_of
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
+from cdc_reader.decoding.faults import without_faults
 
 
 def base_values(logged: pa.Array, column: Column) -> pa.Array:
@@ -78,10 +79,10 @@ def table_rows(
             yield batch, False
             continue
         first = _first_of_partition(batch, before, base)
-        told = np.any([valid(batch.column(name)) for name in statics], axis=0)
+        told = np.any([is_given(batch, name) for name in statics], axis=0)
         regular = [c.name for c in base.columns if c.kind is ColumnKind.REGULAR]
         shown = _without(batch.filter(pa.array(first & told)), [*regular, *_names(key)])
-        is_row = batch.column(key[0].name).is_valid()
+        is_row = pa.array(is_given(batch, key[0].name))
         for rows, is_static in ((shown, True), (_without(batch.filter(is_row), statics), False)):
             if rows.num_rows:
                 yield rows, is_static
@@ -94,17 +95,17 @@ def _first_of_partition(
     """Return which rows begin a partition; `before` is the row before the batch, if any."""
     joined = batch if before is None else pa.concat_batches([before, batch])
     key = [c.name for c in base.columns if c.kind is ColumnKind.PARTITION_KEY]
-    other = ~np.all([repeats(joined.column(name)) for name in key], axis=0)
+    other = ~np.all([repeats(key_cells(joined, name)) for name in key], axis=0)
     return other if before is not None else np.concatenate([[True], other])
 
 
-def _without(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
-    """Return the batch with these columns set to null."""
+def _without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    """Return the batch with these columns set to null, and without their faults."""
     for name in names:
         place = batch.schema.get_field_index(name)
         nulls = pa.nulls(batch.num_rows, batch.schema.field(place).type)
         batch = batch.set_column(place, batch.schema.field(place), nulls)
-    return batch
+    return without_faults(batch, names)
 
 
 def _names(columns: Iterable[Column]) -> list[str]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from cdc_reader._settings import expect
+from cdc_reader.changes.arrays import NONE, pick
 from cdc_reader.changes.frames.decimals import DoesNotFitError, decimals
+from cdc_reader.changes.json import cell_to_json
 from cdc_reader.cql.schema import Column
 from cdc_reader.cql.types import CqlType, MapType, Native, TupleType, UserType, children
 from cdc_reader.decoding import arrow_type
 from cdc_reader.decoding.arrow_type import ARROW, NATIVE
+from cdc_reader.decoding.faults import Fault, failing, is_tolerant, with_faults
 from cdc_reader.errors import ConfigurationError
 
 _UNBOUNDED = ("decimal", "varint")
@@ -51,7 +56,8 @@ class ValueTypes:
     ) -> Iterator[pa.RecordBatch]:
         """Convert the kernel's batches of these columns to these types.
 
-        Raises ConfigurationError if a value does not fit.
+        Raises ConfigurationError if a value does not fit, unless the batches are tolerant: then
+        its cell is null, and noted as a fault.
         """
         others = [
             (place, column)
@@ -63,40 +69,69 @@ class ValueTypes:
     def _with(self, batch: pa.RecordBatch, others: Iterable[tuple[int, Column]]) -> pa.RecordBatch:
         """Return the batch with the given columns converted."""
         for place, column in others:
-            values = self._converted(batch.column(place), column.type, column.name)
+            try:
+                values = self._converted(batch.column(place), column.type)
+            except DoesNotFitError as error:
+                if not is_tolerant(batch):
+                    raise self._refusal(column, error) from None
+                batch = self._without_misfits(batch, place, column)
+                values = self._converted(batch.column(place), column.type)
             batch = batch.set_column(place, column.name, values)
         return batch
 
-    def _converted(self, array: pa.Array, cql_type: CqlType, name: str) -> pa.Array:
-        """Return the array itself if its type is unchanged, else a new one, built recursively."""
+    def _without_misfits(self, batch: pa.RecordBatch, place: int, column: Column) -> pa.RecordBatch:
+        """Return the batch with null for values that do not fit, and faults for them."""
+        cells = batch.column(place)
+        kept, found = np.arange(len(cells)), dict[int, list[Fault]]()
+        reason = f"column {column.name} holds a number with more digits than {self._name}"
+
+        def convert(first: int, end: int) -> None:
+            part = cells.take(pa.array(range(first, end)))  # a slice would still have all values
+            self._converted(part, column.type)
+
+        for row in failing(len(cells), convert, DoesNotFitError):
+            kept[row] = NONE
+            held = cell_to_json(cells[row])
+            raw = held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
+            found[row] = [Fault(column.name, reason, raw)]
+        field = batch.schema.field(place)
+        return with_faults(batch.set_column(place, field, pick(cells, kept)), found)
+
+    def _converted(self, array: pa.Array, cql_type: CqlType) -> pa.Array:
+        """Return the array itself if its type is unchanged, else a new one, built recursively.
+
+        Raises DoesNotFitError.
+        """
         if (kind := self.of(cql_type)) == array.type:
             return array
         if isinstance(cql_type, Native):
-            return self._decimals(array, name)
+            return decimals(array, self.decimal)
         nulls = array.is_null()
         if isinstance(cql_type, TupleType | UserType):
             cells = [
-                self._converted(cell, part, name)
+                self._converted(cell, part)
                 for cell, part in zip(array.flatten(), children(cql_type), strict=True)
             ]
             return pa.StructArray.from_arrays(cells, fields=list(kind), mask=nulls)
         offsets = pc.add(array.offsets, 0)  # a copy: Arrow does not accept a mask with a slice
         if isinstance(cql_type, MapType):
-            keys = self._converted(array.keys, cql_type.key, name)
-            items = self._converted(array.items, cql_type.value, name)
+            keys = self._converted(array.keys, cql_type.key)
+            items = self._converted(array.items, cql_type.value)
             return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
-        values = self._converted(array.values, cql_type.element, name)
+        values = self._converted(array.values, cql_type.element)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
 
-    def _decimals(self, texts: pa.Array, name: str) -> pa.Array:
-        try:
-            return decimals(texts, self.decimal)
-        except DoesNotFitError as error:
-            given = f"decimal({self.decimal.precision}, {self.decimal.scale})"
-            remedy = (
-                f"column {name} holds {error}, which does not fit: give 'string', or more digits"
-            )
-            raise ConfigurationError("decimal_type", given, remedy) from None
+    @property
+    def _name(self) -> str:
+        return f"decimal({self.decimal.precision}, {self.decimal.scale})"
+
+    def _refusal(self, column: Column, error: DoesNotFitError) -> ConfigurationError:
+        remedy = f"column {column.name} holds {error}, which does not fit: "
+        return ConfigurationError(
+            "decimal_type",
+            self._name,
+            f"{remedy}give 'string' or more digits, or on_bad_record 'skip' or 'quarantine'",
+        )
 
 
 def _decimal_type(text: str, option: str) -> pa.DataType:

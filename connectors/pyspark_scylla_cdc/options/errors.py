@@ -40,7 +40,7 @@ def with_remedy() -> Iterator[None]:
         raise in_keyword_options(error) from None
     except ColumnDecodeError as error:
         raise ColumnDecodeError(
-            f"{error}; use the option columns to leave the column out"
+            f"{error}; use the option columns to leave the column out, or onBadRecord"
         ) from None
 
 

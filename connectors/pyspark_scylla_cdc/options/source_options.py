@@ -104,6 +104,9 @@ class SourceOptions:
                 min_partitions=values["minPartitions"] or 1,
                 read=ReadConfig(
                     fetch_size=values["fetchSize"],
+                    chunk_size=values["chunkSize"],
+                    in_flight=values["inFlight"],
+                    max_queries_per_second=values["maxQueriesPerSecond"],
                     confidence_window=values["confidenceWindow"],
                     retry_deadline=values["retryTimeout"],
                 ),
@@ -215,6 +218,7 @@ def _asked(values: Mapping[str, Any]) -> FormatOptions:
         include_delta=values["includeDelta"],
         range_deletes=values["rangeDeletes"],
         preimages=values["preimages"],
+        on_bad_record=values["onBadRecord"],
     )
 
 

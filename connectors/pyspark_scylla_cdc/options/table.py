@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from cdc_reader.changes.frames.options import FormatName, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import BadRecord, FormatName, Preimages, RangeDelete
 from cdc_reader.config import LateRowsMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
@@ -207,6 +207,14 @@ OPTIONS = (
         default="string",
     ),
     Option(
+        "onBadRecord",
+        choice(BadRecord),
+        "What to do with a row that cannot be converted: end the query, `skip` it with a line in "
+        "the log, or `quarantine` it: emit it with null for what cannot be converted, and with "
+        "column `_bad_record`. See below.",
+        default=BadRecord.FAIL.value,
+    ),
+    Option(
         "schemaMode",
         choice(SchemaMode),
         "What to do if the table has gained columns since the DataFrame was loaded: `keep` "
@@ -311,6 +319,26 @@ OPTIONS = (
         "Rows in a page. The server may end a page sooner, at 1 MiB of one stream.",
         default="5000",
         aliases=(f"{_CASSANDRA}input.fetch.sizeInRows",),
+    ),
+    Option(
+        "chunkSize",
+        COUNT,
+        "Streams of the log that one query reads, up to 100. A server may allow fewer.",
+        default="64",
+    ),
+    Option(
+        "inFlight",
+        COUNT,
+        "Queries that each task has under way at a time, up to 1024; as many pages are in its "
+        "memory at most.",
+        default="8",
+    ),
+    Option(
+        "maxQueriesPerSecond",
+        COUNT,
+        "The most pages per second that the tasks of a query request from the cluster, all "
+        "together: each of a micro-batch's or batch's partitions has an equal part. Without it "
+        "there is no limit. See below.",
     ),
     Option(
         "readStrategy",

@@ -17,6 +17,9 @@ _OPTION_OF_SETTING = {
     "local_dc": "localDC",
     "consistency": "consistencyLevel",
     "fetch_size": "fetchSize",
+    "chunk_size": "chunkSize",
+    "in_flight": "inFlight",
+    "max_queries_per_second": "maxQueriesPerSecond",
     "connect_timeout": "connectTimeout",
     "request_timeout": "requestTimeout",
 }
@@ -24,6 +27,7 @@ _OPTION_OF_KEYWORD = {
     "include_delta": "includeDelta",
     "range_deletes": "rangeDeletes",
     "decimal_type": "decimalType",
+    "on_bad_record": "onBadRecord",
     "a later start": "a later startingTimestamp",
 }
 _OPTIONS = _OPTION_OF_SETTING | _OPTION_OF_KEYWORD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 from attrs import frozen
@@ -45,7 +46,23 @@ class LogRead:
         return own if sieve is None else sieve(own)
 
 
-class LogPartition(InputPartition):
+class SourcePartition(InputPartition):
+    """What one task reads. `tasks` is the number of partitions of its plan."""
+
+    tasks = 1
+
+
+P = TypeVar("P", bound=SourcePartition)
+
+
+def of_one_plan(parts: Sequence[P]) -> list[P]:
+    """Let each partition know how many there are: the tasks share what the query may do."""
+    for part in parts:
+        part.tasks = len(parts)
+    return list(parts)
+
+
+class LogPartition(SourcePartition):
     """A share of a plan: spans, each with the ids of its streams if they are few.
 
     With `planned`, only rows that had arrived at that moment are read.
@@ -92,7 +109,7 @@ class LogPartition(InputPartition):
         return f"LogPartition(spans={len(self._packed)}, streams={self.streams})"
 
 
-class LatePartition(InputPartition):
+class LatePartition(SourcePartition):
     """Rows given by name: a share of the late rows of a micro-batch."""
 
     def __init__(self, names: Collection[RowName]) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Micros
 from cdc_reader.cluster import Query
@@ -19,12 +18,13 @@ from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from pyspark_scylla_cdc.planning.partition import SourcePartition
 
 _QUERIES = 16
 """Spans per partition, so that one span is fetched while another is processed."""
 
 
-class SnapshotPartition(InputPartition):
+class SnapshotPartition(SourcePartition):
     """The part of a table whose tokens are in (start, end], as of `position` µs."""
 
     def __init__(self, position: Micros, start: int, end: int) -> None:
@@ -47,9 +47,12 @@ def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]
 
 
 def read_span(
-    queries: Queries, base: TableSchema, span: tuple[int, int]
+    queries: Queries, base: TableSchema, span: tuple[int, int], *, tolerant: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a span of tokens; the first page is requested now."""
+    """Yield the rows of a span of tokens; the first page is requested now.
+
+    If `tolerant`, cells that cannot be decoded are noted instead of raised.
+    """
     key = ", ".join(
         quoted(column.name) for column in base.columns if column.kind is ColumnKind.PARTITION_KEY
     )
@@ -57,7 +60,7 @@ def read_span(
     where = f"token({key}) > ? AND token({key}) <= ?"
     cql = f"SELECT {columns} FROM {base.name.cql} WHERE {where} BYPASS CACHE"  # noqa: S608 - quoted
     query = Query(cql, span, columns=base.columns, doing=f"reading {base.name}")
-    return (batch for batch in queries.batches(query) if batch.num_rows)
+    return (batch for batch in queries.batches(query, tolerant=tolerant) if batch.num_rows)
 
 
 def _edges(start: int, end: int, count: int) -> list[int]:

@@ -21,7 +21,7 @@ from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition
+from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, SourcePartition
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, read_span
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 from pyspark_scylla_cdc.reading.page_memory import keep_freed
@@ -31,6 +31,7 @@ from pyspark_scylla_cdc.reading.sessions import (
     form_of,
     part_of,
     partition_key_of,
+    share_rate,
     source_of,
     streams_loader,
     table_of,
@@ -49,6 +50,8 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of any kind of partition of this source; None for another kind."""
     keep_freed()
+    if isinstance(partition, SourcePartition):
+        share_rate(options, partition.tasks)
     match partition:
         case LogPartition() | LatePartition():
             return read_log(options, schema, names, partition, clock or SystemClock())
@@ -101,7 +104,7 @@ def _formatted(
     wanted = form.log_columns(names)
     columns = _columns(options, schema, wanted, key, ROW_KEY if is_by_key else ())
     read = evolve(schema, columns=columns)
-    source = source_of(options.connection(), options.read, read)
+    source = source_of(options.connection(), options.read, read, tolerant=form.is_tolerant)
     if isinstance(partition, LatePartition):
         batches = partition.rows(source, options.read.in_flight)
     else:
@@ -157,7 +160,7 @@ def read_snapshot(
     with hide_traceback(), with_remedy(), still_there(options, schema):
         form = form_of(options, schema)
         connection = connection_of(options.connection(), options.read)
-        read = partial(read_span, connection, schema.base)
+        read = partial(read_span, connection, schema.base, tolerant=form.is_tolerant)
         batches = _read_ahead(read, partition.spans(), options.read.in_flight)
         typed = options.types.convert(batches, schema.base.columns)
         yield from form.snapshot(typed, part_of(form, names), partition.position)

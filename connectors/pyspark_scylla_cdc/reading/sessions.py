@@ -132,6 +132,16 @@ def connection_of(connection: ConnectionConfig, read: ReadConfig) -> Connection:
     return Connection(connection, read)
 
 
+def share_rate(options: SourceOptions, tasks: int) -> None:
+    """Limit this process to its part of the pages that a query of `tasks` tasks may request.
+
+    A Python process of Spark runs one task at a time.
+    """
+    if (limit := options.read.max_queries_per_second) is not None:
+        connection = connection_of(options.connection(), options.read)
+        connection.throttle.set_limit(limit / tasks)
+
+
 @cache
 def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> CdcTable:
     return CdcTable(connection_of(connection, read), name)
@@ -153,7 +163,12 @@ def choice_of(connection: ConnectionConfig, name: TableName, wanted: Strategy) -
 
 @lru_cache(maxsize=64)
 def source_of(
-    connection: ConnectionConfig, read: ReadConfig, schema: LogSchema, limit: int | None = None
+    connection: ConnectionConfig,
+    read: ReadConfig,
+    schema: LogSchema,
+    limit: int | None = None,
+    *,
+    tolerant: bool = False,
 ) -> LogSource:
     """Return the source of a log with these columns, which prepares its queries once."""
-    return _table(connection, read, schema.base.name).source(schema, limit)
+    return _table(connection, read, schema.base.name).source(schema, limit, tolerant=tolerant)

@@ -54,6 +54,9 @@ def fold(
     option ``columns``, a row that was not inserted and has values only in columns that are not read
     is dropped.
 
+    Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
+    but a delete counts if its key could be.
+
     `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
     the columns of the primary key; by default they come from the schema's metadata, which
     ``load()`` sets. Raises SchemaError if columns are missing, or rows cannot be compared with the
@@ -85,6 +88,8 @@ class _Fold:
             for field in self._fields
             if field.name not in self._key and field.name not in self._statics
         ]
+        if names.BAD_RECORD in changes.columns:
+            self._changes = changes.where(self._is_usable()).drop(names.BAD_RECORD)
         self._has_delta = names.MODIFIED in changes.columns
         kind = changes.schema[names.CHANGE_TYPE]
         self._tells_inserts = self._has_delta or kind.metadata.get("cql.insert") == "statement"
@@ -222,6 +227,15 @@ class _Fold:
             return inserts
         touched = sf.array(*map(sf.lit, values)).cast("array<string>")
         return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
+
+    def _is_usable(self) -> Column:
+        """True for a row that could be converted, and for a delete with a whole key."""
+        from pyspark.sql import functions as sf
+
+        bad = _column(names.BAD_RECORD)
+        key = sf.array(*map(sf.lit, self._key))
+        is_delete = _column(names.CHANGE_TYPE).startswith("delete")
+        return bad.isNull() | (is_delete & ~sf.arrays_overlap(bad["columns"], key))
 
     def _of_kind(self, kind: str) -> list[str]:
         """Return the columns of a kind, from the schema's metadata."""

@@ -10,8 +10,9 @@ from cassandra.cluster import Cluster
 
 from cdc_reader import ConnectionConfig, ReadConfig, TableReader
 from cdc_reader.cluster import Connection
-from cdc_reader.reading.throttle import Throttle
+from cdc_reader.reading.throttle import RECOVERY, Throttle
 from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.seconds import Seconds
 
 pytestmark = pytest.mark.needs("faults")
 
@@ -20,15 +21,12 @@ LOG = "ks.t_scylla_cdc_log"
 
 
 class Recording(Throttle):
-    """A throttle that only moves its own clock, and keeps when it admitted queries."""
+    """A throttle that only moves a clock, and keeps when it admitted queries."""
 
     def __init__(self, limit: float | None = None) -> None:
-        self.now = 0.0
+        self.clock = Seconds()
         self.admitted: list[float] = []
-        super().__init__(limit, lambda: self.now, self._pass)
-
-    def _pass(self, seconds: float) -> None:
-        self.now += seconds
+        super().__init__(limit, self.clock, self.clock.sleep)
 
     def admit(self) -> float:
         self.admitted.append(super().admit())
@@ -92,7 +90,7 @@ def test_an_overloaded_node_is_queried_less_often(
         assert keys(connection) == list(range(COUNT))
         assert server.faults.struck(fault) == 3
     assert limited.rate < math.inf
-    limited.now += 30
+    limited.clock.sleep(RECOVERY + 1)
     assert limited.rate == math.inf
     assert keys(connection) == list(range(COUNT))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from cassandra.cluster import Cluster
 
-from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader import ConnectionConfig, ReadConfig, TableReader
+from cdc_reader.cluster import Connection
 from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.seconds import Seconds, throttle
 
 pytestmark = pytest.mark.needs("faults")
 
@@ -39,8 +42,10 @@ def server() -> Iterator[EmbeddedScylla]:
 
 def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
     """(p, c) of all rows of the log, in the order in which they come."""
-    with CdcReader(ConnectionConfig(server.contact_point), "ks.t", config=CONFIG) as reader:
-        return [(row["p"], row["c"]) for batch in reader.batches() for row in batch.to_pylist()]
+    with closing(Connection(ConnectionConfig(server.contact_point), CONFIG)) as connection:
+        connection.throttle = throttle(Seconds())  # an overload slows down the clock's time only
+        batches = TableReader(connection, "ks.t", config=CONFIG).batches()
+        return [(row["p"], row["c"]) for batch in batches for row in batch.to_pylist()]
 
 
 def check(rows: list[tuple[int, int]]) -> None:

@@ -103,7 +103,7 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
         list(types.convert([batch], [Column("v", kind)]))
     assert str(refused.value) == (
         f"decimal_type is 'decimal(38, 18)': column v holds {WIDE}, which does not fit: "
-        "give 'string', or more digits"
+        "give 'string' or more digits, or on_bad_record 'skip' or 'quarantine'"
     )
 
 

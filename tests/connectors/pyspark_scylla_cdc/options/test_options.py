@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 
 from cdc_reader._time import BEGINNING, FOREVER, SystemClock
-from cdc_reader.changes.frames.options import FormatName, FormatOptions, Preimages, RangeDelete
+from cdc_reader.changes.frames.options import (
+    BadRecord,
+    FormatName,
+    FormatOptions,
+    Preimages,
+    RangeDelete,
+)
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
@@ -54,6 +60,7 @@ def test_options_of_this_source() -> None:
         includeDelta="TRUE",
         rangeDeletes="emit",
         preimages="require",
+        onBadRecord="Skip",
         columns='["a", "b,c"]',
         decimalType="Decimal(20, 3)",
         schemaMode="fail",
@@ -69,7 +76,7 @@ def test_options_of_this_source() -> None:
         partitionKey='{"a": 1}',
     )
     assert options.asked == FormatOptions(
-        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE
+        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE, BadRecord.SKIP
     )
     assert options.columns == ("a", "b,c")
     assert options.types.decimal == pa.decimal128(20, 3)
@@ -140,6 +147,9 @@ def test_every_option_is_read() -> None:
             "maxWindowPerTrigger": "5 minutes",
             "minAdvance": "250ms",
             "fetchSize": "10",
+            "chunkSize": "16",
+            "inFlight": "3",
+            "maxQueriesPerSecond": "250",
             "maxPartitions": "4",
         }
     )
@@ -152,6 +162,8 @@ def test_every_option_is_read() -> None:
     assert connection.request_timeout == timedelta(seconds=2)
     assert options.window(now=0) == Window(1_000_000, 2_000_000)
     assert options.read.fetch_size == 10
+    assert (options.read.chunk_size, options.read.in_flight) == (16, 3)
+    assert options.read.max_queries_per_second == 250
     assert options.read.retry_deadline == timedelta(seconds=3)
     assert options.max_window == timedelta(minutes=5)
     assert options.min_advance == timedelta(milliseconds=250)
@@ -175,6 +187,10 @@ def test_latest_is_the_moment_of_the_query() -> None:
             {"hosts": "cql://me:secret,with:comma@db1:9042,db2"},
             "hosts is '...@db1:9042,db2': give the login as username and password, not",
         ),
+        ({"chunkSize": "101"}, "chunkSize is 101: give a whole number from 1 to 100"),
+        ({"inFlight": "1025"}, "inFlight is 1025: give a whole number from 1 to 1024"),
+        ({"maxQueriesPerSecond": "0"}, "maxQueriesPerSecond is '0': give a whole number above"),
+        ({"onBadRecord": "drop"}, "onBadRecord is 'drop': give fail, skip or quarantine"),
         ({"port": "cql"}, "port is 'cql': give a whole number"),
         ({"port": "70000"}, "port is 70000: give a whole number from 1 to 65535"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give 'earliest', "),

@@ -1,0 +1,170 @@
+"""Rows that could not be converted: left out, or emitted with what they held.
+
+An output row is bad if it shows a row of the log with a cell that could not be converted, or if the
+log has no postimage of its change. Other rows are not affected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import format_timestamp
+from cdc_reader.changes.arrays import Indices, Mask, faulty
+from cdc_reader.changes.frames.columns import BAD_RECORD, is_key
+from cdc_reader.changes.frames.commit_time import commit_timestamps
+from cdc_reader.changes.frames.options import BadRecord
+from cdc_reader.changes.json import cell_to_json
+from cdc_reader.cql.schema import TIME, TableSchema
+from cdc_reader.decoding.faults import FAULTS, Fault, faults_of
+from cdc_reader.errors import ConfigurationError
+
+log = get_logger(__name__)
+
+BAD_RECORD_TYPE = pa.struct(
+    [
+        ("reason", pa.string()),
+        ("columns", pa.list_(pa.field("element", pa.string()))),
+        ("record", pa.string()),
+    ]
+)
+_NO_POSTIMAGE = "the log has no postimage of this change"
+_MOST_LOGGED = 100
+"""Most bad records of one read that are logged one by one; all are counted."""
+
+
+@frozen(eq=False, slots=False)
+class Origins:
+    """The rows of a batch, of the log or of the table, from which output rows are made.
+
+    `at` is the row that represents each output row, `changes` the number of each row's change, and
+    `are_bad` tells which output rows are bad.
+    """
+
+    batch: pa.RecordBatch
+    at: Indices
+    changes: Indices
+    are_bad: Mask
+
+    @classmethod
+    def each(cls, batch: pa.RecordBatch) -> Origins:
+        """Return those of output rows that are made of one row each."""
+        rows = np.arange(batch.num_rows)
+        return cls(batch, rows, rows, faulty(batch))
+
+    @cached_property
+    def bad(self) -> Indices:
+        """The numbers of the bad output rows."""
+        return np.flatnonzero(self.are_bad)
+
+    @cached_property
+    def _faults(self) -> dict[int, list[Fault]]:
+        return faults_of(self.batch)
+
+    def reason(self, number: int) -> str:
+        """Why an output row is bad, without its values."""
+        faults = [fault for row in self._rows(number) for fault in self._faults.get(row, ())]
+        return "; ".join(dict.fromkeys(fault.reason for fault in faults)) or _NO_POSTIMAGE
+
+    def key(self, number: int, base: TableSchema) -> str:
+        """Return the key of an output row, as JSON."""
+        names = [column.name for column in base.columns if is_key(column)]
+        return json.dumps(self._cells(int(self.at[number]), names), ensure_ascii=False)
+
+    def written_at(self, number: int) -> str | None:
+        """Return the time of the write; None for a row of the table."""
+        if TIME not in self.batch.schema.names:
+            return None
+        times = self.batch.column(TIME).slice(int(self.at[number]), 1)
+        return format_timestamp(commit_timestamps(times).cast(pa.int64())[0].as_py())
+
+    def quarantined(self) -> pa.Array:
+        """Return the column of bad records: null for good rows."""
+        cells: list[dict[str, Any] | None] = [None] * len(self.at)
+        for number in self.bad.tolist():
+            cells[number] = self._cell(number)
+        return pa.array(cells, BAD_RECORD_TYPE)
+
+    def _cell(self, number: int) -> dict[str, Any]:
+        rows = self._rows(number)
+        faults = [fault for row in rows for fault in self._faults.get(row, ())]
+        names = [name for name in self.batch.schema.names if name != FAULTS]
+        record = [self._cells(row, names) for row in rows]
+        return {
+            "reason": self.reason(number),
+            "columns": list(dict.fromkeys(fault.column for fault in faults)),
+            "record": json.dumps(record, ensure_ascii=False),
+        }
+
+    def _rows(self, number: int) -> list[int]:
+        """Return the bad rows of an output row's change; if it has none, its main row."""
+        at = int(self.at[number])
+        change = self.changes[at]
+        return [row for row in self._faults if self.changes[row] == change] or [at]
+
+    def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
+        """Return the cells of a row for JSON; bad ones as they were."""
+        raw = {fault.column: fault.raw for fault in self._faults.get(row, ())}
+        return {
+            name: raw[name] if name in raw else cell_to_json(self.batch.column(name)[row])
+            for name in names
+        }
+
+
+class BadRecords:
+    """The bad records of one read: what to do with them, and how many there were.
+
+    Raises ConfigurationError if they are to be quarantined, and `schema` lacks the column for them.
+    """
+
+    def __init__(self, policy: BadRecord, base: TableSchema, schema: pa.Schema) -> None:
+        self._quarantines = policy is BadRecord.QUARANTINE
+        if self._quarantines and BAD_RECORD not in schema.names:
+            remedy = f"the DataFrame lacks the column {BAD_RECORD}: load it again with that column"
+            raise ConfigurationError("on_bad_record", policy.value, remedy)
+        self._base = base
+        self._schema = schema
+        self._count = 0
+
+    def rows(self, origins: Origins, column: Callable[[str], pa.Array]) -> Iterator[pa.RecordBatch]:
+        """Yield the output rows, whose columns `column` makes by name; nothing if none is left."""
+        count, bad = len(origins.at), len(origins.bad)
+        if bad and not self._quarantines:
+            self._tell(origins)
+        self._count += bad
+        if not count or (bad == count and not self._quarantines):
+            return
+        made = [
+            origins.quarantined() if self._quarantines and name == BAD_RECORD else column(name)
+            for name in self._schema.names
+        ]
+        batch = pa.RecordBatch.from_arrays(made, schema=self._schema)
+        yield batch.filter(pa.array(~origins.are_bad)) if bad and not self._quarantines else batch
+
+    def report(self) -> None:
+        """Log how many there were; called at the end of a read."""
+        if self._count:
+            event = "bad_records_quarantined" if self._quarantines else "bad_records_skipped"
+            log.warning(event, table=str(self._base.name), count=self._count)
+
+    def _tell(self, origins: Origins) -> None:
+        for number in origins.bad[: max(0, _MOST_LOGGED - self._count)].tolist():
+            log.warning(
+                "bad_record",
+                table=str(self._base.name),
+                key=origins.key(number, self._base),
+                written_at=origins.written_at(number),
+                reason=origins.reason(number),
+            )
+
+
+def bad_record_field(policy: BadRecord) -> list[tuple[str, pa.DataType]]:
+    """Return the column of bad records, if the policy has one."""
+    return [(BAD_RECORD, BAD_RECORD_TYPE)] if policy is BadRecord.QUARANTINE else []

@@ -1,0 +1,25 @@
+"""A clock in seconds, for what waits: it moves only when somebody sleeps."""
+
+from __future__ import annotations
+
+from cdc_reader.reading.throttle import Throttle
+
+
+class Seconds:
+    """The clock, and the function that sleeps by it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        assert seconds >= 0
+        self.now += seconds
+
+
+def throttle(clock: Seconds, limit: float | None = None) -> Throttle:
+    """Return a throttle whose waits only move the clock."""
+    return Throttle(limit, clock, clock.sleep)
