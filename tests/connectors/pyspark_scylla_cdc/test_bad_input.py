@@ -99,6 +99,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ('{"pk": "x"}', "partitionKey is"),
     ],
     "decimalType": [("decimal(39, 2)", "decimalType is 'decimal(39, 2)': give 'string', or")],
+    "onBadRecord": [("drop", "onBadRecord is 'drop': give fail, skip or quarantine")],
     "schemaMode": [("drop", "schemaMode is 'drop': give keep or fail")],
     "startingTimestamp": [
         ("soon", "startingTimestamp is 'soon': give 'earliest', 'latest', 'now', a time ago"),
@@ -133,6 +134,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "maxRowsPerTrigger": [("-1", "maxRowsPerTrigger is '-1': give a whole number above zero")],
     "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
     "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero that fits 64 bits")],
+    "chunkSize": [("101", "chunkSize is 101: give a whole number from 1 to 100")],
+    "inFlight": [("0", "inFlight is '0': give a whole number above zero")],
+    "maxQueriesPerSecond": [("0.5", "maxQueriesPerSecond is '0.5': give a whole number above")],
     "idleAdvance": [("0s", "idleAdvance is '0s': give a duration above zero")],
     "readStrategy": [("scan", "readStrategy is 'scan': give ")],
     "maxPartitions": [("many", "maxPartitions is 'many': give a whole number above zero")],

@@ -314,7 +314,7 @@ def test_a_data_frame_without_the_column(execute: Execute, options: dict[str, st
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))
-    with pytest.raises(ConfigurationError, match="^onBadRecord is .*lacks the column _bad_record"):
+    with pytest.raises(ConfigurationError, match=r"^onBadRecord is .*lacks the column _bad_record"):
         [batch for part in reader.partitions() for batch in reader.read(part)]
 
 
