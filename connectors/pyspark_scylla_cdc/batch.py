@@ -10,13 +10,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from cdc_reader._time import FOREVER, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.executors.partitions import read_partition
+from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
-from pyspark_scylla_cdc.reading.log_plan import expected, oldest_alive, plan
-from pyspark_scylla_cdc.reading.partitions import read_partition
-from pyspark_scylla_cdc.reading.sessions import timeline_of
+from pyspark_scylla_cdc.sessions import timeline_of
 
 AHEAD = 60_000_000
 """How far past now to read if no end is given, in µs.

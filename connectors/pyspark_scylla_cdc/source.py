@@ -54,7 +54,7 @@ class ScyllaCdcDataSource(DataSource):
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
         """The schema to read for a DataFrame whose schema is part of the table's current one."""
-        from pyspark_scylla_cdc.reading.log_plan import refuse_new_columns
+        from pyspark_scylla_cdc.sessions import refuse_new_columns
 
         options, log_schema, current = self._load()
         known = {field.name: field.dataType for field in current}
@@ -66,8 +66,8 @@ class ScyllaCdcDataSource(DataSource):
 
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:
         from pyspark_scylla_cdc.options.source_options import SourceOptions
-        from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
         from pyspark_scylla_cdc.schema import spark_schema
+        from pyspark_scylla_cdc.sessions import form_of, schema_of
 
         options = SourceOptions.parse(self.options)
         log_schema = schema_of(options)

@@ -51,7 +51,7 @@ def _installed(distribution: str) -> str:
 
 def _reach(options: dict[str, str]) -> str:
     parse = import_module("pyspark_scylla_cdc.options.source_options").SourceOptions.parse
-    schema_of: Any = import_module("pyspark_scylla_cdc.reading.sessions").schema_of
+    schema_of: Any = import_module("pyspark_scylla_cdc.sessions").schema_of
     try:
         schema_of(parse(options))
     except import_module("cdc_reader.errors").CdcError as error:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Micros
-from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.late_rows import RowName
-from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.offsets.late import Planned, rows_named, tasks_of
+from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.planning.plan import StreamSpan
 from pyspark_scylla_cdc.planning.streams import Streams
-
-Sieve = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 INLINE = 16_384
 """Most streams sent along with a plan, at 16 bytes each. If there are more, an executor reads the
@@ -35,15 +29,6 @@ class LogRead:
 
     task: Task | RangeTask
     streams: Streams
-
-    def rows(self, source: LogSource, sieve: Sieve | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, filtered by `sieve` if given; the first page is requested now.
-
-        A sieve needs the rows' remaining TTL, so it is read as well.
-        """
-        batches = source.read(self.task, remaining_ttl=sieve is not None)
-        own = self.streams.rows(batches) if isinstance(self.task, RangeTask) else batches
-        return own if sieve is None else sieve(own)
 
 
 class SourcePartition(InputPartition):
@@ -113,16 +98,10 @@ class LatePartition(SourcePartition):
     """Rows given by name: a share of the late rows of a micro-batch."""
 
     def __init__(self, names: Collection[RowName]) -> None:
-        self._names = frozenset(names)
-
-    def rows(self, source: LogSource, in_flight: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; no batch is empty."""
-        for _, batch in read_tasks(source, tasks_of(self._names), in_flight):
-            if (rows := rows_named(batch, self._names)).num_rows:
-                yield rows
+        self.names = frozenset(names)
 
     def __repr__(self) -> str:
-        return f"LatePartition(rows={len(self._names)})"
+        return f"LatePartition(rows={len(self.names)})"
 
 
 def partitions(

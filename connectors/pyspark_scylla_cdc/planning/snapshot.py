@@ -1,8 +1,8 @@
-"""The base table's current rows, read before the log as the start of a table of changes.
+"""A snapshot's partitions: the base table's current rows, read before the log.
 
-Rows are read after the position where following begins, and appear as inserts there. A change
-made in between may already be in a row and is read again from the log; applying it again changes
-nothing.
+They are the start of a table of changes. Rows are read after the position where following begins,
+and appear as inserts there. A change made in between may already be in a row and is read again from
+the log; applying it again changes nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from cdc_reader._time import Micros
-from cdc_reader.cluster import Query
-from cdc_reader.cluster.wire import Queries
-from cdc_reader.cql.names import quoted
-from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.planning.partition import SourcePartition
 
@@ -44,23 +40,6 @@ def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]
     """Split the whole ring into `count` parts."""
     edges = pairwise(_edges(MIN_TOKEN, MAX_TOKEN, count))
     return [SnapshotPartition(position, start, end) for start, end in edges]
-
-
-def read_span(
-    queries: Queries, base: TableSchema, span: tuple[int, int], *, tolerant: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a span of tokens; the first page is requested now.
-
-    If `tolerant`, cells that cannot be decoded are noted instead of raised.
-    """
-    key = ", ".join(
-        quoted(column.name) for column in base.columns if column.kind is ColumnKind.PARTITION_KEY
-    )
-    columns = ", ".join(quoted(column.name) for column in base.columns)
-    where = f"token({key}) > ? AND token({key}) <= ?"
-    cql = f"SELECT {columns} FROM {base.name.cql} WHERE {where} BYPASS CACHE"  # noqa: S608 - quoted
-    query = Query(cql, span, columns=base.columns, doing=f"reading {base.name}")
-    return (batch for batch in queries.batches(query, tolerant=tolerant) if batch.num_rows)
 
 
 def _edges(start: int, end: int, count: int) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.look import Look
+from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 
 PAUSE = 1_000_000
 """µs between two reads of the cluster's generations."""
@@ -35,13 +35,15 @@ class Idle:
 
     def __init__(
         self,
-        look: Callable[[], Look],
+        probe: Callable[[], RowProbe],
         generations: Callable[[], Timeline],
         shortest: int,
         longest: int,
     ) -> None:
-        self._make_look = look
-        self._look: Look | None = None  # created on first use, after the reader has been pickled
+        self._make_probe = probe
+        self._probe: RowProbe | None = (
+            None  # created on first use, after the reader has been pickled
+        )
         self._generations = generations
         self._shortest = shortest
         self._longest = longest
@@ -75,11 +77,11 @@ class Idle:
             return False
         self._know_generations(window.end)
         unseen = Window(self._empty_until, window.end)
-        look = self._look = self._look or self._make_look()
-        parts = look.spans(self._timeline, unseen)
-        if (queries := look.queries(parts)) > MOST_QUERIES:
+        probe = self._probe = self._probe or self._make_probe()
+        parts = probe.spans(self._timeline, unseen)
+        if (queries := probe.queries(parts)) > MOST_QUERIES:
             return window.length >= min(self._longest, self._shortest * queries // MOST_QUERIES)
-        if look.finds_row(parts):
+        if probe.finds_row(parts):
             return True
         self._empty_until = window.end
         return False

@@ -21,7 +21,7 @@ from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import (
+from pyspark_scylla_cdc.sessions import (
     late_rows,
     source_of,
     streams_loader,

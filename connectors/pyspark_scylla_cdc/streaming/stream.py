@@ -30,21 +30,20 @@ from cdc_reader.errors import DataLossError
 from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.executors.partitions import read_partition
+from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
-from pyspark_scylla_cdc.reading.log_plan import (
+from pyspark_scylla_cdc.sessions import (
     check_columns,
-    expected,
-    look,
-    oldest_alive,
-    plan,
-    row_limit,
+    generations_of,
+    state_of,
+    still_there,
+    timeline_of,
 )
-from pyspark_scylla_cdc.reading.partitions import read_partition, still_there
-from pyspark_scylla_cdc.reading.sessions import generations_of, state_of, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -54,6 +53,8 @@ from pyspark_scylla_cdc.spark_versions import (
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
+from pyspark_scylla_cdc.streaming.row_limit import row_limit
+from pyspark_scylla_cdc.streaming.row_probe import row_probe
 
 log = get_logger(__name__)
 
@@ -83,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
         )
         self._idle = Idle(
-            partial(look, options, schema),
+            partial(row_probe, options, schema),
             partial(timeline_of, options),
             duration_micros(options.min_advance),
             duration_micros(options.idle_advance),

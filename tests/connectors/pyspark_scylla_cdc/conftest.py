@@ -12,7 +12,7 @@ from cdc_reader.cluster import Connection
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from cdc_reader.errors import CheckpointError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 

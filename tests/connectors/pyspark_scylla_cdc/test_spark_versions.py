@@ -18,7 +18,7 @@ from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START, WithoutStart
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 

@@ -16,7 +16,7 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 if TYPE_CHECKING:

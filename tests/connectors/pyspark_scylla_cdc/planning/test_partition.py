@@ -17,6 +17,7 @@ from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.executors.log import task_rows
 from pyspark_scylla_cdc.planning.partition import INLINE, LogPartition, LogRead, partitions
 from pyspark_scylla_cdc.planning.plan import divide, spans
 from pyspark_scylla_cdc.planning.streams import Streams
@@ -110,7 +111,9 @@ def test_the_same_rows_either_way(
 
 def rows(reads: Iterator[LogRead], source: Full) -> list[tuple[bytes, int]]:
     """Return the rows that these queries find, sorted."""
-    found = [row for read in reads for batch in read.rows(source) for row in batch.to_pylist()]
+    found = [
+        row for read in reads for batch in task_rows(source, read) for row in batch.to_pylist()
+    ]
     return sorted((row[STREAM_ID], row["time"]) for row in found)
 
 

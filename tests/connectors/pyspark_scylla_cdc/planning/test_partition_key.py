@@ -17,7 +17,7 @@ from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 
 SECOND = 1_000_000
 KEYS = range(60)

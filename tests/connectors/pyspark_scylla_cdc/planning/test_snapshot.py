@@ -13,7 +13,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
 

@@ -23,13 +23,13 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.look import Look
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.sessions import connection_of, form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
+from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -286,10 +286,10 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
     """
     log = Written(sorted(writes))
 
-    def look() -> Look:
-        return Look(log, lambda _: Streams(bytes(STREAM)), Strategy.STREAMS, 64, 1)
+    def probe() -> RowProbe:
+        return RowProbe(log, lambda _: Streams(bytes(STREAM)), Strategy.STREAMS, 64, 1)
 
-    rest = Idle(look, lambda: Timeline((0,)), shortest, longest)
+    rest = Idle(probe, lambda: Timeline((0,)), shortest, longest)
     position = now = looked = 0
     was_empty = False
     for gap in gaps:

@@ -34,7 +34,7 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 from pyspark_scylla_cdc.offsets.late import Late, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.reading.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.sessions import connection_of, form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader

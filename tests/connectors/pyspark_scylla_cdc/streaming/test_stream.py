@@ -13,7 +13,7 @@ from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError, DataLossError, SchemaError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 

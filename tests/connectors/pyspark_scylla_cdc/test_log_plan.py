@@ -7,7 +7,7 @@ import pytest
 from cdc_reader.errors import SourceError
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.generation import Timeline
-from pyspark_scylla_cdc.reading.log_plan import oldest_alive
+from pyspark_scylla_cdc.log_plan import oldest_alive
 
 HOUR = 3_600_000_000
 

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 from itertools import chain
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from cdc_reader._time import Micros
+from cdc_reader._time import FOREVER, Micros, duration_micros
+from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.planning.plan import StreamSpan
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.sessions import source_of, streams_loader, timeline_of
 
 SAMPLE, AT_ONCE = 512, 64
 """The number of streams sampled in a generation, and of streams per query."""
@@ -93,3 +96,18 @@ class RowLimit:
                 if rows > _COUNTED * self._limit:
                     return _TOO_MANY
         return rows
+
+
+def row_limit(options: SourceOptions, schema: LogSchema) -> Callable[[Window], Micros]:
+    """Make the function that limits a window to the rows that a micro-batch may have."""
+    columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
+    source = source_of(options.connection(), options.read, evolve(schema, columns=columns))
+    streams = streams_loader(options, schema.base)
+    shortest = duration_micros(options.min_advance)
+    limit = RowLimit(source, streams, options.max_rows or FOREVER, shortest)
+
+    def end(window: Window) -> Micros:
+        timeline = timeline_of(options)
+        return limit.end(window, lambda part: spans(timeline, part, lambda g: len(streams(g))))
+
+    return end

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from attrs import evolve
+
 from cdc_reader._time import Micros
+from cdc_reader.cql.schema import BATCH_SEQ_NO, LogSchema
 from cdc_reader.reading.fetch import read_tasks
 from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
 from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.sessions import source_of, streams_loader
 
 
-class Look:
+class RowProbe:
     """Reads one row of each chunk of streams; `source` returns at most one row per task."""
 
     def __init__(
@@ -59,3 +64,12 @@ class Look:
             yield streams.range_task(part.window)
         else:
             yield from streams.tasks(part.window, self._chunk)
+
+
+def row_probe(options: SourceOptions, schema: LogSchema) -> RowProbe:
+    """Make the check for rows in a window, which costs a few queries."""
+    columns = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
+    read = options.read
+    source = source_of(options.connection(), read, evolve(schema, columns=columns), limit=1)
+    streams = streams_loader(options, schema.base)
+    return RowProbe(source, streams, options.read_strategy, read.chunk_size, read.in_flight)

@@ -1,11 +1,13 @@
-"""Caches of a Spark process across tasks: connections, sources, streams of generations.
+"""A Spark process's view of the table, on the driver and on executors: schema, generations, log.
 
-Spark reuses its Python processes; connecting takes longer than a micro-batch.
+Connections, sources and streams of generations are kept across tasks: Spark reuses its Python
+processes, and connecting takes longer than a micro-batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 
 import pyarrow as pa
@@ -15,16 +17,23 @@ from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.changes.frames import Format, format_of, project
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import KnownSource
+from cdc_reader.cluster.schema import dropped
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema, TableSchema, TableState
-from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.errors import (
+    QueryRefusedError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from pyspark_scylla_cdc.offsets.late import check_ttl
 from pyspark_scylla_cdc.options.errors import with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.options.table import SchemaMode
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 
 log = get_logger(__name__)
@@ -76,6 +85,44 @@ def form_of(options: SourceOptions, schema: LogSchema) -> Format:
 def part_of(form: Format, names: Iterable[str]) -> pa.Schema:
     """Return the columns `names` of a format."""
     return pa.schema([form.schema.field(name) for name in names])
+
+
+def refuse_new_columns(
+    options: SourceOptions, known: Collection[str], names: Collection[str]
+) -> None:
+    """Raise SchemaError if the table has columns the DataFrame lacks, and the options forbid it."""
+    new = [name for name in known if name not in names]
+    if new and options.schema_mode is SchemaMode.FAIL:
+        raise SchemaError(
+            f"{options.table} has columns that the DataFrame lacks ({', '.join(new)}), and "
+            "schemaMode is 'fail': load it again"
+        )
+
+
+def check_columns(options: SourceOptions, names: Collection[str]) -> None:
+    """Raise SchemaError as `refuse_new_columns` does, by the table's current schema."""
+    if options.schema_mode is SchemaMode.FAIL:
+        known = form_of(options, schema_of(options)).schema.names
+        refuse_new_columns(options, known, names)
+
+
+@contextmanager
+def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
+    """Raise a clear error if a query is refused because its table, log or a column is gone."""
+    try:
+        yield
+    except QueryRefusedError:
+        try:
+            current = table_of(options).schema().base
+        except TableNotFoundError:
+            raise dropped(options.table) from None
+        known = {column.name for column in current.columns}
+        if lost := [column.name for column in schema.base.columns if column.name not in known]:
+            columns = f"column {lost[0]} was" if len(lost) == 1 else f"{', '.join(lost)} were"
+            raise SchemaError(
+                f"{options.table}: {columns} dropped meanwhile: start the query again"
+            ) from None
+        raise
 
 
 def table_of(options: SourceOptions) -> CdcTable:

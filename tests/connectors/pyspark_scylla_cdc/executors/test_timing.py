@@ -11,7 +11,7 @@ from attrs import field, frozen
 from cdc_reader.cql.schema import STREAM_ID
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from cdc_reader.testing import ManualClock
-from pyspark_scylla_cdc.reading.timing import timed
+from pyspark_scylla_cdc.executors.timing import timed
 
 COST = {Strategy.STREAMS: 5, Strategy.RANGES: 2}
 """µs per stream."""

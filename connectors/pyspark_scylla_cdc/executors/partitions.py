@@ -1,0 +1,39 @@
+"""Reads the rows of a partition, of any kind, in the requested format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from cdc_reader._time import Clock, SystemClock
+from cdc_reader.cql.schema import LogSchema
+from pyspark_scylla_cdc.executors.log import log_rows
+from pyspark_scylla_cdc.executors.page_memory import keep_freed
+from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
+from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition
+from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
+from pyspark_scylla_cdc.sessions import still_there
+
+
+def read_partition(
+    options: SourceOptions,
+    schema: LogSchema,
+    names: Collection[str],
+    partition: InputPartition,
+    clock: Clock | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of any kind of partition of this source, with the columns `names`.
+
+    Another source's partition has none.
+    """
+    keep_freed()
+    with hide_traceback(), with_remedy(), still_there(options, schema):
+        match partition:
+            case LogPartition() | LatePartition():
+                yield from log_rows(options, schema, names, partition, clock or SystemClock())
+            case SnapshotPartition():
+                yield from snapshot_rows(options, schema, names, partition)

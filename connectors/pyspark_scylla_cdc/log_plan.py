@@ -1,0 +1,59 @@
+"""Plans the read of a window on the driver, by the cluster's current generations."""
+
+from __future__ import annotations
+
+from cdc_reader._time import Micros
+from cdc_reader.cql.schema import TableSchema
+from cdc_reader.errors import SourceError
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import Planned
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
+from pyspark_scylla_cdc.planning.plan import divide, slices, spans
+from pyspark_scylla_cdc.sessions import created_at, streams_loader
+
+_LATE = 5_000_000
+"""µs for which the server still accepts writes into a generation that has ended."""
+
+
+def plan(
+    options: SourceOptions,
+    base: TableSchema,
+    timeline: Timeline,
+    window: Window,
+    filled: Window | None = None,
+    planned: Planned | None = None,
+) -> list[LogPartition]:
+    """Return the partitions that read `window`; `timeline` must reach to the end of the window.
+
+    With `planned`, only rows that had arrived by then are read. `filled` is the window in which
+    rows are expected. If it is given, a stream's time may be spread over several partitions;
+    otherwise only if there are fewer streams than partitions.
+    """
+    streams = streams_loader(options, base)
+    least = options.min_partitions
+    most = options.max_partitions if options.partition_key is None else least
+    parts = spans(timeline, window, lambda generation: len(streams(generation)), filled)
+    count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
+    return partitions(divide(parts, least, most, count), streams, planned)
+
+
+def expected(options: SourceOptions, window: Window) -> Window:
+    """The part of the window in which the log existed, by the creation time in its table's id."""
+    created = created_at(options.connection(), options.read, options.table)
+    return Window(max(window.start, created), window.end)
+
+
+def oldest_alive(timeline: Timeline, kept_since: Micros) -> Micros:
+    """Return the start, in µs, of the oldest generation that may have unexpired rows.
+
+    `kept_since` is the earliest write time of rows that are still in the log.
+    """
+    for span in timeline.operating():
+        if span.end > kept_since - _LATE:
+            return span.start
+    raise SourceError(
+        "the cluster has published no CDC generation yet, and one was expected: "
+        "wait until its nodes are up, and try again"
+    )
