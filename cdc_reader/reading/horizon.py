@@ -55,7 +55,7 @@ class SettledHorizon:
         else:
             self.oldest = position
         settled = now - duration_micros(self._config.confidence_window)
-        return min(settled, self._gate.until(now, starts))
+        return min(settled, self._gate.limit(now, starts))
 
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.

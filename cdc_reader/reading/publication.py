@@ -24,18 +24,21 @@ class PublicationGate:
         self._generations = generations
         self._patience = patience
         self._pause = pause
-        self._looked = BEGINNING
+        self._queried = BEGINNING
         self._pending: frozenset[Micros] = frozenset()
 
-    def until(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
-        """Return the start of the first unannounced generation waited for; FOREVER if none."""
-        if not 0 <= now - self._looked < self._pause:
-            self._look(announced)
-            self._looked = now
+    def limit(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
+        """Return the start of the first such generation not in `announced`; FOREVER if none.
+
+        No reader may pass it.
+        """
+        if not 0 <= now - self._queried < self._pause:
+            self._refresh(announced)
+            self._queried = now
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
 
-    def _look(self, announced: Collection[Micros]) -> None:
+    def _refresh(self, announced: Collection[Micros]) -> None:
         pending = frozenset(self._generations().unpublished()).difference(announced)
         for start in sorted(pending - self._pending):
             log.info("generation_half_published", start=start)

@@ -35,22 +35,22 @@ class AdvancePolicy:
             final=FOREVER if options.ending is None else options.ending,
         )
 
-    def horizon(self, now: Micros) -> Micros:
+    def settled(self, now: Micros) -> Micros:
         """Return the write time up to which the log may be read now."""
         return min(now - self.confidence, self.final)
 
     def has_caught_up(self, end: Micros, now: Micros) -> bool:
-        """True if `end` covers everything that has settled, and the query does not end there."""
-        return end == self.horizon(now) < self.final
+        """True if `end` covers everything that has settled, in a query that goes on."""
+        return end == self.settled(now) < self.final
 
-    def until(self, now: Micros) -> AdvancePolicy:
+    def finishing(self, now: Micros) -> AdvancePolicy:
         """Return the policy of a query that ends with what has settled by `now`."""
-        return evolve(self, final=self.horizon(now))
+        return evolve(self, final=self.settled(now))
 
     def next(self, position: Micros, now: Micros, *, limited: bool) -> Micros:
         """Return the end of the next micro-batch; `position` itself if it is too early for one."""
-        horizon = self.horizon(now)
-        if horizon < self.final and horizon - position < self.min_advance:
+        settled = self.settled(now)
+        if settled < self.final and settled - position < self.min_advance:
             return position
-        end = min(position + self.max_window, horizon) if limited else horizon
+        end = min(position + self.max_window, settled) if limited else settled
         return max(position, end)

@@ -41,9 +41,7 @@ class Idle:
         longest: int,
     ) -> None:
         self._make_probe = probe
-        self._probe: RowProbe | None = (
-            None  # created on first use, after the reader has been pickled
-        )
+        self._probe: RowProbe | None = None  # created on first use, after the reader was pickled
         self._generations = generations
         self._shortest = shortest
         self._longest = longest

@@ -44,7 +44,7 @@ REPORTED = 64, 1_000_000
 class LateWatch(Protocol):
     """Decides how a query treats late rows."""
 
-    def until(self, now: Micros) -> None:
+    def finish(self, now: Micros) -> None:
         """Sweep once more, as of `now`, because the query ends with the rows available then."""
         ...
 
@@ -65,7 +65,7 @@ class LateWatch(Protocol):
 class Ignored:
     """Ignores late rows."""
 
-    def until(self, now: Micros) -> None:
+    def finish(self, now: Micros) -> None:
         pass
 
     def next(
@@ -90,13 +90,13 @@ class Delivered:
         self._make = make
         self._settings = settings
         self._clock = clock
-        self._until = FOREVER
+        self._final = FOREVER
         self._at: tuple[Late | None, int] | None = None
         self._state = Reads(BEGINNING, (BEGINNING,), (BEGINNING,))
         self._ttls = TtlHistory()
 
-    def until(self, now: Micros) -> None:
-        self._until = now
+    def finish(self, now: Micros) -> None:
+        self._final = now
 
     def next(
         self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
@@ -104,7 +104,7 @@ class Delivered:
         now = self._clock.now()
         if self._at != (late, window.start):
             self._begin(late, window.start, now, snapshot=snapshot)
-        is_due = is_time(self._state.reads[0], now, self._until)
+        is_due = is_time(self._state.reads[0], now, self._final)
         if window.is_empty and not is_due and not snapshot:
             return late
         self._ttls = ttls()
@@ -178,13 +178,13 @@ class Reported:
         self._make = make
         self._settings = settings
         self._clock = clock
-        self._until = FOREVER
+        self._final = FOREVER
         self._rows: LateRows | None = None
         self._end = BEGINNING
         self._counted = BEGINNING
 
-    def until(self, now: Micros) -> None:
-        self._until = now
+    def finish(self, now: Micros) -> None:
+        self._final = now
 
     def next(
         self, late: Late | None, window: Window, ttls: Callable[[], TtlHistory], *, snapshot: bool
@@ -195,7 +195,7 @@ class Reported:
             position, confidence = window.start, self._settings.confidence
             self._rows = LateRows(position, position, now, confidence)
             self._end = self._counted = position
-        if is_time(self._rows.late_scan_at, now, self._until):
+        if is_time(self._rows.late_scan_at, now, self._final):
             self._look_back(self._rows, window.start, ttls())
         if window.end > self._end:
             self._rows.window_read(window.end, now)
@@ -250,12 +250,12 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
     return [rows for batch in found if (rows := rows_named(batch, names)).num_rows]
 
 
-def is_time(late_scan_at: Micros, now: Micros, until: Micros) -> bool:
+def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
     """True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
-    A query that ends with the rows available at `until` sweeps once.
+    A query that ends with the rows available at `final` sweeps once.
     """
-    return now >= late_scan_at + INTERVAL if until == FOREVER else late_scan_at < until
+    return now >= late_scan_at + INTERVAL if final == FOREVER else late_scan_at < final
 
 
 def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateWatch:

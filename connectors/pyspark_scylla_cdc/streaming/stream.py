@@ -6,8 +6,7 @@ Spark's behaviour, and its consequences:
   the first commit. No checkpoint stores its answer, so the offset at the end of the first
   micro-batch also records where the micro-batch began.
 * Spark polls `latestOffset` about forty times a second. The method reads the clock, and queries
-  the cluster only when a micro-batch is due: for unannounced generations, for rows and, with a
-  limit of rows, for their number.
+  the cluster only when a micro-batch may be due (see `window_end`).
 * A micro-batch may be planned again after a restart: its partitions follow from the two
   offsets and the generation tables alone.
 * Spark does not call `stop` on a clean stop, and calls `commit` one micro-batch late. This reader
@@ -17,17 +16,15 @@ Spark's behaviour, and its consequences:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, SystemClock, duration_micros, format_timestamp
+from cdc_reader._time import Clock, Micros, SystemClock, format_timestamp
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.errors import DataLossError
-from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.executors.partitions import read_partition
@@ -37,24 +34,14 @@ from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
-from pyspark_scylla_cdc.sessions import (
-    check_columns,
-    generations_of,
-    state_of,
-    still_there,
-    timeline_of,
-)
+from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
-from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
-from pyspark_scylla_cdc.streaming.late_watch import late_watch
-from pyspark_scylla_cdc.streaming.row_limit import row_limit
-from pyspark_scylla_cdc.streaming.row_probe import row_probe
+from pyspark_scylla_cdc.streaming.window_end import WindowEnd
 
 log = get_logger(__name__)
 
@@ -79,23 +66,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._names = names
         self._clock = clock or SystemClock()
-        self._pace = AdvancePolicy.of(options)
-        self._gate = PublicationGate(
-            partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
-        )
-        self._idle = Idle(
-            partial(row_probe, options, schema),
-            partial(timeline_of, options),
-            duration_micros(options.min_advance),
-            duration_micros(options.idle_advance),
-        )
-        self._late = late_watch(options, schema, self._clock)
+        self._window_end = WindowEnd(options, schema, self._clock)
         self._initial: Offset | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        now = self._clock.now()
-        self._pace = self._pace.until(now)
-        self._late.until(now)
+        self._window_end.finish(self._clock.now())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return _ONE_WINDOW
@@ -113,33 +88,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = self._checked(start)
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
-        position = since.position
-        end = self._pace.next(position, now, limited=limited)
         with still_there(self._options, self._schema):
-            if limited and not since.is_before_snapshot and self._pace.has_caught_up(end, now):
-                end = self._idle.end(Window(position, end))
-            if end > position:
-                end = max(position, min(end, self._gate.until(now)))
-            if limited and self._options.max_rows is not None:
-                end = self._cut(Window(position, end))
-            late = self._late.next(
-                since.late,
-                Window(position, end),
-                lambda: since.ttls_at(self._state(since), now),
-                snapshot=since.is_before_snapshot,
+            batch = self._window_end.next(
+                since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
             )
-        if late is not None and end > position:
-            end = late.position
-        is_news = late is not None and late != since.late
-        if end == position and not since.is_before_snapshot and not is_news:
+        has_late_rows = batch.late not in (None, since.late)
+        if batch.window.is_empty and not since.is_before_snapshot and not has_late_rows:
             return start
         state = self._state(since)
         began = since.position if since == self._initial else None
+        end, late = batch.window.end, batch.late
         return since.moved(end, self._options.table, state, now, late, began).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
-        return self._at(self._pace.horizon(self._clock.now()), state).to_json()
+        return self._at(self._window_end.settled(self._clock.now()), state).to_json()
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -198,12 +161,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
-    def _cut(self, window: Window) -> Micros:
-        """Return the end of the window that holds at most the rows of one micro-batch."""
-        if window.is_empty:
-            return window.end
-        return row_limit(self._options, self._schema)(window)
-
     def _check_loss(self, window: Window, ttls: TtlHistory) -> None:
         """Report if rows of the window may have expired unread."""
         lost = ttls.lost(window.start, self._clock.now()).intersect(window)
@@ -225,5 +182,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline_of(self._options), kept_since)
         if self._options.snapshot:
-            return max(oldest, self._pace.horizon(now))
+            return max(oldest, self._window_end.settled(now))
         return max(self._options.window(now).start, oldest, kept_since)

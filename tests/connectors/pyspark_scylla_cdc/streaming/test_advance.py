@@ -33,7 +33,7 @@ def test_never_back_and_never_past_the_horizon(
 @given(pace=PACES, position=TIMES, now=TIMES, later=SPANS)
 def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, later: int) -> None:
     """With AvailableNow the target stays fixed and is reached, and nothing follows."""
-    bounded = pace.until(now)
+    bounded = pace.finishing(now)
     steps = 0
     while (end := bounded.next(position, now + later, limited=steps < 100)) > position:
         position, steps = end, steps + 1
@@ -68,7 +68,7 @@ def test_what_is_cut_short_has_not_caught_up(pace: AdvancePolicy, position: int,
     end = pace.next(position, now, limited=True)
     is_cut = end < min(now - pace.confidence, pace.final)
     assert not (is_cut and pace.has_caught_up(end, now))
-    assert not pace.until(now).has_caught_up(end, now)
+    assert not pace.finishing(now).has_caught_up(end, now)
 
 
 def test_pace_of_options() -> None:

@@ -1,0 +1,115 @@
+"""Decides where a micro-batch ends: how far its window of write time reaches.
+
+The window begins at the position of the last offset. Each of five steps may only bring its end
+nearer, and in the end a window may be empty:
+
+1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
+2. If that is everything that has settled, but no rows are found, the window is empty (`Idle`).
+3. It ends before a generation that is only partly published (`PublicationGate`).
+4. It holds about as many rows as a micro-batch may have (`RowLimit`).
+5. It holds as many strays as an offset can name (`LateWatch`), which also finds the late rows that
+   the micro-batch delivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from attrs import evolve, frozen
+
+from cdc_reader._time import Clock, Micros, duration_micros
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.publication import PublicationGate
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.offsets.late import Late
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import generations_of, timeline_of
+from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
+from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
+from pyspark_scylla_cdc.streaming.late_watch import late_watch
+from pyspark_scylla_cdc.streaming.row_limit import row_limit
+from pyspark_scylla_cdc.streaming.row_probe import row_probe
+
+
+@frozen
+class MicroBatch:
+    """What a micro-batch delivers: its window, and what its offset records about `late` rows."""
+
+    window: Window
+    late: Late | None = None
+
+
+class WindowEnd:
+    """Decides where each micro-batch of a query ends.
+
+    Queries the cluster only when a micro-batch may be due. Can be pickled until first used.
+    """
+
+    def __init__(self, options: SourceOptions, schema: LogSchema, clock: Clock) -> None:
+        self._options = options
+        self._schema = schema
+        self._policy = AdvancePolicy.of(options)
+        self._idle = Idle(
+            partial(row_probe, options, schema),
+            partial(timeline_of, options),
+            duration_micros(options.min_advance),
+            duration_micros(options.idle_advance),
+        )
+        self._gate = PublicationGate(
+            partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
+        )
+        self._late = late_watch(options, schema, clock)
+
+    def finish(self, now: Micros) -> None:
+        """Let the query end with what is available at `now`."""
+        self._policy = self._policy.finishing(now)
+        self._late.finish(now)
+
+    def settled(self, now: Micros) -> Micros:
+        """Return the write time up to which the log may be read at `now`."""
+        return self._policy.settled(now)
+
+    def next(
+        self, since: Offset, now: Micros, ttls: Callable[[], TtlHistory], *, limited: bool
+    ) -> MicroBatch:
+        """Return the micro-batch after the offset `since`, which may be empty.
+
+        `ttls` returns the log's TTL over time. If not `limited`, it holds everything that has
+        settled, because Spark's trigger asks for that.
+        """
+        window = self._settled(since.position, now, limited=limited)
+        if limited and not since.is_before_snapshot:
+            window = self._with_rows(window, now)
+        window = self._published(window, now)
+        if limited:
+            window = self._within_row_limit(window)
+        return self._with_late_rows(since, window, ttls)
+
+    def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
+        return Window(position, self._policy.next(position, now, limited=limited))
+
+    def _with_rows(self, window: Window, now: Micros) -> Window:
+        if not self._policy.has_caught_up(window.end, now):
+            return window
+        return evolve(window, end=self._idle.end(window))
+
+    def _published(self, window: Window, now: Micros) -> Window:
+        if window.is_empty:
+            return window
+        return evolve(window, end=max(window.start, min(window.end, self._gate.limit(now))))
+
+    def _within_row_limit(self, window: Window) -> Window:
+        if window.is_empty or self._options.max_rows is None:
+            return window
+        return evolve(window, end=row_limit(self._options, self._schema)(window))
+
+    def _with_late_rows(
+        self, since: Offset, window: Window, ttls: Callable[[], TtlHistory]
+    ) -> MicroBatch:
+        late = self._late.next(since.late, window, ttls, snapshot=since.is_before_snapshot)
+        if late is not None and not window.is_empty:
+            window = evolve(window, end=late.position)
+        return MicroBatch(window, late)
