@@ -30,7 +30,7 @@ from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-from cdc_reader.reading.horizon import SettledHorizon
+from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
 from cdc_reader.reading.ordering import ByWriteTime
 from cdc_reader.reading.planner import Planner
@@ -48,10 +48,6 @@ _LOOK_AGAIN = 1_000_000
 """µs between checks of schema and generations when rows are polled more often.
 
 The position moves by the last check's horizon; a new column is noticed with its first row."""
-_AHEAD = 60_000_000
-"""µs past our clock that an eager read extends.
-
-The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
 
 
 class Follower:
@@ -228,7 +224,7 @@ class Follower:
         The position moves once a poll interval has settled, or the end is reached.
         """
         began = self._clock.now()
-        yield from self._read(Window(self._position, min(began + _AHEAD, end)))
+        yield from self._read(Window(self._position, min(written_before(began), end)))
         is_worth = settled - self._position >= duration_micros(self._config.poll_interval)
         if is_worth or settled == end:
             yield from self._read_strays(Window(self._position, settled))

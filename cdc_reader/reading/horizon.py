@@ -1,4 +1,7 @@
-"""The settled horizon: the write time and the generations up to which a log can be read."""
+"""The settled horizon: the write time and the generations up to which a log can be read.
+
+The confidence window comes from here, and so does the end of a read that does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,21 @@ from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
+
+_LEAD = 60_000_000
+"""µs by which a write time may be ahead of our clock.
+
+The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
+
+
+def settled_before(now: Micros, confidence: int) -> Micros:
+    """Return the write time before which rows have settled: `confidence` µs before `now`."""
+    return now - confidence
+
+
+def written_before(now: Micros) -> Micros:
+    """Return a write time later than that of any row written by `now`, settled or not."""
+    return now + _LEAD
 
 
 class SettledHorizon:
@@ -54,7 +72,7 @@ class SettledHorizon:
             self.oldest = max(starts[0], ttls.oldest_kept(now))
         else:
             self.oldest = position
-        settled = now - duration_micros(self._config.confidence_window)
+        settled = settled_before(now, duration_micros(self._config.confidence_window))
         return min(settled, self._gate.limit(now, starts))
 
     def missed(self, position: Micros) -> list[Window]:

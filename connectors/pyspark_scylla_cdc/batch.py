@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader._time import FOREVER, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.horizon import settled_before, written_before
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
@@ -17,12 +18,6 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.sessions import timeline_of
-
-AHEAD = 60_000_000
-"""How far past now to read if no end is given, in µs.
-
-The server accepts writes from clocks up to 5 s ahead of its own, and Spark's clock may be behind
-the server's."""
 
 
 class BatchReader(DataSourceReader):
@@ -42,10 +37,11 @@ class BatchReader(DataSourceReader):
         asked = self._options.window(now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
-            position = max(oldest, now - duration_micros(self._options.confidence_window))
+            confidence = duration_micros(self._options.confidence_window)
+            position = max(oldest, settled_before(now, confidence))
             first += snapshot_partitions(position, self._options.max_partitions)
             asked = Window(position, asked.end)
-        end = now + AHEAD if asked.end == FOREVER else asked.end
+        end = written_before(now) if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)
         filled = expected(self._options, self._alive(asked, now))
         rest = plan(self._options, self._schema.base, timeline, window, filled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from cdc_reader._time import FOREVER, Micros, duration_micros
+from cdc_reader.reading.horizon import settled_before
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 
 
@@ -37,7 +38,7 @@ class AdvancePolicy:
 
     def settled(self, now: Micros) -> Micros:
         """Return the write time up to which the log may be read now."""
-        return min(now - self.confidence, self.final)
+        return min(settled_before(now, self.confidence), self.final)
 
     def has_caught_up(self, end: Micros, now: Micros) -> bool:
         """True if `end` covers everything that has settled, in a query that goes on."""
