@@ -33,8 +33,9 @@ OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
     tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/packaging/test_doctor.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
-    $(addprefix tests/connectors/pyspark_scylla_cdc/,formats test_connect.py tables/test_fold.py \
-    test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
+    $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
+    executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
+    test_connect.py tables/test_fold.py test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
     test_schema.py test_spark_versions.py test_bad_input.py::test_the_same_line_in_every_way) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 

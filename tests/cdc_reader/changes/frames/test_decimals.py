@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -111,23 +109,3 @@ def test_a_number_of_many_digits_is_shown_in_part() -> None:
     """The message stays readable."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
-
-
-@pytest.mark.parametrize(
-    ("number", "enough"), [(WIDE, "decimal(38,15)"), ("0.0000000000000000001", "decimal(20,19)")]
-)
-def test_what_a_table_holds_is_not_changed_on_the_way(
-    execute: Callable[..., None],
-    rows: Callable[..., list[dict[str, Any]]],
-    number: str,
-    enough: str,
-) -> None:
-    """A decimal is read exactly, or the error names the option that cannot hold it."""
-    execute(
-        "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal) WITH cdc = {'enabled': true}",
-        f"INSERT INTO {{t}} (pk, d) VALUES (1, {number})",
-    )
-    assert [Decimal(row["d"]) for row in rows()] == [Decimal(number)]
-    assert [row["d"] for row in rows(decimalType=enough)] == [Decimal(number)]
-    with pytest.raises(ConfigurationError, match=r"^decimalType is .*column d holds"):
-        rows(decimalType="decimal(38,18)")

@@ -26,8 +26,8 @@ HISTORY = (
 
 
 def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Validator:
-    """The schema of the repository, with these columns required of each row."""
-    path = files("pyspark_scylla_cdc") / "formats" / "envelope.schema.json"
+    """The schema that the package carries, with these columns required of each row."""
+    path = files("cdc_reader.changes.frames") / "envelope.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     row = schema["$defs"]["row"]
