@@ -163,8 +163,8 @@ class Layout:
 
     def __init__(self, schema: LogSchema) -> None:
         self.schema = schema
-        self.partition_key = _names(schema, ColumnKind.PARTITION_KEY)
-        self.clustering = _names(schema, ColumnKind.CLUSTERING)
+        self.partition_key = tuple(column.name for column in schema.base.partition_key)
+        self.clustering = tuple(column.name for column in schema.base.clustering)
         self.converters = {column.name: converter(column.type) for column in schema.columns}
         # Kept as text, which is enough to tell records apart, and parsed only on demand.
         self.converters[TIME] = pa.Array.to_pylist
@@ -173,11 +173,7 @@ class Layout:
         """Return the static, or the regular, base columns that the log has."""
         kind = ColumnKind.STATIC if static else ColumnKind.REGULAR
         known = self.converters
-        return [c for c in self.schema.base.columns if c.kind is kind and c.name in known]
-
-
-def _names(schema: LogSchema, kind: ColumnKind) -> tuple[str, ...]:
-    return tuple(column.name for column in schema.base.columns if column.kind is kind)
+        return [column for column in self.schema.base.of_kind(kind) if column.name in known]
 
 
 layout_of = lru_cache(maxsize=64)(Layout)

@@ -35,7 +35,6 @@ from cdc_reader.cql.schema import (
     STREAM_ID,
     TIME,
     Column,
-    ColumnKind,
     Operation,
     TableSchema,
 )
@@ -59,19 +58,14 @@ _PARTITION_DELETES = (Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DEL
 _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 
 
-def clustering_of(base: TableSchema) -> list[Column]:
-    """Return the clustering columns, in key order."""
-    return [column for column in base.columns if column.kind is ColumnKind.CLUSTERING]
-
-
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; without a clustering key, a partition is a row."""
-    return _ROW_DELETES if clustering_of(base) else _ROW_DELETES + _PARTITION_DELETES
+    """Return the operations that delete one row; without a clustering key, a partition is one."""
+    return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
 
 def partition_deletes(base: TableSchema) -> tuple[Operation, ...]:
     """Return the operations that delete a partition of many rows."""
-    return _PARTITION_DELETES if clustering_of(base) else ()
+    return _PARTITION_DELETES if base.clustering else ()
 
 
 @frozen(eq=False)
@@ -290,7 +284,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
     count = len(operations)
     if len(records.starts) == count:
         return np.arange(count)
-    key = [key_cells(records.batch, column.name) for column in clustering_of(base)]
+    key = [comparable(records.batch.column(column.name)) for column in base.clustering]
     of_row = _among(operations, (*IMAGES, *UPSERTS, *row_deletes(base)))
     begins = _begins(operations, of_row, key)
     begins[records.starts] = True

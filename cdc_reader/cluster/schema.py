@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +16,8 @@ from cdc_reader.cql import types as cql_type
 from cdc_reader.cql.names import LOG_SUFFIX, TableName
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
-    DELETED_PREFIX,
     END_OF_BATCH,
     OPERATION,
-    REMOVED_PREFIX,
     STREAM_ID,
     TIME,
     TTL,
@@ -271,23 +269,13 @@ def _refuse_shared_names(base: TableSchema) -> None:
     """
     owners = dict.fromkeys(_META_COLUMNS, "the log itself")
     for column in base.columns:
-        for log_column in _log_names(column):
+        for log_column in column.log_names:
             if other := owners.get(log_column):
                 raise UnsupportedTableError(
                     f"column {column.name} of table {base.name} and {other} both need the log "
                     f"column {log_column}: rename {column.name}, or drop it"
                 )
             owners[log_column] = f"column {column.name}"
-
-
-def _log_names(column: Column) -> Iterator[str]:
-    """Return the names of the log columns that a column of the base table has."""
-    yield column.name
-    if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
-        return
-    yield f"{DELETED_PREFIX}{column.name}"
-    if cql_type.is_multi_cell(column.type):
-        yield f"{REMOVED_PREFIX}{column.name}"
 
 
 def dropped(name: TableName) -> TableNotFoundError:

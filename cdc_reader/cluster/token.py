@@ -17,7 +17,7 @@ def token_of(table: TableSchema, key: Mapping[str, object]) -> int:
 
     Raises ConfigurationError if `key` has other columns, or a value has the wrong type.
     """
-    columns = [column for column in table.columns if column.kind is ColumnKind.PARTITION_KEY]
+    columns = table.partition_key
     names = [column.name for column in columns]
     if sorted(key) != sorted(names):
         remedy = f"give the partition key of {table.name}: {', '.join(names)}"

@@ -36,7 +36,7 @@ def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
     Values are written as `Change.to_dict` writes them: types that JSON lacks are text, and a
     blob is ``0x…``. Raises ConfigurationError.
     """
-    columns = [column for column in table.columns if column.kind is ColumnKind.PARTITION_KEY]
+    columns = table.partition_key
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
@@ -45,7 +45,7 @@ def parse_key(text: str, table: TableSchema) -> dict[str, Any]:
     return {column.name: _value(column, given[column.name]) for column in columns}
 
 
-def _by_column(found: object, columns: list[Column]) -> Mapping[str, object]:
+def _by_column(found: object, columns: tuple[Column, ...]) -> Mapping[str, object]:
     names = [column.name for column in columns]
     match found:
         case dict() if sorted(found) == sorted(names):

@@ -8,7 +8,7 @@ from uuid import UUID
 from attrs import field, frozen
 
 from cdc_reader.cql.names import TableName
-from cdc_reader.cql.types import CqlType
+from cdc_reader.cql.types import CqlType, is_multi_cell
 
 STREAM_ID = "cdc$stream_id"
 TIME = "cdc$time"
@@ -45,6 +45,19 @@ class Column:
     kind: ColumnKind = ColumnKind.REGULAR
     position: int = -1
     descending: bool = False
+
+    @property
+    def is_key(self) -> bool:
+        """Whether the column is part of the primary key."""
+        return self.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+    @property
+    def log_names(self) -> tuple[str, ...]:
+        """The names of the log's columns for this column of a base table."""
+        if self.is_key:
+            return (self.name,)
+        names = self.name, DELETED_PREFIX + self.name
+        return (*names, REMOVED_PREFIX + self.name) if is_multi_cell(self.type) else names
 
     @property
     def server_order(self) -> tuple[int, int, bytes]:
@@ -101,6 +114,25 @@ class TableSchema:
     cdc: CdcOptions = CdcOptions()
     id: UUID | None = None
     altered: int | None = field(default=None, eq=False)
+
+    @property
+    def partition_key(self) -> tuple[Column, ...]:
+        """The columns of the partition key, in its order."""
+        return self.of_kind(ColumnKind.PARTITION_KEY)
+
+    @property
+    def clustering(self) -> tuple[Column, ...]:
+        """The clustering columns, in key order."""
+        return self.of_kind(ColumnKind.CLUSTERING)
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        """The columns outside the primary key, in server order."""
+        return tuple(column for column in self.columns if not column.is_key)
+
+    def of_kind(self, kind: ColumnKind) -> tuple[Column, ...]:
+        """Return the columns of a kind, in server order."""
+        return tuple(column for column in self.columns if column.kind is kind)
 
 
 @frozen

@@ -148,7 +148,7 @@ def _check_key(change: Change) -> None:
     A clustering column renamed later is null in older rows, so a row delete would look like a
     partition delete.
     """
-    clustering = [c.name for c in change.schema.base.columns if c.kind is ColumnKind.CLUSTERING]
+    clustering = [column.name for column in change.schema.base.clustering]
     known = [name for name in clustering if name in change.key]
     is_of_a_row = change.operation in _OF_A_ROW or (change.is_static and not change.deltas)
     if len(known) < len(clustering) and (known or is_of_a_row):

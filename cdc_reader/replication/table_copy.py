@@ -11,7 +11,6 @@ from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import CqlType, UserType, children, rebuilt
 from cdc_reader.errors import UnsupportedTableError
 
-_KEY = (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
 
 
 UserTypes = Mapping[str, UserType]
@@ -70,7 +69,7 @@ def _misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
             yield f"column {quoted(column.name)} is {_role(found)}, not {_role(column)}"
         elif _shape(found.type) != _shape(column.type):
             yield f"column {quoted(column.name)} is of type {found.type}, not {column.type}"
-    yield from (f"its key has {quoted(c.name)} too" for c in there.values() if c.kind in _KEY)
+    yield from (f"its key has {quoted(c.name)} too" for c in there.values() if c.is_key)
 
 
 def _place(column: Column) -> tuple[ColumnKind, int]:
@@ -79,7 +78,7 @@ def _place(column: Column) -> tuple[ColumnKind, int]:
 
 def _role(column: Column) -> str:
     role = column.kind.value.replace("_", " ")
-    return f"{role} column {column.position + 1}" if column.kind in _KEY else role
+    return f"{role} column {column.position + 1}" if column.is_key else role
 
 
 def _shape(cql_type: CqlType) -> CqlType:
@@ -119,15 +118,15 @@ def _definition(column: Column) -> str:
 
 def _key(schema: TableSchema) -> str:
     partition, clustering = (
-        [quoted(column.name) for column in schema.columns if column.kind is kind] for kind in _KEY
+        [quoted(column.name) for column in columns]
+        for columns in (schema.partition_key, schema.clustering)
     )
     return ", ".join([f"({', '.join(partition)})", *clustering])
 
 
 def _order(schema: TableSchema) -> str:
     """Return the clustering order where it is not the default."""
-    clustering = [column for column in schema.columns if column.kind is ColumnKind.CLUSTERING]
-    if not any(column.descending for column in clustering):
+    if not any(column.descending for column in schema.clustering):
         return ""
-    order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in clustering)
+    order = (f"{quoted(c.name)} {'DESC' if c.descending else 'ASC'}" for c in schema.clustering)
     return f" WITH CLUSTERING ORDER BY ({', '.join(order)})"

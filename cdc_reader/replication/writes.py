@@ -136,10 +136,10 @@ class TableWrites:
         self.schema = schema
         self._target = target.cql
         self._columns = {column.name: column for column in schema.columns}
-        self._key = _of_kind(schema, ColumnKind.PARTITION_KEY)
-        self._clustering = _of_kind(schema, ColumnKind.CLUSTERING)
-        self._statics = _of_kind(schema, ColumnKind.STATIC)
-        self._regulars = _of_kind(schema, ColumnKind.REGULAR)
+        self._key = schema.partition_key
+        self._clustering = schema.clustering
+        self._statics = schema.of_kind(ColumnKind.STATIC)
+        self._regulars = schema.of_kind(ColumnKind.REGULAR)
 
     def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
         """The writes of a part of an INSERT or UPDATE to its row, with a TTL of `ttl` seconds."""
@@ -254,10 +254,6 @@ class TableWrites:
                 sign = ">" if is_start is not column.descending else "<"
                 condition = f"{quoted(column.name)} {sign}{'=' * edge.inclusive} ?"
                 yield condition, column.type, edge.value
-
-
-def _of_kind(schema: TableSchema, kind: ColumnKind) -> tuple[Column, ...]:
-    return tuple(column for column in schema.columns if column.kind is kind)
 
 
 def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, ...]:

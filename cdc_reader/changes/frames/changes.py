@@ -7,8 +7,7 @@ preimage becomes the row before the update, and a delete gets the preimage's cel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +27,7 @@ from cdc_reader.changes.arrays import (
 )
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
-from cdc_reader.changes.frames.columns import is_key, log_columns, with_own_columns
+from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
@@ -37,7 +35,6 @@ from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDel
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
 from cdc_reader.changes.frames.table_rows import table_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
-from cdc_reader.changes.records import clustering_of
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     TIME,
@@ -95,8 +92,7 @@ class ChangesFormat:
     def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
         self._base = schema.base
         self._asked = asked
-        self.is_tolerant = asked.is_tolerant
-        self._values = [column for column in schema.base.columns if not is_key(column)]
+        self._values = schema.base.values
         _check_images(schema.base, asked, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
         self._log = schema
@@ -169,7 +165,7 @@ class ChangesFormat:
         column = self._by_name.get(name)
         if column is None:
             return self._meta(name, net, rows)
-        if is_key(column):
+        if column.is_key:
             return _key(column, net.batch, rows)
         return self._value(column, net, rows)
 
@@ -250,13 +246,13 @@ def _schema(base: TableSchema, asked: FormatOptions, types: ValueTypes) -> pa.Sc
     ]
     if asked.include_delta:
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
-    if asked.range_deletes is RangeDelete.EMIT and clustering_of(base):
+    if asked.range_deletes is RangeDelete.EMIT and base.clustering:
         fields.append((names.RANGE, range_type(base, types)))
     fields += bad_record_field(asked.on_bad_record)
     return with_own_columns(base, types.fields(base.columns), fields)
 
 
-def _check_images(base: TableSchema, asked: FormatOptions, values: list[Column]) -> None:
+def _check_images(base: TableSchema, asked: FormatOptions, values: Sequence[Column]) -> None:
     if asked.preimages is Preimages.REQUIRE:
         images.require_full_preimages(base)
     if not asked.include_delta:

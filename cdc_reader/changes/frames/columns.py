@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 from attrs import evolve
@@ -16,11 +16,9 @@ from cdc_reader.cql.schema import (
     STREAM_ID,
     TIME,
     Column,
-    ColumnKind,
     LogSchema,
     TableSchema,
 )
-from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 
 CHANGE_TYPE = "_change_type"
@@ -58,11 +56,6 @@ ALL = frozenset(
 _ALWAYS = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
 
-def is_key(column: Column) -> bool:
-    """Whether the column is part of the primary key."""
-    return column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
-
-
 def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """Reduce the schema to the base table's key and the columns `wanted`.
 
@@ -77,9 +70,9 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
         if name not in known:
             raise ConfigurationError("columns", name, f"{schema.base.name} {_hint(name, known)}")
     columns = schema.base.columns
-    kept = tuple(column for column in columns if is_key(column) or column.name in wanted)
+    kept = tuple(column for column in columns if column.is_key or column.name in wanted)
     dropped = [column for column in schema.base.columns if column not in kept]
-    gone = {name for column in dropped for name in _log_names(column)}
+    gone = {name for column in dropped for name in column.log_names}
     return LogSchema(
         evolve(schema.base, columns=kept),
         tuple(column for column in schema.columns if column.name not in gone),
@@ -89,7 +82,7 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
 def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:
     """Return the log's columns that a frame with the key and the columns `values` needs."""
     wanted = {*_ALWAYS, *values}
-    wanted.update(column.name for column in log.base.columns if is_key(column))
+    wanted.update(column.name for column in log.base.columns if column.is_key)
     if deltas:
         wanted.update(
             prefix + name for name in values for prefix in (DELETED_PREFIX, REMOVED_PREFIX)
@@ -110,13 +103,6 @@ def with_own_columns(
                 "this source adds: rename the column, or drop it and add it under another name"
             )
     return pa.schema([*columns, *fields])
-
-
-def _log_names(column: Column) -> Iterator[str]:
-    yield column.name
-    yield DELETED_PREFIX + column.name
-    if is_multi_cell(column.type):
-        yield REMOVED_PREFIX + column.name
 
 
 def _hint(name: str, known: list[str]) -> str:

@@ -6,8 +6,7 @@ is not shown; if ``value`` is null, the column is null.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,7 @@ import pyarrow.compute as pc
 from cdc_reader._time import Micros, SystemClock
 from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
-from cdc_reader.changes.frames.columns import is_key, log_columns
+from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
 from cdc_reader.changes.frames.options import FormatOptions, Preimages
@@ -60,8 +58,7 @@ class EnvelopeFormat:
         self._log = schema
         self._base = schema.base
         self._asked = asked
-        self.is_tolerant = asked.is_tolerant
-        self._values = [column for column in schema.base.columns if not is_key(column)]
+        self._values = schema.base.values
         _check(schema.base, asked, self._values)
         row = pa.struct([_field(column, types) for column in schema.base.columns])
         self.schema = pa.schema(
@@ -125,7 +122,7 @@ class EnvelopeFormat:
 
         return [
             rows.column(column.name)
-            if is_key(column)
+            if column.is_key
             else _cells(rows.column(column.name), shown(column))
             for column in self._base.columns
         ]
@@ -149,7 +146,7 @@ class EnvelopeFormat:
         has_image = (net.before != NONE) & self._gives_preimages
         cells = [
             pick(net.batch.column(column.name), net.at)
-            if is_key(column)
+            if column.is_key
             else _cells(net.values_before(column), has_image & self._shown_before(column, net))
             for column in self._base.columns
         ]
@@ -159,7 +156,7 @@ class EnvelopeFormat:
         whole = self._base.cdc.postimage
         cells = [
             pick(net.batch.column(column.name), net.at)
-            if is_key(column)
+            if column.is_key
             else _cells(
                 net.values_after(column, postimages=whole),
                 _in_image(column, net) if whole else net.modified(column),
@@ -221,10 +218,10 @@ def _in_image(column: Column, net: NetChanges) -> Mask:
 
 def _field(column: Column, types: ValueTypes) -> pa.Field:
     kind = types.of(column.type)
-    return pa.field(column.name, kind if is_key(column) else pa.struct([("value", kind)]))
+    return pa.field(column.name, kind if column.is_key else pa.struct([("value", kind)]))
 
 
-def _check(base: TableSchema, asked: FormatOptions, values: list[Column]) -> None:
+def _check(base: TableSchema, asked: FormatOptions, values: Sequence[Column]) -> None:
     if asked.preimages is Preimages.REQUIRE:
         images.require_full_preimages(base)
     if not base.cdc.postimage:

@@ -28,7 +28,6 @@ from cdc_reader.changes.records import (
     RANGE_BOUNDS,
     ChangeRows,
     Records,
-    clustering_of,
     partition_deletes,
     row_deletes,
     whole_records,
@@ -187,7 +186,7 @@ def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSc
 
 def _are_static(batch: pa.RecordBatch, rows: ChangeRows, base: TableSchema) -> Mask:
     """Return which changes are of static rows: without clustering key, in a table with one."""
-    if not (key := clustering_of(base)):
+    if not (key := base.clustering):
         return np.zeros(rows.count, bool)
     return ~is_given(batch, key[0].name)[rows.first]
 

@@ -19,7 +19,6 @@ from cdc_reader.changes.records import (
     RANGE_STARTS,
     ChangeRows,
     Records,
-    clustering_of,
     partition_deletes,
 )
 from cdc_reader.cql.schema import OPERATION, TIME, Operation, TableSchema
@@ -59,7 +58,7 @@ def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> Rang
 
 def range_type(base: TableSchema, types: ValueTypes) -> pa.DataType:
     """Return the type of the bounds; in a bound, clustering columns not given are null."""
-    bound = pa.struct(types.fields(clustering_of(base)))
+    bound = pa.struct(types.fields(base.clustering))
     return pa.struct(
         [
             ("start", bound),

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.changes.arrays import Mask, is_given, key_cells, repeats
-from cdc_reader.changes.records import clustering_of
+from cdc_reader.changes.arrays import Mask, repeats, valid
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 from cdc_reader.decoding.faults import without_faults
@@ -71,16 +70,16 @@ def table_rows(
     A ``SELECT`` returns static columns in every row of a partition, or in a row without
     clustering key if the partition has no other rows.
     """
-    statics = [column.name for column in base.columns if column.kind is ColumnKind.STATIC]
-    key = clustering_of(base)
+    statics = _names(base.of_kind(ColumnKind.STATIC))
+    key = base.clustering
     before: pa.RecordBatch | None = None
     for batch in batches:
         if not (statics and key):
             yield batch, False
             continue
         first = _first_of_partition(batch, before, base)
-        told = np.any([is_given(batch, name) for name in statics], axis=0)
-        regular = [c.name for c in base.columns if c.kind is ColumnKind.REGULAR]
+        told = np.any([valid(batch.column(name)) for name in statics], axis=0)
+        regular = _names(base.of_kind(ColumnKind.REGULAR))
         shown = _without(batch.filter(pa.array(first & told)), [*regular, *_names(key)])
         is_row = pa.array(is_given(batch, key[0].name))
         for rows, is_static in ((shown, True), (_without(batch.filter(is_row), statics), False)):
@@ -94,8 +93,8 @@ def _first_of_partition(
 ) -> Mask:
     """Return which rows begin a partition; `before` is the row before the batch, if any."""
     joined = batch if before is None else pa.concat_batches([before, batch])
-    key = [c.name for c in base.columns if c.kind is ColumnKind.PARTITION_KEY]
-    other = ~np.all([repeats(key_cells(joined, name)) for name in key], axis=0)
+    key = _names(base.partition_key)
+    other = ~np.all([repeats(joined.column(name)) for name in key], axis=0)
     return other if before is not None else np.concatenate([[True], other])
 
 

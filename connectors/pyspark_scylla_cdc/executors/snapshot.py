@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_reader.cluster import Query
 from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql.names import quoted
-from cdc_reader.cql.schema import ColumnKind, LogSchema, TableSchema
+from cdc_reader.cql.schema import LogSchema, TableSchema
 from cdc_reader.reading.fetch import read_ahead
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
@@ -33,9 +33,7 @@ def _span_rows(
     queries: Queries, base: TableSchema, span: tuple[int, int]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a span of tokens; the first page is requested now."""
-    key = ", ".join(
-        quoted(column.name) for column in base.columns if column.kind is ColumnKind.PARTITION_KEY
-    )
+    key = ", ".join(quoted(column.name) for column in base.partition_key)
     columns = ", ".join(quoted(column.name) for column in base.columns)
     where = f"token({key}) > ? AND token({key}) <= ?"
     cql = f"SELECT {columns} FROM {base.name.cql} WHERE {where} BYPASS CACHE"  # noqa: S608 - quoted

@@ -18,7 +18,7 @@ from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cluster.token import token_of
 from cdc_reader.cluster.values import serialise
 from cdc_reader.cql.json import parse_key
-from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.decoding.cells import build
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import rows_of
@@ -43,7 +43,7 @@ class PartitionKey:
     @classmethod
     def parse(cls, text: str, base: TableSchema) -> PartitionKey:
         """Parse the key from JSON; raises ConfigurationError."""
-        columns = tuple(c for c in base.columns if c.kind is ColumnKind.PARTITION_KEY)
+        columns = base.partition_key
         try:
             values = parse_key(text, base)
             token = token_of(base, values)
