@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc_reader.cql.schema import LogSchema, Operation, TableSchema
     from cdc_reader.errors import CdcError
     from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
-    from cdc_reader.reader import CdcReader, TableReader
+    from cdc_reader.reader import CdcReader
     from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
     from cdc_reader.reading.progress import Checkpoint
     from cdc_reader.replication.replicator import Replicator
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cdc_reader.streams.stream import StreamId
     from cdc_reader.streams.task import Task
     from cdc_reader.streams.window import Window
+    from cdc_reader.table_reader import TableReader
 
 __all__ = [
     "AsyncCdcConsumer",
@@ -134,7 +135,7 @@ _HOMES = {
     "Strategy": "cdc_reader.streams.strategy",
     "StreamId": "cdc_reader.streams.stream",
     "TableName": "cdc_reader.cql.names",
-    "TableReader": "cdc_reader.reader",
+    "TableReader": "cdc_reader.table_reader",
     "TableSchema": "cdc_reader.cql.schema",
     "Task": "cdc_reader.streams.task",
     "Window": "cdc_reader.streams.window",

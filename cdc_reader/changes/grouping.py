@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from cdc_reader.changes.columns import LogPage, PageSlice, layout_of
 from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.records import ChangeRows, RecordBuffer, Records
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 
 _RECORDS = 128
 """Records converted at a time; few enough to be freed before a garbage collection scans them."""
@@ -61,3 +62,41 @@ class Grouping:
         for (row, next_row), (first, end) in zip(pairwise(rows), pairwise(numbers), strict=True):
             part = ChangePage(PageSlice(page, row, next_row), changes, first, end, offset=row)
             yield from decoding.instances(Change, end - first, repeat(part), range(end - first))
+
+
+class TableChanges:
+    """Groups the rows of one table's deliveries into changes; late rows separately."""
+
+    def __init__(self) -> None:
+        self._schema: LogSchema | None = None
+        self._groupings: dict[bool, Grouping] = {}
+
+    def feed(self, delivery: Delivery) -> list[Change]:
+        """The changes completed by this delivery; at the end of a window, all remaining ones."""
+        if isinstance(delivery, WindowComplete):
+            return self._finish()
+        return self._of_schema_before(delivery) + self._grouping(delivery).feed(delivery.batch)
+
+    def each(self, delivery: Delivery) -> Iterator[Change]:
+        """Like `feed`, but make the changes lazily; see `Grouping.each`."""
+        if isinstance(delivery, WindowComplete):
+            return iter(self._finish())
+        left = self._of_schema_before(delivery)
+        return chain(left, self._grouping(delivery).each(delivery.batch))
+
+    def _of_schema_before(self, delivery: RowsRead) -> list[Change]:
+        """Return the changes still held of the previous schema: no record spans two schemas."""
+        if delivery.schema is self._schema:
+            return []
+        self._schema = delivery.schema
+        return self._finish()
+
+    def _grouping(self, delivery: RowsRead) -> Grouping:
+        if delivery.late not in self._groupings:
+            self._groupings[delivery.late] = Grouping(delivery.schema, late=delivery.late)
+        return self._groupings[delivery.late]
+
+    def _finish(self) -> list[Change]:
+        left = [change for grouping in self._groupings.values() for change in grouping.finish()]
+        self._groupings = {}
+        return left

@@ -22,7 +22,9 @@ from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
-from cdc_reader.reader import CdcReader, TableChanges, TableReader
+from cdc_reader.changes.grouping import TableChanges
+from cdc_reader.reader import CdcReader
+from cdc_reader.table_reader import TableReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, CheckpointName

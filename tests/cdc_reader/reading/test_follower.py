@@ -22,7 +22,7 @@ from cdc_reader.errors import (
     PermissionDeniedError,
     TableNotFoundError,
 )
-from cdc_reader.reader import TableChanges
+from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey

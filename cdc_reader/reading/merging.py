@@ -1,0 +1,70 @@
+"""Merges what several tables deliver, each followed in a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_Item = tuple[str, object]
+
+
+class Merging(Generic[T]):
+    """Merges several sources, each read in its own thread; keeps the order within a source.
+
+    At most `limit` items are buffered; then sources block. If one source fails, `stop` is called
+    to end the others, and the error is raised. Closing the iterator early stops them too.
+    """
+
+    def __init__(
+        self, sources: Sequence[Callable[[], Iterator[T]]], limit: int, stop: Callable[[], None]
+    ) -> None:
+        self._sources = sources
+        self._stop = stop
+        self._items: queue.Queue[_Item] = queue.Queue(limit)
+        self._left = threading.Event()
+
+    def __iter__(self) -> Iterator[T]:
+        threads = [
+            threading.Thread(target=self._drain, args=(source,), name="cdc-table", daemon=True)
+            for source in self._sources
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield from self._merged(len(threads))
+        finally:
+            self._leave(threads)
+
+    def _merged(self, running: int) -> Iterator[T]:
+        while running:
+            kind, item = self._items.get()
+            if kind == "item":
+                yield item  # type: ignore[misc]  # only items are queued with this tag
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                running -= 1
+
+    def _drain(self, source: Callable[[], Iterator[T]]) -> None:
+        end: BaseException | None = None
+        try:
+            for item in source():
+                self._items.put(("item", item))
+                if self._left.is_set():
+                    break
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that iterates
+            end = error
+        self._items.put(("end", end))
+
+    def _leave(self, threads: Sequence[threading.Thread]) -> None:
+        self._left.set()
+        self._stop()
+        while any(thread.is_alive() for thread in threads):
+            try:
+                self._items.get(timeout=0.05)  # makes room for a blocked source
+            except queue.Empty:
+                continue

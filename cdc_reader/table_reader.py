@@ -1,0 +1,222 @@
+"""`TableReader`: the log of one table, as Arrow batches and as changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+from attrs import evolve
+
+from cdc_reader._settings import expect
+from cdc_reader._time import (
+    Clock,
+    Micros,
+    Moment,
+    SystemClock,
+    end_micros,
+    format_timestamp,
+    start_micros,
+)
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
+from cdc_reader.changes.grouping import Grouping
+from cdc_reader.cluster import CdcTable, Connection
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.decoding import arrow_schema
+from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.fetch import LogReader
+from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.window import Window
+
+
+class TableReader:
+    """Reads the CDC log of one base table over a connection, which it does not own.
+
+    Queries the cluster lazily, on first use. With `schema` given, it does not query the schema: a
+    worker process can thus read tasks that another process planned (schemas can be pickled). Not
+    thread safe, except for `stop`. Methods raise only errors of `cdc_reader.errors`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str | TableName,
+        *,
+        config: ReadConfig | None = None,
+        schema: LogSchema | None = None,
+        clock: Clock | None = None,
+        shard: str | Shard | None = None,
+    ) -> None:
+        self.name = TableName.of(name)
+        self._table = CdcTable(connection, self.name)
+        self._hosts = connection.hosts
+        self._config = expect("config", config or ReadConfig(), ReadConfig)
+        self._clock = clock or SystemClock()
+        self._known_schema = schema
+        self._shard = Shard.of(shard)
+        self._stop = Stop()
+
+    @cached_property
+    def schema(self) -> LogSchema:
+        """The log's columns, in the server's order, as read on first use.
+
+        Raises TableNotFoundError, CdcNotEnabledError, UnsupportedTableError.
+        """
+        with stopped_by(self._stop):
+            return self._known_schema or self._table.schema()
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the batches of `read` and `batches`."""
+        return arrow_schema(self.schema.columns)
+
+    @property
+    def generations(self) -> GenerationSource:
+        """The source of the table's generations, for custom planners."""
+        return self._table.generations
+
+    def first_timestamp(self) -> Micros | None:
+        """Return the start of the oldest generation, in µs since 1970; None if there is none yet.
+
+        No row of the log is older.
+        """
+        with stopped_by(self._stop):
+            return self._log.first_timestamp()
+
+    def plan(self, window: Window) -> list[Task]:
+        """Return tasks that together hold exactly the rows of `window`, older generations first.
+
+        Queries the cluster's generations first. Tasks can be pickled and read in any process.
+        """
+        with stopped_by(self._stop):
+            return self._log.plan(window)
+
+    def read(self, tasks: Iterable[Task | RangeTask]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `tasks`, one batch per page, each stream in the server's order."""
+        return each_stopped_by(self._stop, self._log.read(tasks))
+
+    def batches(
+        self, start: Moment | None = None, end: Moment | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all log rows written in [start, end) that exist now; both ends are open by default.
+
+        A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
+        minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
+        rows may be incomplete: only rows older than the confidence window are settled. Raises
+        ConfigurationError for other moments, and if start is after end.
+        """
+        return each_stopped_by(self._stop, self._log.batches(self._window(start, end)))
+
+    def change_batches(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        format: Literal["log", "changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+    ) -> pa.RecordBatchReader:
+        """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
+
+        The result is a ``pyarrow.RecordBatchReader``, which polars, DuckDB and pandas accept.
+        Format `log` is the rows of the log and `_commit_timestamp`, the time of each write;
+        `changes` is the changed rows of the base table, before and after each change; `envelope`
+        is changes as the Debezium connector writes them. The options are those of the Spark
+        source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
+        to read beside its key.
+
+        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping
+        the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python
+        raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface
+        raises an error of its own that contains the message.
+
+        Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
+        the table's log lacks images that the format needs.
+        """
+        window = self._window(start, end)
+        options = FormatOptions.of(
+            format=format,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+        )
+        types = ValueTypes.parse(decimal_type, "decimal_type")
+        row_format = format_of(options, project(self.schema, columns), types)
+        rows = each_stopped_by(self._stop, self._converted(row_format, types, window))
+        return pa.RecordBatchReader.from_batches(row_format.schema, rows)
+
+    def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:
+        """Yield the rows of `batches` as changes, each stream in order."""
+        return each_until(self._stop, self._changes(self.batches(start, end)))
+
+    def follow(
+        self, start: Moment | Checkpoint | None = None, end: Moment | None = None
+    ) -> Iterator[Delivery]:
+        """Follow the log from `start`, window after window, to `end` or until `stop`.
+
+        Windows are adjacent; none ends after now - confidence window. Each window yields any
+        number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
+        a start, everything the log still holds is delivered. For moments, see `batches`.
+        """
+        return self.follower(start).follow(end_micros(end, self._clock.now()))
+
+    def follower(self, start: Moment | Checkpoint | None = None) -> Follower:
+        """Return a follower as `follow` runs it, for callers that monitor it; `stop` ends it."""
+        if not isinstance(start, Checkpoint):
+            start = Checkpoint(start_micros(start, self._clock.now()))
+        return Follower(self._table, self._clock, self._config, start, self._shard, self._stop)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {self._hosts}>"
+
+    def stop(self) -> None:
+        """End all running reads at once. Thread safe.
+
+        `follow` ends without an error; an interrupted window is not reported complete. A bounded
+        read raises StoppedError, because its rows are incomplete. Retries end, and pending
+        responses are not waited for. Reads that begin later are not affected.
+        """
+        stop, self._stop = self._stop, Stop()
+        stop.set()
+
+    def _window(self, start: Moment | None, end: Moment | None) -> Window:
+        """Return the window between two moments; raise ConfigurationError if there is none."""
+        now = self._clock.now()
+        first, last = start_micros(start, now), end_micros(end, now)
+        if first > last:
+            remedy = f"give a start before the end, {format_timestamp(last)}"
+            raise ConfigurationError("start", format_timestamp(first), remedy)
+        return Window(first, last)
+
+    def _converted(
+        self, row_format: Format, types: ValueTypes, window: Window
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
+        schema = row_format.schema
+        read = evolve(self.schema, columns=row_format.log_columns(schema.names))
+        batches = self._log.batches(window, self._table.source(read))
+        return row_format.convert(types.convert(batches, read.columns), schema)
+
+    def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:
+        grouping = Grouping(self.schema)
+        for batch in batches:
+            yield from grouping.each(batch)
+        yield from grouping.finish()
+
+    @cached_property
+    def _log(self) -> LogReader:
+        source = self._table.source(self.schema)
+        return LogReader(source, self.generations, self._config, self._shard)
