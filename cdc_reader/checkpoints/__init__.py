@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from cdc_reader.checkpoints.memory import MemoryCheckpoints
     from cdc_reader.checkpoints.scylla import ScyllaCheckpoints
     from cdc_reader.checkpoints.sqlite import SqliteCheckpoints
-    from cdc_reader.checkpoints.store import CheckpointStore, LeasingStore, Owner
-    from cdc_reader.reading.progress import CheckpointName
+    from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore, LeasingStore, Owner
 
 __all__ = [
     "CheckpointName",
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CheckpointName": "cdc_reader.reading.progress",
+    "CheckpointName": "cdc_reader.checkpoints.store",
     "CheckpointStore": "cdc_reader.checkpoints.store",
     "LeasingStore": "cdc_reader.checkpoints.store",
     "MemoryCheckpoints": "cdc_reader.checkpoints.memory",

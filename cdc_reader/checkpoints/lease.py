@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from cdc_reader._time import BEGINNING, Clock, Micros, duration_micros
-from cdc_reader.checkpoints.store import LeasingStore, Owner
+from cdc_reader.checkpoints.store import CheckpointName, LeasingStore, Owner
 from cdc_reader.errors import LeaseLostError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 
 
 class Lease:

@@ -9,8 +9,8 @@ from attrs import evolve, frozen
 
 from cdc_reader._time import BEGINNING, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.checkpoints.marks import prune_marks
-from cdc_reader.checkpoints.store import Owner
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.checkpoints.store import CheckpointName, Owner
+from cdc_reader.reading.progress import Checkpoint
 
 
 @frozen

@@ -20,13 +20,13 @@ from cdc_reader._settings import expect, shown
 from cdc_reader._time import as_duration
 from cdc_reader.checkpoints.marks import prune_marks
 from cdc_reader.checkpoints.scylla_table import CheckpointTable, LeaseCells, Stored
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cluster import Connection
 from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.config import CONSISTENCIES, ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError, TransientError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark
+from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _PART = 64 * 1024

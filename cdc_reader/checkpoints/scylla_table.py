@@ -20,6 +20,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import Micros
 from cdc_reader.checkpoints.marks import pack_mark, pack_ttls, unpack_mark, unpack_ttls
 from cdc_reader.cluster.write import Statements, Write
@@ -32,7 +33,7 @@ from cdc_reader.errors import (
     PermissionDeniedError,
     QueryRefusedError,
 )
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark
+from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (

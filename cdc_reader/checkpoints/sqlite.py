@@ -25,10 +25,10 @@ from cdc_reader.checkpoints.marks import (
     unpack_mark,
     unpack_ttls,
 )
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, ConfigurationError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark
+from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _APPLICATION_ID = 0x53434443  # SCDC

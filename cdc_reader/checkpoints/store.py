@@ -1,4 +1,4 @@
-"""The protocols of checkpoint stores, with and without leases, and the owner of a lease.
+"""The protocols of checkpoint stores, with and without leases; the names they keep, and owners.
 
 A new store implements `LeasingStore`, or `CheckpointStore` if it can have no leases. Its methods
 may be called from several threads at once, and raise `TransientError` for a failure that is worth
@@ -19,8 +19,18 @@ from attrs import asdict, field, fields_dict, frozen
 
 from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.checkpoints import process
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
+
+
+@frozen
+class CheckpointName:
+    """Identifies a checkpoint by application, table and shard (``1/4``)."""
+
+    application: str
+    table: TableName
+    shard: str = "1/1"
 
 
 @frozen

@@ -12,11 +12,10 @@ from attrs import frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
-from cdc_reader.checkpoints.store import CheckpointStore
+from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
 from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import CheckpointName
 from cdc_reader.streams.shard import Shard
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from attrs import frozen
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.checkpoints.marks import unpack_ttls
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 
 _VERSIONS = (1, 2, 3)
 """The source's offset versions; those before 3 do not name their table."""

@@ -13,6 +13,7 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
@@ -33,7 +34,7 @@ from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, ImageMode
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.ttl_history import TtlHistory
 
 _SECOND = 1_000_000

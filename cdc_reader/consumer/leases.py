@@ -11,12 +11,12 @@ from typing import TypeVar
 from cdc_reader._log import get_logger
 from cdc_reader._time import SteadyClock, SystemClock
 from cdc_reader.checkpoints.lease import Lease
-from cdc_reader.checkpoints.store import CheckpointStore, LeasingStore, Owner
+from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore, LeasingStore, Owner
 from cdc_reader.consumer.config import ConsumerConfig, OnHeld
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CdcError, LeaseHeldError, LeaseUnsupportedError, StoppedError
 from cdc_reader.metrics import CHECKPOINT_RETRIES, Recorder
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import GRACE, Stop, retries_told, retry, stopped_by
 
 log = get_logger(__name__)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
@@ -27,7 +28,7 @@ from cdc_reader.reader import CdcReader
 from cdc_reader.table_reader import TableReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, retries_told
 
 log = get_logger(__name__)

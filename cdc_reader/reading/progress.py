@@ -102,12 +102,3 @@ def check_same_table(table: TableName, expected: UUID | None, found: UUID | None
             f"with id {expected}, but the table now has id {found}; start over without the "
             "checkpoint, or under another application name"
         )
-
-
-@frozen
-class CheckpointName:
-    """Identifies a checkpoint by application, table and shard (``1/4``)."""
-
-    application: str
-    table: TableName
-    shard: str = "1/1"

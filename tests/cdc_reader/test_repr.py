@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader import (
     AsyncCdcConsumer,
     AsyncChanges,
@@ -18,7 +19,7 @@ from cdc_reader import (
 )
 from cdc_reader.cql.names import TableName
 from cdc_reader.metrics import LAG, ROWS, MemoryMetrics
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 
 WAY = ConnectionConfig("one,[::1]:9043", username="me", password="s3cret")
 TABLE = TableName("shop", "orders")

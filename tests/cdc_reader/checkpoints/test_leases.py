@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.lease import Lease
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cluster.write import Statements
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
@@ -29,7 +29,7 @@ from cdc_reader.errors import (
     QueryRefusedError,
     TransientError,
 )
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 

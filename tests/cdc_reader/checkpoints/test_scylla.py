@@ -11,13 +11,14 @@ from uuid import uuid4
 
 import pytest
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.checkpoints import ScyllaCheckpoints
 from cdc_reader.checkpoints.scylla_table import SCHEMA
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, RetriesExhaustedError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 

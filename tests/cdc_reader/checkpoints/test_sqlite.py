@@ -16,10 +16,10 @@ import pytest
 from attrs import evolve
 
 from cdc_reader.checkpoints import SqliteCheckpoints
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, Mark, RowKey
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.spark_checkpoint import SparkCheckpoint
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 
 TABLE = TableName("ks", "t")
 QUERY = "7d4bd4f0-4f4b-4f0e-9d52-0d6f6f1c7a55"

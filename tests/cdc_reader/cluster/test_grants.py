@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader import CdcReader, ConnectionConfig, CqlWriter, ReadConfig, TableName
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.checkpoints import ScyllaCheckpoints
@@ -15,7 +16,7 @@ from cdc_reader.cluster.errors import with_grant
 from cdc_reader.cql.statement import Statement
 from cdc_reader.cql.types import Native
 from cdc_reader.errors import PermissionDeniedError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.task import RangeTask
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault

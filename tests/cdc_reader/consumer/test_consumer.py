@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.config import ConnectionConfig
@@ -41,7 +42,7 @@ from cdc_reader.metrics import (
     WINDOWS,
     MemoryMetrics,
 )
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now

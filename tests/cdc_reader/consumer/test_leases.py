@@ -17,13 +17,13 @@ from attrs import evolve
 from cdc_reader._time import SteadyClock, SystemClock, duration_micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.leases import Leases
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseHeldError, LeaseUnsupportedError
-from cdc_reader.reading.progress import Checkpoint, CheckpointName
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.testing import ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 from tests.cdc_reader.consumer.processes import Processes, await_some, await_stillness

@@ -12,12 +12,11 @@ from attrs import evolve
 
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
-from cdc_reader.checkpoints.store import Owner
+from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, DataLossError
-from cdc_reader.reading.progress import CheckpointName
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.cluster.log import CdcTable
@@ -17,7 +18,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.progress import Checkpoint, CheckpointName, RowKey
+from cdc_reader.reading.progress import Checkpoint, RowKey
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from tests.cdc_reader.simulation.holding import Holding
