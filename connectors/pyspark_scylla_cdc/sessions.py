@@ -14,7 +14,13 @@ import pyarrow as pa
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, Micros
-from cdc_reader.changes.frames import Format, format_of, project
+from cdc_reader.changes.frames import (
+    Format,
+    SnapshotFormat,
+    format_of,
+    project,
+    snapshot_format_of,
+)
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import KnownSource
 from cdc_reader.cluster.schema import dropped
@@ -76,15 +82,21 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
     return options.late_rows
 
 
-def form_of(options: SourceOptions, schema: LogSchema) -> Format:
+def row_format(options: SourceOptions, schema: LogSchema) -> Format:
     """Return the requested format; UnsupportedTableError if the table's log does not support it."""
     with with_remedy():
-        return format_of(options.asked, schema, options.types)
+        return format_of(options.format, schema, options.types)
 
 
-def part_of(form: Format, names: Iterable[str]) -> pa.Schema:
-    """Return the columns `names` of a format."""
-    return pa.schema([form.schema.field(name) for name in names])
+def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat:
+    """Return the requested format as `row_format` does, for a snapshot of the base table."""
+    with with_remedy():
+        return snapshot_format_of(options.format, schema, options.types)
+
+
+def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return the columns `names` of a format's schema."""
+    return pa.schema([schema.field(name) for name in names])
 
 
 def refuse_new_columns(
@@ -102,7 +114,7 @@ def refuse_new_columns(
 def check_columns(options: SourceOptions, names: Collection[str]) -> None:
     """Raise SchemaError as `refuse_new_columns` does, by the table's current schema."""
     if options.schema_mode is SchemaMode.FAIL:
-        known = form_of(options, schema_of(options)).schema.names
+        known = row_format(options, schema_of(options)).schema.names
         refuse_new_columns(options, known, names)
 
 

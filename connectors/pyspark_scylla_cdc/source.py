@@ -67,12 +67,12 @@ class ScyllaCdcDataSource(DataSource):
     def _load(self) -> tuple[SourceOptions, LogSchema, StructType]:
         from pyspark_scylla_cdc.options.source_options import SourceOptions
         from pyspark_scylla_cdc.schema import spark_schema
-        from pyspark_scylla_cdc.sessions import form_of, schema_of
+        from pyspark_scylla_cdc.sessions import row_format, schema_of
 
         options = SourceOptions.parse(self.options)
         log_schema = schema_of(options)
-        form = form_of(options, log_schema)
-        return options, log_schema, spark_schema(form.schema, log_schema.base)
+        schema = row_format(options, log_schema).schema
+        return options, log_schema, spark_schema(schema, log_schema.base)
 
 
 def _no_such_column(
@@ -85,7 +85,7 @@ def _no_such_column(
             f"{wanted}: load it again, without .schema(...) or with that type"
         )
     return SchemaError(
-        f"{options.table}: the DataFrame has a column {field.name}, but format "
-        f"'{options.asked.format}' of this table has the columns {', '.join(known)}: load it "
+        f"{options.table}: the DataFrame has a column {field.name}, and format "
+        f"'{options.format.format}' of this table has the columns {', '.join(known)}: load it "
         "again, without .schema(...) or with some of these columns"
     )

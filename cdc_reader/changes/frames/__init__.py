@@ -1,4 +1,4 @@
-"""Formats: the shapes of Arrow rows made of the log, for Spark and for `change_batches`."""
+"""Formats: Arrow rows made of the log, for Spark and for `change_batches`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cdc_reader.changes.frames.options import (
 )
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import Column, LogSchema
+from cdc_reader.errors import ConfigurationError
 
 __all__ = [
     "BadRecord",
@@ -29,14 +30,16 @@ __all__ = [
     "FormatOptions",
     "Preimages",
     "RangeDelete",
+    "SnapshotFormat",
     "ValueTypes",
     "format_of",
     "project",
+    "snapshot_format_of",
 ]
 
 
 class Format(Protocol):
-    """Converts rows of one log to rows of one shape."""
+    """Converts rows of one log to rows of one format."""
 
     schema: pa.Schema
     """All columns of the format."""
@@ -56,6 +59,10 @@ class Format(Protocol):
         """
         ...
 
+
+class SnapshotFormat(Format, Protocol):
+    """A format that also has rows of the base table: all formats but ``log``."""
+
     def snapshot(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
@@ -63,12 +70,22 @@ class Format(Protocol):
         ...
 
 
-def format_of(asked: FormatOptions, schema: LogSchema, types: ValueTypes) -> Format:
+def format_of(options: FormatOptions, schema: LogSchema, types: ValueTypes) -> Format:
     """Return the format; raise UnsupportedTableError if the table's log does not support it."""
-    match asked.format:
-        case FormatName.LOG:
-            return LogFormat(schema, asked, types)
+    if options.format is FormatName.LOG:
+        return LogFormat(schema, types)
+    return snapshot_format_of(options, schema, types)
+
+
+def snapshot_format_of(
+    options: FormatOptions, schema: LogSchema, types: ValueTypes
+) -> SnapshotFormat:
+    """Like `format_of`, but raise ConfigurationError for ``log``, which has no snapshots."""
+    match options.format:
         case FormatName.CHANGES:
-            return ChangesFormat(schema, asked, types)
+            return ChangesFormat(schema, options, types)
         case FormatName.ENVELOPE:
-            return EnvelopeFormat(schema, asked, types)
+            return EnvelopeFormat(schema, options, types)
+        case FormatName.LOG:
+            remedy = "a row of the table is no row of its log: give 'changes' or 'envelope'"
+            raise ConfigurationError("format", options.format.value, remedy)

@@ -89,14 +89,14 @@ class ChangesFormat:
     Raises UnsupportedTableError if the table's log lacks the images that the options need.
     """
 
-    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
         self._base = schema.base
-        self._asked = asked
+        self._options = options
         self._values = schema.base.values
-        _check_images(schema.base, asked, self._values)
+        _check_images(schema.base, options, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
         self._log = schema
-        self.schema = _schema(schema.base, asked, types)
+        self.schema = _schema(schema.base, options, types)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the columns of the log to read for the columns `wanted`."""
@@ -108,10 +108,9 @@ class ChangesFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        asked = self._asked
-        preimages = gives_preimages(self._base.cdc, asked.preimages, partial=asked.include_delta)
-        bad = BadRecords(asked.on_bad_record, self._base, schema)
-        for net, ranges in read_changes(batches, self._base, asked):
+        options, cdc = self._options, self._base.cdc
+        preimages = gives_preimages(cdc, options.preimages, partial=options.include_delta)
+        for net, ranges in read_changes(batches, self._base, options.range_deletes):
             rows = _Rows.all(net, ranges, preimages=preimages)
             origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
             yield from bad.rows(origins, partial(self._column, net=net, rows=rows))
@@ -237,25 +236,25 @@ def _key(column: Column, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
     return pick(batch.column(column.name), np.where(has_none, NONE, rows.at))
 
 
-def _schema(base: TableSchema, asked: FormatOptions, types: ValueTypes) -> pa.Schema:
+def _schema(base: TableSchema, options: FormatOptions, types: ValueTypes) -> pa.Schema:
     fields = [
         (names.CHANGE_TYPE, pa.string()),
         (names.COMMIT_TIMESTAMP, TIMESTAMP),
         (names.COMMIT_VERSION, pa.string()),
         (names.SEQUENCE, pa.int32()),
     ]
-    if asked.include_delta:
+    if options.include_delta:
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
-    if asked.range_deletes is RangeDelete.EMIT and base.clustering:
+    if options.range_deletes is RangeDelete.EMIT and base.clustering:
         fields.append((names.RANGE, range_type(base, types)))
     fields += bad_record_field(asked.on_bad_record)
     return with_own_columns(base, types.fields(base.columns), fields)
 
 
-def _check_images(base: TableSchema, asked: FormatOptions, values: Sequence[Column]) -> None:
-    if asked.preimages is Preimages.REQUIRE:
+def _check_images(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
+    if options.preimages is Preimages.REQUIRE:
         images.require_full_preimages(base)
-    if not asked.include_delta:
+    if not options.include_delta:
         images.require_postimages(
             base,
             "format 'changes' shows rows as they are after each change, but the log has no "

@@ -54,12 +54,12 @@ class EnvelopeFormat:
     Raises UnsupportedTableError if the table's log does not show what changes set.
     """
 
-    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
         self._log = schema
         self._base = schema.base
-        self._asked = asked
+        self._options = options
         self._values = schema.base.values
-        _check(schema.base, asked, self._values)
+        _check(schema.base, options, self._values)
         row = pa.struct([_field(column, types) for column in schema.base.columns])
         self.schema = pa.schema(
             [
@@ -82,12 +82,11 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
-        for found, _ in read_changes(batches, self._base, self._asked):
-            net = found.in_order
-            origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
-            yield from bad.rows(origins, partial(self._column, net=net))
-        bad.report()
+        for net, _ in read_changes(batches, self._base, self._options.range_deletes):
+            if len(net.at):
+                columns = [self._column(name, net) for name in schema.names]
+                order = pa.array(np.argsort(net.at, kind="stable"))
+                yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
 
     def snapshot(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
@@ -202,8 +201,8 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows. Partial preimages count: null structs mark missing columns."""
-        return images.gives_preimages(self._base.cdc, self._asked.preimages, partial=True)
+        """Whether `before` has rows; partial ones too: a null struct marks columns not shown."""
+        return images.gives_preimages(self._base.cdc, self._options.preimages, partial=True)
 
 
 def _cells(values: pa.Array, shown: Mask) -> pa.Array:
@@ -221,8 +220,8 @@ def _field(column: Column, types: ValueTypes) -> pa.Field:
     return pa.field(column.name, kind if column.is_key else pa.struct([("value", kind)]))
 
 
-def _check(base: TableSchema, asked: FormatOptions, values: Sequence[Column]) -> None:
-    if asked.preimages is Preimages.REQUIRE:
+def _check(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:
+    if options.preimages is Preimages.REQUIRE:
         images.require_full_preimages(base)
     if not base.cdc.postimage:
         images.require_readable_deltas(base, values)

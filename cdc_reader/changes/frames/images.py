@@ -12,9 +12,9 @@ from cdc_reader.cql.types import is_multi_cell
 from cdc_reader.errors import UnsupportedTableError
 
 
-def gives_preimages(cdc: CdcOptions, asked: Preimages, *, partial: bool) -> bool:
+def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
     """Whether to emit preimages: full ones, or also `partial` ones, with touched columns only."""
-    if asked is Preimages.NONE or cdc.preimage is ImageMode.OFF:
+    if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial
 

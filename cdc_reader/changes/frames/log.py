@@ -7,8 +7,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from cdc_reader._time import Micros
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
 from cdc_reader.changes.frames.options import FormatOptions
@@ -32,12 +30,6 @@ class LogFormat:
         return tuple(
             column for column in self._columns if column.name in wanted or column.name == TIME
         )
-
-    def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
-    ) -> Iterator[pa.RecordBatch]:
-        """Not supported: rows of the base table are not rows of the log."""
-        raise NotImplementedError
 
     def convert(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema

@@ -1,4 +1,4 @@
-"""Options that select and shape the format of a query."""
+"""Options that select the format of a query's rows, and what the rows show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc_reader.errors import ConfigurationError
 
 
 class FormatName(StrEnum):
-    """The shape of the rows."""
+    """The formats of rows."""
 
     LOG = "log"
     CHANGES = "changes"
@@ -51,7 +51,7 @@ class BadRecord(StrEnum):
 
 @frozen
 class FormatOptions:
-    """The options that shape the rows of a query.
+    """The format of a query's rows, and what the rows show.
 
     Raises ConfigurationError for values that cannot be used together.
     """

@@ -22,9 +22,9 @@ from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, L
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
 from pyspark_scylla_cdc.sessions import (
     choice_of,
-    form_of,
     part_of,
     partition_key_of,
+    row_format,
     source_of,
     streams_loader,
 )
@@ -40,10 +40,10 @@ def log_rows(
     clock: Clock,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the partition's rows in the requested format, with the columns `names`."""
-    form = form_of(options, schema)
+    output = row_format(options, schema)
     key = partition_key_of(options, schema.base)
     is_by_key = isinstance(partition, LatePartition) or partition.planned is not None
-    wanted = form.log_columns(names)
+    wanted = output.log_columns(names)
     columns = _columns(options, schema, wanted, key, ROW_KEY if is_by_key else ())
     read = evolve(schema, columns=columns)
     source = source_of(options.connection(), options.read, read)
@@ -56,7 +56,7 @@ def log_rows(
     if key is not None:
         batches = key.rows(batches)
     typed = options.types.convert(batches, read.columns)
-    return form.convert(typed, part_of(form, names))
+    return output.convert(typed, part_of(output.schema, names))
 
 
 def _planned_rows(

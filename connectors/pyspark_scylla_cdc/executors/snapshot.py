@@ -14,19 +14,19 @@ from cdc_reader.cql.schema import LogSchema, TableSchema
 from cdc_reader.reading.fetch import read_ahead
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
-from pyspark_scylla_cdc.sessions import connection_of, form_of, part_of
+from pyspark_scylla_cdc.sessions import connection_of, part_of, snapshot_format
 
 
 def snapshot_rows(
     options: SourceOptions, schema: LogSchema, names: Collection[str], partition: SnapshotPartition
 ) -> Iterator[pa.RecordBatch]:
     """Yield the base table's rows in the requested format, with the columns `names`."""
-    form = form_of(options, schema)
+    output = snapshot_format(options, schema)
     connection = connection_of(options.connection(), options.read)
     read = partial(_span_rows, connection, schema.base)
     found = read_ahead(read, partition.spans(), options.read.in_flight)
     typed = options.types.convert((batch for _, batch in found), schema.base.columns)
-    return form.snapshot(typed, part_of(form, names), partition.position)
+    return output.snapshot(typed, part_of(output.schema, names), partition.position)
 
 
 def _span_rows(

@@ -40,7 +40,7 @@ class SourceOptions:
     """
 
     table: TableName
-    asked: FormatOptions
+    format: FormatOptions
     columns: tuple[str, ...] | None
     partition_key: str | None
     """As JSON; validated against the table's schema later."""
@@ -82,7 +82,7 @@ class SourceOptions:
         try:
             options = cls(
                 table=_table(values),
-                asked=_asked(values),
+                format=_format(values),
                 columns=values["columns"],
                 partition_key=values["partitionKey"],
                 types=values["decimalType"],
@@ -212,7 +212,7 @@ def _table(values: Mapping[str, Any]) -> TableName:
     return TableName(values["keyspace"], values["table"])
 
 
-def _asked(values: Mapping[str, Any]) -> FormatOptions:
+def _format(values: Mapping[str, Any]) -> FormatOptions:
     return FormatOptions(
         format=values["format"],
         include_delta=values["includeDelta"],

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_reader.cluster import Connection
-from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
+from tests.connectors.pyspark_scylla_cdc.readers import batch_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,8 +80,7 @@ def rows(options: dict[str, str]) -> Rows:
 
     def rows(**more: str) -> list[dict[str, Any]]:
         parsed = SourceOptions.parse({**options, **more})
-        schema = schema_of(parsed)
-        reader = BatchReader(parsed, schema, tuple(form_of(parsed, schema).schema.names))
+        reader = batch_reader(parsed)
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
         return [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import frozen
 from pyspark.errors import StreamingQueryException
 
 from cdc_reader.errors import CheckpointError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,52 +32,40 @@ SNAPSHOT = {**CHANGES, "snapshot": "initial"}
 Stored = dict[str, Any]
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    """The clock of the server and of the queries."""
-    return ManualClock(EPOCH)
+@frozen
+class Tables:
+    """A server's tables, and queries that read them; both tell the time by `clock`."""
+
+    server: EmbeddedScylla
+    clock: ManualClock
+
+    def create(self, name: str = "t", ttl: int = 3_600) -> None:
+        """Create a table with a log."""
+        cdc = f"{{'enabled': true, 'ttl': {ttl}}}"
+        self.server.execute(f"CREATE TABLE ks.{name} (pk int PRIMARY KEY, v int) WITH cdc = {cdc}")
+
+    def query(self, table: str = "t", **more: str) -> StreamReader:
+        """Return the stream reader of a new query."""
+        where = {"hosts": self.server.contact_point, "keyspace": "ks", "table": table}
+        return stream_reader(SourceOptions.parse({**where, **more}), self.clock)
+
+    def advanced(self, stream: StreamReader) -> Stored:
+        """Return the offset of a query that has begun and read what has settled."""
+        start = stream.initialOffset()
+        self.clock.advance(120 * SECOND)
+        return stream.latestOffset(start, LIMIT)
 
 
 @pytest.fixture
-def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with a keyspace."""
+def tables() -> Iterator[Tables]:
+    """A server with a keyspace, and no tables yet."""
+    clock = ManualClock(EPOCH)
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
             "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
         )
-        yield server
-
-
-@pytest.fixture
-def create(server: EmbeddedScylla) -> Callable[..., None]:
-    """Create a table with a log."""
-
-    def create(name: str = "t", ttl: int = 3_600) -> None:
-        cdc = f"{{'enabled': true, 'ttl': {ttl}}}"
-        server.execute(f"CREATE TABLE ks.{name} (pk int PRIMARY KEY, v int) WITH cdc = {cdc}")
-
-    return create
-
-
-@pytest.fixture
-def reader(server: EmbeddedScylla, clock: ManualClock) -> Callable[..., StreamReader]:
-    """Makes stream readers as Spark does."""
-
-    def make(table: str = "t", **more: str) -> StreamReader:
-        options = {"hosts": server.contact_point, "keyspace": "ks", "table": table, **more}
-        parsed = SourceOptions.parse(options)
-        schema = schema_of(parsed)
-        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
-
-    return make
-
-
-def advanced(stream: StreamReader, clock: ManualClock) -> Stored:
-    """Return the offset of a query that has begun and read what has settled."""
-    start = stream.initialOffset()
-    clock.advance(120 * SECOND)
-    return stream.latestOffset(start, LIMIT)
+        yield Tables(server, clock)
 
 
 def refused(stream: StreamReader, start: Stored, message: str) -> None:
@@ -87,186 +76,145 @@ def refused(stream: StreamReader, start: Stored, message: str) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_an_offset_names_its_table(
-    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
-) -> None:
+def test_an_offset_names_its_table(tables: Tables) -> None:
     """An offset of an earlier version gains the name when it moves."""
-    create()
-    offset = advanced(reader(), clock)
+    tables.create()
+    offset = tables.advanced(tables.query())
     assert list(offset) == ["version", "position", "table", "id", "snapshot", "ttl", "began"]
     assert (offset["version"], offset["table"], offset["snapshot"]) == (3, "ks.t", "none")
     assert offset["ttl"] == [[EPOCH, 3_600]]
     old = {"version": 1, "position": offset["position"] - 100 * SECOND}
     del offset["began"]
-    assert reader().latestOffset(old, LIMIT) == offset
+    assert tables.query().latestOffset(old, LIMIT) == offset
 
 
-def test_an_offset_at_rest_stays_as_it_is(
-    server: EmbeddedScylla,
-    create: Callable[..., None],
-    reader: Callable[..., StreamReader],
-    clock: ManualClock,
-) -> None:
+def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
     """This holds for each version, regardless of changes to the table."""
-    create()
-    offset = advanced(reader(), clock)
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
+    tables.create()
+    offset = tables.advanced(tables.query())
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
     for start in (offset, {"version": 1, "position": offset["position"]}):
-        assert json.dumps(reader().latestOffset(start, LIMIT)) == json.dumps(start)
+        assert json.dumps(tables.query().latestOffset(start, LIMIT)) == json.dumps(start)
 
 
-def test_a_checkpoint_of_another_table_is_refused(
-    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
-) -> None:
+def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
     """The position means nothing for this table."""
-    create("t1")
-    create("t2")
-    offset = advanced(reader("t1"), clock)
+    tables.create("t1")
+    tables.create("t2")
+    offset = tables.advanced(tables.query("t1"))
     message = (
         r"^checkpointLocation: the offset belongs to table ks\.t1, but the query reads ks\.t2: "
         r"start with a new checkpointLocation$"
     )
-    refused(reader("t2"), offset, message)
+    refused(tables.query("t2"), offset, message)
 
 
-def test_a_table_created_again_is_refused(
-    server: EmbeddedScylla,
-    create: Callable[..., None],
-    reader: Callable[..., StreamReader],
-    clock: ManualClock,
-) -> None:
+def test_a_table_created_again_is_refused(tables: Tables) -> None:
     """This holds for a restarted query and for a running one."""
-    create()
-    running = reader()
-    offset = advanced(running, clock)
-    server.execute("DROP TABLE ks.t")
-    create()
+    tables.create()
+    running = tables.query()
+    offset = tables.advanced(running)
+    tables.server.execute("DROP TABLE ks.t")
+    tables.create()
     message = r"^checkpointLocation: .* ks\.t with id .*, which was dropped and created again"
-    refused(reader(), offset, message)
-    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
-    clock.advance(120 * SECOND)
+    refused(tables.query(), offset, message)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
     with pytest.raises(CheckpointError, match=message):
         running.latestOffset(offset, LIMIT)
     with pytest.raises(CheckpointError, match=message):
-        running.partitions(offset, offset | {"position": clock.now()})
+        running.partitions(offset, offset | {"position": tables.clock.now()})
 
 
-def test_a_snapshot_cannot_be_added_later(
-    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
-) -> None:
+def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
     """Nor can it be left out before it is read; afterwards the option has no effect."""
-    create()
-    message = (
-        "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
-    )
-    refused(reader(**SNAPSHOT), advanced(reader(), clock), message)
-    stream = reader(**SNAPSHOT)
+    tables.create()
+    message = "^snapshot is 'initial', and the query of the checkpointLocation began without one"
+    refused(tables.query(**SNAPSHOT), tables.advanced(tables.query()), message)
+    stream = tables.query(**SNAPSHOT)
     start = stream.initialOffset()
     assert start["snapshot"] == "pending"
-    refused(
-        reader(**CHANGES),
-        start,
-        "^snapshot is 'none', .* has not read all of its snapshot: give 'initial'",
-    )
+    refused(tables.query(**CHANGES), start, "^snapshot is 'none', .* still to read: give 'initial'")
     done = stream.latestOffset(start, LIMIT)
     assert done["snapshot"] == "done"
-    for again in (reader(**SNAPSHOT), reader(**CHANGES)):
+    for again in (tables.query(**SNAPSHOT), tables.query(**CHANGES)):
         again.partitions(start | {"snapshot": "done"}, done)
         assert again.latestOffset(done, LIMIT)["snapshot"] == "done"
 
 
-def test_a_snapshot_and_offsets_of_earlier_versions(
-    create: Callable[..., None], reader: Callable[..., StreamReader], clock: ManualClock
-) -> None:
+def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
     """Version 2 records that it is pending; version 1 records nothing."""
-    create()
-    clock.advance(HOUR)
-    pending = {"version": 2, "position": clock.now() - 100 * SECOND}
-    stream = reader(**SNAPSHOT)
+    tables.create()
+    tables.clock.advance(HOUR)
+    pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
+    stream = tables.query(**SNAPSHOT)
     end = stream.latestOffset(pending, LIMIT)
     assert end["snapshot"] == "done"
     snapshot = [part for part in stream.partitions(pending, end) if "Snapshot" in repr(part)]
     assert len(snapshot) == 8
     old = pending | {"version": 1}
-    message = "^snapshot is 'initial', .*does not show whether its query began with a snapshot"
-    refused(reader(**SNAPSHOT), old, message)
-    assert reader(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
+    message = "^snapshot is 'initial', .*does not tell whether its query began with one"
+    refused(tables.query(**SNAPSHOT), old, message)
+    assert tables.query(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_starting_offsets_of_each_version(
-    create: Callable[..., None],
-    reader: Callable[..., StreamReader],
-    clock: ManualClock,
-    version: int,
-) -> None:
+def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
     """A new query begins at them."""
-    create()
-    clock.advance(HOUR // 2)
-    offset = reader().reportLatestOffset() | {"position": clock.now() - 60 * SECOND}
+    tables.create()
+    tables.clock.advance(HOUR // 2)
+    offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
     given = offset if version == 3 else {"version": version, "position": offset["position"]}
-    assert reader(startingOffsets=json.dumps(given)).initialOffset() == offset
+    assert tables.query(startingOffsets=json.dumps(given)).initialOffset() == offset
 
 
-def test_starting_offsets_of_another_table(
-    server: EmbeddedScylla, create: Callable[..., None], reader: Callable[..., StreamReader]
-) -> None:
+def test_starting_offsets_of_another_table(tables: Tables) -> None:
     """They are refused at `load()`."""
-    create("t1")
-    create("t2")
-    given = json.dumps(reader("t1").reportLatestOffset())
+    tables.create("t1")
+    tables.create("t2")
+    given = json.dumps(tables.query("t1").reportLatestOffset())
     with pytest.raises(
         CheckpointError, match=r"^startingOffsets: .* ks\.t1, .* reads ks\.t2: give"
     ):
-        reader("t2", startingOffsets=given)
-    server.execute("DROP TABLE ks.t1")
-    create("t1")
+        tables.query("t2", startingOffsets=given)
+    tables.server.execute("DROP TABLE ks.t1")
+    tables.create("t1")
     with pytest.raises(
         CheckpointError, match=r"^startingOffsets: .* was dropped and created again"
     ):
-        reader("t1", startingOffsets=given)
+        tables.query("t1", startingOffsets=given)
 
 
-def test_raising_the_ttl_does_not_hide_a_loss(
-    server: EmbeddedScylla,
-    create: Callable[..., None],
-    reader: Callable[..., StreamReader],
-    clock: ManualClock,
-) -> None:
+def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
     """Rows expired by the TTL in force when they were written."""
-    create(ttl=3_600)
-    offset = advanced(reader(), clock)
-    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
-    clock.advance(2 * HOUR)
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 86400}")
-    clock.advance(HOUR)
-    stream = reader()
+    tables.create(ttl=3_600)
+    offset = tables.advanced(tables.query())
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(2 * HOUR)
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 86400}")
+    tables.clock.advance(HOUR)
+    stream = tables.query()
     end = stream.latestOffset(offset, LIMIT)
     with pytest.raises(DataLossError, match=r"failOnDataLoss .* \(their TTL is 3600 s\)"):
         stream.partitions(offset, end)
     assert end["ttl"] == [[EPOCH + 2 * HOUR + 120 * SECOND, 86_400]]
 
 
-def test_lowering_the_ttl_is_no_loss(
-    server: EmbeddedScylla,
-    create: Callable[..., None],
-    reader: Callable[..., StreamReader],
-    clock: ManualClock,
-) -> None:
+def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
     """Older rows live on and newer ones expire earlier, in a running query too."""
-    create(ttl=86_400)
-    stream = reader(startingTimestamp="latest")
-    offset = advanced(stream, clock)
-    server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
-    clock.advance(2 * HOUR)
-    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 600}")
-    clock.advance(60 * SECOND)
-    for each in (stream, reader()):
+    tables.create(ttl=86_400)
+    stream = tables.query(startingTimestamp="latest")
+    offset = tables.advanced(stream)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(2 * HOUR)
+    tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 600}")
+    tables.clock.advance(60 * SECOND)
+    for each in (stream, tables.query()):
         parts = each.partitions(offset, each.latestOffset(offset, LIMIT))
         rows = [row for part in parts for batch in each.read(part) for row in batch.to_pylist()]
         assert [row["pk"] for row in rows] == [1]
-    clock.advance(HOUR)
-    for each in (stream, reader()):
+    tables.clock.advance(HOUR)
+    for each in (stream, tables.query()):
         with pytest.raises(DataLossError, match=r"\(their TTL is 600 s\)"):
             each.partitions(offset, each.latestOffset(offset, LIMIT))
 

@@ -18,9 +18,8 @@ from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START, WithoutStart
-from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,10 +52,7 @@ def make(options: dict[str, str], clock: ManualClock) -> Make:
     """Make readers for a Spark that does not pass the start of a micro-batch."""
 
     def make(**more: str) -> WithoutStart:
-        parsed = SourceOptions.parse({**options, **more})
-        schema = schema_of(parsed)
-        names = tuple(form_of(parsed, schema).schema.names)
-        return WithoutStart(StreamReader(parsed, schema, names, clock))
+        return WithoutStart(stream_reader(SourceOptions.parse({**options, **more}), clock))
 
     return make
 

@@ -75,8 +75,8 @@ def test_options_of_this_source() -> None:
         minPartitions="3",
         partitionKey='{"a": 1}',
     )
-    assert options.asked == FormatOptions(
-        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE, BadRecord.SKIP
+    assert options.format == FormatOptions(
+        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE
     )
     assert options.columns == ("a", "b,c")
     assert options.types.decimal == pa.decimal128(20, 3)

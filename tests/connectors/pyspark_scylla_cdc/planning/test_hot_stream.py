@@ -16,8 +16,8 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
-from pyspark_scylla_cdc.streaming.stream import StreamReader
+from pyspark_scylla_cdc.sessions import schema_of
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,9 +127,7 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
 ) -> None:
     """In a micro-batch a key is in one partition, in order, unless more are requested."""
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
-    schema = schema_of(options)
-    names = tuple(form_of(options, schema).schema.names)
-    reader = StreamReader(options, schema, names, clock)
+    reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}
     partitions = reader.partitions(reader.initialOffset(), end)
     assert repr(partitions) == repr(reader.partitions(reader.initialOffset(), end))

@@ -17,7 +17,8 @@ from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 from cdc_reader.testing.cql_session import open_session
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import schema_of
+from tests.connectors.pyspark_scylla_cdc.readers import batch_reader
 
 SECOND = 1_000_000
 KEYS = range(60)
@@ -64,8 +65,7 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
     def read(**given: str) -> list[dict[str, Any]]:
         where = {"hosts": cluster.contact_point, "keyspace": "ks", "consistencyLevel": "ONE"}
         options = SourceOptions.parse({**where, "table": "t", **given})
-        schema = schema_of(options)
-        reader = BatchReader(options, schema, tuple(form_of(options, schema).schema.names))
+        reader = batch_reader(options)
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
         return [row for batch in batches for row in batch.to_pylist()]
 

@@ -13,8 +13,8 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
 
 if TYPE_CHECKING:
@@ -118,10 +118,8 @@ def test_streamed(
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
     """The snapshot is the first micro-batch, and can be replanned."""
-    parsed = SourceOptions.parse({**options, **SNAPSHOT})
-    schema = schema_of(parsed)
     clock = ManualClock(SystemClock().now())
-    reader = StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+    reader = stream_reader(SourceOptions.parse({**options, **SNAPSHOT}), clock)
     start = reader.initialOffset()
     assert (start["position"], start["snapshot"]) == (clock.now() - 30_000_000, "pending")
     end = reader.latestOffset(start, reader.getDefaultReadLimit())

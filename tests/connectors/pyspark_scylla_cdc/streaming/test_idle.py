@@ -25,12 +25,13 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LogPartition
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import idle
 from pyspark_scylla_cdc.streaming.idle import Idle
 from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -72,8 +73,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
         read = evolve(parsed.read, chunk_size=chunk, in_flight=in_flight)
         parsed = evolve(parsed, read=read)
         opened.add(connection_of(parsed.connection(), read))
-        schema = schema_of(parsed)
-        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+        return stream_reader(parsed, clock)
 
     yield make
     for connection in opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,13 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 from pyspark_scylla_cdc.offsets.late import Late, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.streams import Streams
-from pyspark_scylla_cdc.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
 from pyspark_scylla_cdc.streaming.late_watch import Delivered, Settings
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,11 +184,7 @@ def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
         parsed = SourceOptions.parse({**known, **first, **more})
         opened.add(connection_of(parsed.connection(), parsed.read))
 
-        def make() -> StreamReader:
-            schema = schema_of(parsed)
-            return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
-
-        followed = FollowedLog(make, clock, session)
+        followed = FollowedLog(partial(stream_reader, parsed, clock), clock, session)
         followed.start()
         return followed
 

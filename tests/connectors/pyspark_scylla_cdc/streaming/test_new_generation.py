@@ -10,9 +10,10 @@ from cassandra.cluster import Session
 
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import connection_of, form_of, schema_of
+from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 SECOND = 1_000_000
 KEYS = range(40)
@@ -31,8 +32,7 @@ def stream(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
     options = SourceOptions.parse(
         {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t", "consistencyLevel": "ONE"}
     )
-    schema = schema_of(options)
-    yield StreamReader(options, schema, tuple(form_of(options, schema).schema.names), clock)
+    yield stream_reader(options, clock)
     connection_of(options.connection(), options.read).close()
 
 

@@ -14,9 +14,9 @@ from cdc_reader.cluster import Connection
 from cdc_reader.errors import ConfigurationError, DataLossError, SchemaError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import form_of, schema_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +53,7 @@ def reader(
     """Makes stream readers as Spark does, with more options if given."""
 
     def make(**more: str) -> StreamReader:
-        parsed = SourceOptions.parse({**options, **more})
-        schema = schema_of(parsed)
-        return StreamReader(parsed, schema, tuple(form_of(parsed, schema).schema.names), clock)
+        return stream_reader(SourceOptions.parse({**options, **more}), clock)
 
     return make
 

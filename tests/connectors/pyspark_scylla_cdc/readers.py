@@ -1,0 +1,21 @@
+"""Readers as the source makes them, with a clock that the test advances."""
+
+from __future__ import annotations
+
+from cdc_reader._time import Clock
+from pyspark_scylla_cdc.batch import BatchReader
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import row_format, schema_of
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+
+
+def batch_reader(options: SourceOptions) -> BatchReader:
+    """Return the reader of a batch query for all columns of the format."""
+    schema = schema_of(options)
+    return BatchReader(options, schema, tuple(row_format(options, schema).schema.names))
+
+
+def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
+    """Return the reader of a streaming query for all columns of the format."""
+    schema = schema_of(options)
+    return StreamReader(options, schema, tuple(row_format(options, schema).schema.names), clock)
