@@ -185,7 +185,7 @@ class Laws:
         return row.micros >= first and (is_wanted or self._is_due_late(row))
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """True if a late row is due; of twins, the one in force is due."""
+        """True if a row is due even if it is late or a stray; never a stray that has a twin."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 

@@ -88,7 +88,7 @@ def _field_type(text: str, keyspace: str, catalog: Catalog) -> CqlType:
 
 
 def _check_addable(added: tuple[str, CqlType], old: UserType, space: Keyspace) -> None:
-    """Refuse a type that contains itself, and changes to a type used in keys."""
+    """Refuse a field whose type contains `old`, and any field if a partition key contains it."""
     name, full_name = old.name, f"{space.name}.{old.name}"
     if _mentions(added[1], name):
         raise InvalidRequest(

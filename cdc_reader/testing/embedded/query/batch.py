@@ -84,7 +84,7 @@ def apply(
 
 
 def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
-    """Refuse counters in a batch that does not allow them, and other columns in a counter batch."""
+    """Refuse counters in a logged batch, other tables in a counter batch, and a mix in any."""
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")

@@ -46,7 +46,8 @@ class TabletStreams:
     def follow(self, _change: SchemaChange) -> None:
         """Create streams for new logs and drop those of dropped ones, as a catalog's listener.
 
-        If a table's minimum number of tablets has changed, they split or merge step by step.
+        If the number of tablets that a table should have has changed, its tablets split or merge
+        until they have that number.
         """
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
@@ -60,7 +61,7 @@ class TabletStreams:
             self._wanted[log_id] = wanted
 
     def histories(self) -> tuple[StreamHistory, ...]:
-        """Return all current histories, those of detached logs too."""
+        """Return the histories of all logs, also of those kept since CDC was turned off."""
         self._collect()
         return tuple(self._histories.values())
 
