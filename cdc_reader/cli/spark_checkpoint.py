@@ -56,19 +56,23 @@ class SparkCheckpoint:
             raise self._unreadable() from error
 
     def _reached(self) -> dict[str, Any] | None:
-        """The offset of the newest finished micro-batch; the earliest if there are several."""
+        """Return the offset that the query has reached; None if it has not begun.
+
+        It is the earliest if several of the query's sources read the table.
+        """
         return min(self._offsets(), key=lambda offset: int(offset["position"]), default=None)
 
     def _offsets(self) -> Iterator[dict[str, Any]]:
-        """Return the source's offsets in the newest micro-batch that is done.
+        """Yield the table's offsets at the end of the newest micro-batch that is done.
 
-        Before the first one is done, the first file says where the query begins: the source's
-        first micro-batch is empty.
+        Before the first one is done, they are where the first one began. An offset of a version
+        before 3 does not tell that: its own position stands for it.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:
             return
-        reached = max((number for number in numbers if number <= done), default=min(numbers))
+        finished = [number for number in numbers if number <= done]
+        reached = max(finished, default=min(numbers))
         try:
             version, _, *lines = (self.at / "offsets" / str(reached)).read_text().splitlines()
         except (OSError, ValueError) as error:
@@ -77,7 +81,7 @@ class SparkCheckpoint:
             # From version 2 of the file on, each line begins with the name of its source.
             offset = _offset(line if version == "v1" else line.partition(":")[2])
             if offset and offset.get("table", str(self.table)) == str(self.table):
-                yield offset
+                yield offset if finished else {**offset, "position": _began(offset)}
 
     def _numbers(self, folder: str) -> list[int]:
         """The micro-batches in a folder; Spark keeps checksums and unfinished files there too."""
@@ -93,6 +97,11 @@ class SparkCheckpoint:
             f"{self.at} is not the checkpointLocation of a Spark query: expected a directory with "
             "'metadata', 'offsets' and 'commits' as Spark writes them"
         )
+
+
+def _began(offset: dict[str, Any]) -> int:
+    """Return where the query's first micro-batch began, by the offset at its end."""
+    return int(offset.get("began", offset["position"]))
 
 
 def _offset(line: str) -> dict[str, Any] | None:

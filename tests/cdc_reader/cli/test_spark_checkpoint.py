@@ -57,8 +57,18 @@ def test_the_newest_micro_batch_that_is_done_counts(tmp_path: Path) -> None:
 
 
 def test_before_the_first_commit_it_is_where_the_query_begins(tmp_path: Path) -> None:
-    """The first micro-batch is empty, and the second may be under way."""
-    assert position(checkpoint(tmp_path, {0: [offset(5)], 1: [offset(9)]})) == 5
+    """The offset at the end of the first micro-batch names its start, from version 3 on."""
+    (tmp_path / "old").mkdir()
+    assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
+    (tmp_path / "new").mkdir()
+    first = offset(5, 3, table="ks.t", began=2)
+    assert position(checkpoint(tmp_path / "new", {0: [first]})) == 2
+
+
+def test_where_the_query_began_no_longer_counts_after_the_first_commit(tmp_path: Path) -> None:
+    """The first micro-batch is done up to its end."""
+    first = offset(5, 3, table="ks.t", began=2)
+    assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
