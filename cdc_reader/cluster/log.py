@@ -200,17 +200,18 @@ class CdcTable:
 
     def schema(self) -> LogSchema:
         """Return the current schema; raises what `SchemaSource.log_schema` raises."""
-        return self._look(SchemaSource(self._queries).log_schema)
+        return self._found_by(SchemaSource(self._queries).log_schema)
 
     def state(self) -> TableState:
         """Return the table's current id and options; costs one small query."""
-        return self._look(SchemaSource(self._queries).state)
+        return self._found_by(SchemaSource(self._queries).state)
 
     def created(self) -> int | None:
         """Return when the log was created, in µs; None if its table's id does not show it."""
         return SchemaSource(self._queries).created(self._name.log)
 
-    def _look(self, read: Callable[[TableName], T]) -> T:
+    def _found_by(self, read: Callable[[TableName], T]) -> T:
+        """Return what `read` finds; say that the table was dropped if it was there before."""
         try:
             found = read(self._name)
         except TableNotFoundError:

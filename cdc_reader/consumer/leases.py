@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
-_LOOK_AGAIN = 2.0
+_LONGEST_PAUSE = 2.0
 """Most seconds between attempts at a lease that another consumer holds."""
 _UNSURE = 0.1
 """Seconds between checks of a lease that is about to be renewed."""
@@ -185,7 +185,7 @@ class Leases:
             if holder != told:
                 self._tell(lease.name, holder)
                 told = holder
-            if self._stopping.wait(min(self._interval, _LOOK_AGAIN)):
+            if self._stopping.wait(min(self._interval, _LONGEST_PAUSE)):
                 return False
             for held in self._leases.values():
                 held.renew()

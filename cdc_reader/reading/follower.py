@@ -44,10 +44,11 @@ from cdc_reader.streams.window import Window, WindowSize
 
 log = get_logger(__name__)
 
-_LOOK_AGAIN = 1_000_000
-"""µs between checks of schema and generations when rows are polled more often.
+_REFRESH_INTERVAL = 1_000_000
+"""µs between refreshes of schema and generations when rows are polled more often.
 
-The position moves by the last check's horizon; a new column is noticed with its first row."""
+The position moves by the horizon of the last refresh; a new column is noticed with its first row.
+"""
 
 
 class Follower:
@@ -110,23 +111,23 @@ class Follower:
         self._stopped.set()
 
     def _follow(self, end: Micros) -> Iterator[Delivery]:
-        looked = horizon = BEGINNING
+        refreshed = horizon = BEGINNING
         while not self._stopped.is_set():
             began = self._clock.now()
-            if not self._is_eager or not 0 <= began - looked < _LOOK_AGAIN:
-                looked, horizon = began, self._look(began)
+            if not self._is_eager or not 0 <= began - refreshed < _REFRESH_INTERVAL:
+                refreshed, horizon = began, self._refresh(began)
             if horizon > BEGINNING:
                 yield from self._pass(horizon, end)
             if self._position >= end:
                 return
             self._pause(began)
 
-    def _look(self, now: Micros) -> Micros:
-        """Refresh schema, TTLs and generations; return how far the log is settled at `now`."""
+    def _refresh(self, now: Micros) -> Micros:
+        """Refresh schema, TTLs and generations; return the settled horizon at `now`."""
         self._log.refresh()
         base = self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        horizon = self._horizon.look(now, self._position, self.ttls)
+        horizon = self._horizon.refresh(now, self._position, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first
@@ -165,10 +166,10 @@ class Follower:
         if not self._stopped.is_set():
             yield self._complete(window, late=True)
 
-    def _settle(self, horizon: Micros) -> Iterator[Delivery]:
-        """Read window after window up to `horizon`, without pauses."""
-        while self._position < horizon and not self._stopped.is_set():
-            window = self._next_window(horizon)
+    def _settle(self, end: Micros) -> Iterator[Delivery]:
+        """Read window after window up to `end`, without pauses."""
+        while self._position < end and not self._stopped.is_set():
+            window = self._next_window(end)
             began = self._clock.now()
             held = self._held(window) if self._is_ordered else None
             if held is not None and held.size > self._config.sort_bytes:
@@ -204,8 +205,8 @@ class Follower:
                 return
             yield RowsRead(self._log.schema, window, batch)
 
-    def _next_window(self, horizon: Micros) -> Window:
-        """Choose the next window, up to `horizon`.
+    def _next_window(self, end: Micros) -> Window:
+        """Choose the next window, up to `end`.
 
         The time before the first generation is one window, as it holds no rows. If strays are
         read, no window crosses into another generation: strays are delivered after the window's
@@ -213,10 +214,10 @@ class Follower:
         """
         first, *later = self._planner.timeline.starts
         if self._position < first:
-            return Window(self._position, min(first, horizon))
+            return Window(self._position, min(first, end))
         if self._planner.reach:
-            horizon = min([horizon, *(start for start in later if start > self._position)])
-        return self._size.next_window(self._position, horizon)
+            end = min([end, *(start for start in later if start > self._position)])
+        return self._size.next_window(self._position, end)
 
     def _poll(self, settled: Micros, end: Micros) -> Iterator[Delivery]:
         """Deliver all undelivered rows from the position on, settled or not.
@@ -362,7 +363,7 @@ class Follower:
             return sweep.late(batch, self.ttls, self._clock.now())
 
         strays, delivered = self._strays.split(sweep.window, late)
-        for batch in self._reader.look_back(sweep.window):
+        for batch in self._reader.read_again(sweep.window):
             rows = leave_out_keys(late(batch), delivered)
             if rows.num_rows:
                 yield rows

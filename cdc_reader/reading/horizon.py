@@ -57,8 +57,8 @@ class SettledHorizon:
         """The start of the newest generation that is accounted for."""
         return max(self._accounted or (), default=None)
 
-    def look(self, now: Micros, position: Micros, ttls: TtlHistory) -> Micros:
-        """Return how far the log is settled, in µs; BEGINNING while no generation is announced.
+    def refresh(self, now: Micros, position: Micros, ttls: TtlHistory) -> Micros:
+        """Read the generations and return the horizon, in µs; BEGINNING while there are none.
 
         Read the clock (`now`) before calling. Every generation that begins before the horizon
         has then had the confidence window to become visible. Raises DataLossError if, by the

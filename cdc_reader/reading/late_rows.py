@@ -104,9 +104,9 @@ class LateRows:
         self._doubtful.update(name for _, name, _ in delayed)
         return batch.drop_columns([REMAINING_TTL])
 
-    def sweep(self, position: Micros, horizon: int, began: Micros) -> Sweep:
-        """Start a sweep of the `horizon` µs before `position`, in a read that begins at `began`."""
-        window = Window(max(self._start, position - horizon), position)
+    def sweep(self, position: Micros, late_horizon: int, began: Micros) -> Sweep:
+        """Start a sweep of the `late_horizon` µs before `position`, which begins at `began`."""
+        window = Window(max(self._start, position - late_horizon), position)
         sweep = Sweep(
             window,
             began,

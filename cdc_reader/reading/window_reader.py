@@ -48,7 +48,7 @@ class WindowReader:
             share = len(seen) / max(1, self._planner.count_streams())
             self._choice.record(strategy, waiting.took, len(tasks), share)
 
-    def look_back(self, window: Window) -> Iterator[pa.RecordBatch]:
+    def read_again(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its remaining TTL."""
         for _, batch in self._log.read(self._planner.plan(window), remaining_ttl=True):
             yield batch

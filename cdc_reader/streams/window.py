@@ -67,9 +67,9 @@ class WindowSize:
             return max(1, self.base >> -self.doublings)
         return max(self.base, min(self.base << self.doublings, self.limit))
 
-    def next_window(self, position: Micros, horizon: Micros) -> Window:
-        """Return the window that starts at `position` and ends at `horizon` at the latest."""
-        return Window(position, min(position + self.current, horizon))
+    def next_window(self, position: Micros, end: Micros) -> Window:
+        """Return the window that starts at `position` and ends at `end` at the latest."""
+        return Window(position, min(position + self.current, end))
 
     def after(self, *, empty: bool, crowded: bool = False) -> WindowSize:
         """Return the size to use after a window that was `empty` or not.

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 
-def look(options: dict[str, str]) -> dict[str, str]:
-    """Return what this Python has, by name; "" for what it lacks.
+def facts(options: dict[str, str]) -> dict[str, str]:
+    """What this Python has, by name; "" for what it lacks.
 
     With `options` of the data source, it also reads the schema of their table: `cluster` is then
     "reached" or the error.
@@ -60,4 +60,4 @@ def _reach(options: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(json.loads(sys.argv[1]))))  # noqa: T201 - the module's output
+    print(json.dumps(facts(json.loads(sys.argv[1]))))  # noqa: T201 - the module's output

@@ -31,7 +31,7 @@ _LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
 
 @frozen
 class Python:
-    """What a Python has, with the names of `probe.look`; "" for what it lacks."""
+    """What a Python has, by name as in `probe.facts`; "" for what it lacks."""
 
     host: str
     folder: str
@@ -66,8 +66,8 @@ def planner_command(context: SparkContext) -> str:
 
 
 def this_python(options: dict[str, str]) -> Python:
-    """Return the running Python."""
-    return Python(**probe.look(options))
+    """The Python that runs this."""
+    return Python(**probe.facts(options))
 
 
 def planner(command: str, options: dict[str, str]) -> Python | Unusable:
@@ -111,13 +111,13 @@ def executors(
 
 
 def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
-    """Run two tasks per core and return what they found."""
-    look, seconds = probe.look, _TASK_SECONDS
+    """What a task on each core has found."""
+    facts, seconds = probe.facts, _TASK_SECONDS
     tasks = 2 * context.defaultParallelism
 
     def stay(_: object) -> list[dict[str, str]]:
         time.sleep(seconds)
-        return [look(options)]
+        return [facts(options)]
 
     return context.parallelize(range(tasks), tasks).mapPartitions(stay).collect()
 

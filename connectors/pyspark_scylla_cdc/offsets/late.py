@@ -15,21 +15,21 @@ steps:
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver
    to record, so it did arrive later. A row that arrived earlier is either clearly earlier, or
    recorded.
-3. Once a minute the driver reads the keys behind the position. A row is late if it may have
+3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may have
    arrived after its window was planned and was not recorded: b names it.
-4. b carries this state: when each window was planned since the last look back, and the recorded
+4. b carries this state: when each window was planned since the last sweep, and the recorded
    keys. A restarted query therefore decides as the process before it did.
 
 Strays (`cdc_reader.reading.strays`) are in streams that no executor reads. The driver searches for
 them in steps 1 and 3. b names the strays of the window and the late ones. A stray with a twin in
 the stream in force is left out.
 
-After a look back, every row that had arrived before it counts as delivered. Only keys of rows that
-arrived within `DOUBT` of a look back, or of a window's plan, are kept. They are few, unless the
+After a sweep, every row that had arrived before it counts as delivered. Only keys of rows that
+arrived within `DOUBT` of a sweep, or of a window's plan, are kept. They are few, unless the
 confidence window is shorter than `DOUBT`.
 
 `cdc_reader.reading.late_rows` does the same bookkeeping; here the driver reads keys only.
-With ``report`` the driver only looks back, in a sample if there are many streams, and logs the
+With ``report`` the driver only sweeps, in a sample if there are many streams, and logs the
 number of late rows.
 """
 

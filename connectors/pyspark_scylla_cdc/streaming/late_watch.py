@@ -77,9 +77,9 @@ class Ignored:
 
 @frozen
 class Settings:
-    """The settings of a sweep: its span, `horizon` µs, ends `confidence` µs behind the clock."""
+    """How far behind the position a sweep begins, and the confidence window; both in µs."""
 
-    horizon: int
+    late_horizon: int
     confidence: int
 
 
@@ -112,7 +112,7 @@ class Delivered:
         reader = self._make()
         found: frozenset[RowName] = frozenset()
         if is_due:
-            found = self._look_back(reader, window.start, now)
+            found = self._sweep(reader, window.start, now)
         if window.is_empty and not found and not snapshot:
             return late
         if not window.is_empty:
@@ -129,15 +129,15 @@ class Delivered:
             start = BEGINNING if snapshot else position
             self._state = Reads(start, (position,), (now,))
 
-    def _look_back(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
+    def _sweep(self, reader: KeyReader, position: Micros, now: Micros) -> frozenset[RowName]:
         """Return the late rows behind `position`, at most about `MOST`."""
         rows = LateRows.resumed(self._state, self._settings.confidence)
-        sweep = rows.sweep(position, self._settings.horizon, now)
+        sweep = rows.sweep(position, self._settings.late_horizon, now)
 
         def late(batch: pa.RecordBatch) -> pa.RecordBatch:
             return sweep.late(batch, self._ttls, self._clock.now())
 
-        strays = reader.strays(self._settings.horizon)
+        strays = reader.strays(self._settings.late_horizon)
         late_strays, passed = strays.split(sweep.window, late)
         found = list(_single(strays, late_strays))
         for batch in reader.read(sweep.window):
@@ -156,7 +156,7 @@ class Delivered:
         The window ends earlier if it has more strays than `MOST`.
         """
         now = self._clock.now()
-        strays = reader.strays(self._settings.horizon)
+        strays = reader.strays(self._settings.late_horizon)
         found = list(strays.read(window, remaining_ttl=True))
         window = _shortened(window, found)
         found = _written_in(window, found)
@@ -196,14 +196,14 @@ class Reported:
             self._rows = LateRows(position, position, now, confidence)
             self._end = self._counted = position
         if is_time(self._rows.late_scan_at, now, self._final):
-            self._look_back(self._rows, window.start, ttls())
+            self._sweep(self._rows, window.start, ttls())
         if window.end > self._end:
             self._rows.window_read(window.end, now)
             self._end = window.end
         return None
 
-    def _look_back(self, rows: LateRows, position: Micros, ttls: TtlHistory) -> None:
-        sweep = rows.sweep(position, self._settings.horizon, self._clock.now())
+    def _sweep(self, rows: LateRows, position: Micros, ttls: TtlHistory) -> None:
+        sweep = rows.sweep(position, self._settings.late_horizon, self._clock.now())
         queries, most = REPORTED
         seen = found = 0
 
@@ -217,7 +217,7 @@ class Reported:
         if ttls.seconds:
             reader = self._make()
             window = Window(min(sweep.window.start, self._counted), position)
-            strays = reader.strays(self._settings.horizon, queries)
+            strays = reader.strays(self._settings.late_horizon, queries)
             new, passed = strays.split(window, uncounted)
             found = len(list(_single(strays, new)))
             for batch in reader.read(sweep.window, queries):

@@ -28,7 +28,7 @@ from tests.cdc_reader.simulation.scenario import Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import World
 
-_LOOKS = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
+_GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
 
@@ -48,8 +48,8 @@ class _Life:
 
 
 @define(eq=False)
-class _LookBack:
-    """Rows from behind the position, and what must be acknowledged before they count as read."""
+class _Sweep:
+    """Rows from behind the position, and what must be acknowledged for them to count as read."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -75,8 +75,8 @@ class Laws:
         self._scenario = scenario
         self._shard = shard
         self._past = past
-        self._looks: list[int] = []
-        self._is_new_look = True
+        self._refreshes: list[int] = []
+        self._is_new_refresh = True
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
@@ -85,7 +85,7 @@ class Laws:
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
         self._behind: set[RowName] = set()
-        self._look_backs: list[_LookBack] = []
+        self._sweeps: list[_Sweep] = []
         if self._past.first is None and start.position > BEGINNING:
             self._past.first = start.position
 
@@ -93,11 +93,11 @@ class Laws:
         """Check a page request: it must be for streams that take writes in its time."""
         cql = asked.query.cql
         if "schema_version" in cql:
-            self._is_new_look = True
-        elif any(words in cql for words in _LOOKS):
-            self._looks = [] if self._is_new_look else self._looks
-            self._looks.append(self._world.clock.now())
-            self._is_new_look = False
+            self._is_new_refresh = True
+        elif any(words in cql for words in _GENERATION_QUERIES):
+            self._refreshes = [] if self._is_new_refresh else self._refreshes
+            self._refreshes.append(self._world.clock.now())
+            self._is_new_refresh = False
         elif "cdc$time" in cql and asked.query.columns and not self._wants_strays:
             self._read(*asked.query.values)
 
@@ -120,7 +120,7 @@ class Laws:
         """Check a window reported as complete."""
         window, life = delivery.window, self._life
         if delivery.late:
-            self._look_backs.append(_LookBack(self._behind, set(self._outstanding)))
+            self._sweeps.append(_Sweep(self._behind, set(self._outstanding)))
             self._behind = set()
             return
         if window.end > now - self._scenario.confidence:
@@ -134,7 +134,7 @@ class Laws:
         """Record that the handler has finished a row."""
         self._past.acknowledged.add(name[1])
         self._outstanding.remove(name)
-        for each in self._look_backs:
+        for each in self._sweeps:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
@@ -143,7 +143,7 @@ class Laws:
         for row in claimed:
             if not self._is_acknowledged(row) and self._is_due(row):
                 raise LawBroken(f"{evolve(kept, marks={})} is ahead of {row}")
-        undone = self._behind.union(*(each.rows for each in self._look_backs if each.awaits))
+        undone = self._behind.union(*(each.rows for each in self._sweeps if each.awaits))
         self._claimed = {
             self._identity(row)
             for row in claimed
@@ -228,11 +228,11 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """True if the set that begins at `start` may take writes throughout the window.
 
-        It ends with the next set that was announced when the reader began its check.
+        The next one ends it that was announced when the reader began its last refresh.
         """
-        looked = min(self._looks, default=BEGINNING)
+        refreshed = min(self._refreshes, default=BEGINNING)
         known = [
-            s.start for s in self._world.sets if s.announced is not None and s.announced <= looked
+            s.start for s in self._world.sets if s.announced is not None and s.announced <= refreshed
         ]
         return start <= window.start and not any(start < other < window.end for other in known)
 
