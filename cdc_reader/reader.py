@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 import pyarrow as pa
 
+from cdc_reader._merging import Merging
 from cdc_reader._settings import expect
 from cdc_reader._time import Clock, Moment
 from cdc_reader.changes.change import Change
@@ -24,7 +25,6 @@ from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.merging import Merging
 from cdc_reader.reading.retry import Stop, each_until
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader

@@ -1,18 +1,19 @@
-"""The settled horizon: the write time and the generations up to which a log can be read.
+"""How far a log can be read: to where rows have settled and generations are published.
 
-The confidence window comes from here, and so does the end of a read that does not wait for it.
+A read that does not wait for rows to settle goes up to `written_before`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, Micros, duration_micros, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.errors import DataLossError
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.publication import PublicationGate
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 
@@ -107,3 +108,37 @@ class SettledHorizon:
                 "the log's TTL: start over, or set data_loss to 'warn' to continue"
             )
         log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
+
+
+class PublicationGate:
+    """Finds generations whose streams are stored but whose start is not announced; times in µs.
+
+    A generation that stays unannounced is waited for until `patience` after its start. The cluster
+    is queried at most once per `pause`.
+    """
+
+    def __init__(
+        self, generations: Callable[[], GenerationSource], patience: int, pause: int = 0
+    ) -> None:
+        self._generations = generations
+        self._patience = patience
+        self._pause = pause
+        self._queried = BEGINNING
+        self._pending: frozenset[Micros] = frozenset()
+
+    def limit(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
+        """Return the start of the first such generation not in `announced`; FOREVER if none.
+
+        No reader may pass it.
+        """
+        if not 0 <= now - self._queried < self._pause:
+            self._refresh(announced)
+            self._queried = now
+        waited_for = (start for start in self._pending if now < start + self._patience)
+        return min(waited_for, default=FOREVER)
+
+    def _refresh(self, announced: Collection[Micros]) -> None:
+        pending = frozenset(self._generations().unpublished()).difference(announced)
+        for start in sorted(pending - self._pending):
+            log.info("generation_half_published", start=start)
+        self._pending = pending

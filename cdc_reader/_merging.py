@@ -1,4 +1,4 @@
-"""Merges what several tables deliver, each followed in a thread of its own."""
+"""Merges several iterators, each read in a thread of its own."""
 
 from __future__ import annotations
 

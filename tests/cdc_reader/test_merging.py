@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from cdc_reader.reading.merging import Merging
+from cdc_reader._merging import Merging
 
 
 def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
