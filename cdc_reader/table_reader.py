@@ -128,6 +128,7 @@ class TableReader:
         range_deletes: Literal["fail", "emit", "skip"] = "fail",
         preimages: Literal["auto", "none", "require"] = "auto",
         decimal_type: str = "string",
+        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
     ) -> pa.RecordBatchReader:
         """Return the rows of `batches` in one of the formats of the Spark source, as Arrow.
 
@@ -138,10 +139,14 @@ class TableReader:
         source: see ``docs/reference/spark-options.md``. `columns` are columns of the base table
         to read beside its key.
 
-        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping
-        the result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python
-        raises errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface
-        raises an error of its own that contains the message.
+        A row that cannot be converted, such as one with a number that does not fit `decimal_type`,
+        raises an error. With `on_bad_record` `skip` it is left out and logged; with `quarantine` it
+        is returned with null for what cannot be converted, and column `_bad_record`.
+
+        Reads as the result is iterated, and holds a few pages at a time. Stop early by dropping the
+        result; `stop` and `CdcReader.close` end it with StoppedError. Iterating it in Python raises
+        errors of `cdc_reader.errors`; a tool that reads it through Arrow's C interface raises its
+        own error, which contains the message.
 
         Raises ConfigurationError for options that cannot be used, and UnsupportedTableError if
         the table's log lacks images that the format needs.
@@ -152,6 +157,7 @@ class TableReader:
             include_delta=include_delta,
             range_deletes=range_deletes,
             preimages=preimages,
+            on_bad_record=on_bad_record,
         )
         types = ValueTypes.parse(decimal_type, "decimal_type")
         row_format = format_of(options, project(self.schema, columns), types)
@@ -207,7 +213,8 @@ class TableReader:
         """Yield the rows of `window` in a format, reading only the columns of the log it needs."""
         schema = row_format.schema
         read = evolve(self.schema, columns=row_format.log_columns(schema.names))
-        batches = self._log.batches(window, self._table.source(read))
+        source = self._table.source(read, tolerant=row_format.is_tolerant)
+        batches = self._log.batches(window, source)
         return row_format.convert(types.convert(batches, read.columns), schema)
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:

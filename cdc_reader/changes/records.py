@@ -34,7 +34,6 @@ from cdc_reader.cql.schema import (
     OPERATION,
     STREAM_ID,
     TIME,
-    Column,
     Operation,
     TableSchema,
 )
@@ -59,7 +58,7 @@ _ROW_DELETES = (Operation.ROW_DELETE, Operation.SERVER_ROW_DELETE)
 
 
 def row_deletes(base: TableSchema) -> tuple[Operation, ...]:
-    """Return the operations that delete one row; without a clustering key, a partition is one."""
+    """Return the operations that delete one row; without a clustering key, a partition is a row."""
     return _ROW_DELETES if base.clustering else _ROW_DELETES + _PARTITION_DELETES
 
 
@@ -284,7 +283,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
     count = len(operations)
     if len(records.starts) == count:
         return np.arange(count)
-    key = [comparable(records.batch.column(column.name)) for column in base.clustering]
+    key = [key_cells(records.batch, column.name) for column in base.clustering]
     of_row = _among(operations, (*IMAGES, *UPSERTS, *row_deletes(base)))
     begins = _begins(operations, of_row, key)
     begins[records.starts] = True

@@ -20,9 +20,9 @@ from uuid import UUID
 
 from attrs import frozen
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import Micros
 from cdc_reader.checkpoints.marks import pack_mark, pack_ttls, unpack_mark, unpack_ttls
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column

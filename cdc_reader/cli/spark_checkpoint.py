@@ -13,8 +13,8 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.checkpoints.marks import unpack_ttls
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint

@@ -13,7 +13,6 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
@@ -24,6 +23,7 @@ from cdc_reader._time import (
     parse_duration,
 )
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.checkpoints import CheckpointPlace, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, Misuse, cli_errors

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cassandra.metadata import Murmur3Token
 
 from cdc_reader.cluster.values import serialise
-from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
+from cdc_reader.changes.grouping import TableChanges
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import DeliveryMode
 from cdc_reader.consumer.admission import InFlightLimit, Turns
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
@@ -23,13 +24,12 @@ from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, StoppedError
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
-from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.reader import CdcReader
-from cdc_reader.table_reader import TableReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, retries_told
+from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
 

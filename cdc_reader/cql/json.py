@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cdc_reader._time import parse_timestamp
-from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
+from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import CqlType, Transform, TupleType, UserType
 from cdc_reader.errors import ConfigurationError
 

@@ -32,13 +32,12 @@ from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
-from cdc_reader.reading.ordering import ByWriteTime
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import LogTable
 from cdc_reader.reading.progress import Checkpoint, RowKey
 from cdc_reader.reading.retry import Stop, each_stopped_by
 from cdc_reader.reading.strays import Strays
-from cdc_reader.reading.window_reader import WindowReader
+from cdc_reader.reading.window_reader import ByWriteTime, WindowReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 

@@ -127,7 +127,7 @@ class PublicationGate:
         self._pending: frozenset[Micros] = frozenset()
 
     def limit(self, now: Micros, announced: Collection[Micros] = ()) -> Micros:
-        """Return the start of the first such generation not in `announced`; FOREVER if none.
+        """Return the start of the first unannounced generation waited for; FOREVER if none.
 
         No reader may pass it.
         """

@@ -1,4 +1,4 @@
-"""Reads one window, by streams or by ranges, and adapts the next window's chunks to its rows."""
+"""Reads one window, by streams or by ranges; sorts its rows by write time where that is wanted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_reader._time import Clock, Waiting
 from cdc_reader.config import ReadConfig
+from cdc_reader.cql.schema import TIME
 from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.planner import Planner
@@ -16,9 +18,15 @@ from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 
+_TIME_FIELDS = ((15, 18), (9, 13), (0, 8))
+"""Positions of the time digits in the text of a time UUID, most significant first."""
+
 
 class WindowReader:
-    """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window."""
+    """Reads windows of a `CurrentLog`; `queries` and `rows` are the counts of the last window.
+
+    The rows of each window adapt the chunks of the next.
+    """
 
     def __init__(self, log: CurrentLog, planner: Planner, clock: Clock, config: ReadConfig) -> None:
         self.queries = self.rows = 0
@@ -64,3 +72,37 @@ class WindowReader:
         if strategy is Strategy.RANGES:
             return self._planner.plan_ranges(window)
         return self._planner.plan(window)
+
+
+class ByWriteTime:
+    """Collects batches of one schema, each stream in order, and yields their rows by write time.
+
+    The sort is stable: rows of one microsecond keep the order in which they were added, so a
+    record stays whole and a stream's rows keep their order.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes held."""
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch."""
+        self._batches.append(batch)
+        self.size += batch.nbytes
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in order of write time, in batches of at most `rows`."""
+        if not self._batches:
+            return
+        table = pa.Table.from_batches(self._batches)
+        order = pc.sort_indices(_time(table.column(TIME)))  # stable
+        for start in range(0, len(order), rows):
+            part = table.take(order.slice(start, rows))
+            yield from part.combine_chunks().to_batches()
+
+
+def _time(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the 15 hexadecimal digits of each UUID's time; as text they sort as the times do."""
+    fields = (pc.utf8_slice_codeunits(column, start, stop) for start, stop in _TIME_FIELDS)
+    return pc.binary_join_element_wise(*fields, "")

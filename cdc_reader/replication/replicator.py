@@ -11,7 +11,7 @@ from cdc_reader._time import Clock, SystemClock
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
-from cdc_reader.cql.schema import ColumnKind, Operation, TableSchema
+from cdc_reader.cql.schema import Operation, TableSchema
 from cdc_reader.cql.statement import Statement
 from cdc_reader.errors import ConfigurationError, UnsupportedTableError
 from cdc_reader.replication.writes import TableWrites

@@ -11,8 +11,6 @@ from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import CqlType, UserType, children, rebuilt
 from cdc_reader.errors import UnsupportedTableError
 
-
-
 UserTypes = Mapping[str, UserType]
 """User-defined types of a keyspace, by name."""
 

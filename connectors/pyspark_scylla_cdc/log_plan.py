@@ -54,6 +54,6 @@ def oldest_alive(timeline: Timeline, kept_since: Micros) -> Micros:
         if span.end > kept_since - _LATE:
             return span.start
     raise SourceError(
-        "the cluster has published no CDC generation yet, and one was expected: "
-        "wait until its nodes are up, and try again"
+        "the cluster has not published a CDC generation yet: wait until its nodes are up, and "
+        "try again"
     )

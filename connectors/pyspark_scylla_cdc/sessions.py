@@ -132,7 +132,7 @@ def still_there(options: SourceOptions, schema: LogSchema) -> Iterator[None]:
         if lost := [column.name for column in schema.base.columns if column.name not in known]:
             columns = f"column {lost[0]} was" if len(lost) == 1 else f"{', '.join(lost)} were"
             raise SchemaError(
-                f"{options.table}: {columns} dropped meanwhile: start the query again"
+                f"{options.table}: {columns} dropped while the query ran: start the query again"
             ) from None
         raise
 

@@ -85,7 +85,7 @@ def _no_such_column(
             f"{wanted}: load it again, without .schema(...) or with that type"
         )
     return SchemaError(
-        f"{options.table}: the DataFrame has a column {field.name}, and format "
+        f"{options.table}: the DataFrame has a column {field.name}, but format "
         f"'{options.format.format}' of this table has the columns {', '.join(known)}: load it "
         "again, without .schema(...) or with some of these columns"
     )

@@ -21,8 +21,8 @@ from cdc_reader.errors import (
     RetriesExhaustedError,
     TableNotFoundError,
 )
-from cdc_reader.table_reader import TableReader
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
+from cdc_reader.table_reader import TableReader
 from cdc_reader.testing.clock import ManualClock
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader import (
     AsyncCdcConsumer,
     AsyncChanges,
@@ -17,6 +16,7 @@ from cdc_reader import (
     ScyllaCheckpoints,
     SqliteCheckpoints,
 )
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.metrics import LAG, ROWS, MemoryMetrics
 from cdc_reader.reading.progress import Checkpoint

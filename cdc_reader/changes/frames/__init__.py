@@ -73,7 +73,7 @@ class SnapshotFormat(Format, Protocol):
 def format_of(options: FormatOptions, schema: LogSchema, types: ValueTypes) -> Format:
     """Return the format; raise UnsupportedTableError if the table's log does not support it."""
     if options.format is FormatName.LOG:
-        return LogFormat(schema, types)
+        return LogFormat(schema, options, types)
     return snapshot_format_of(options, schema, types)
 
 

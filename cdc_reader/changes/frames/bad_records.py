@@ -18,7 +18,7 @@ from attrs import frozen
 from cdc_reader._log import get_logger
 from cdc_reader._time import format_timestamp
 from cdc_reader.changes.arrays import Indices, Mask, faulty
-from cdc_reader.changes.frames.columns import BAD_RECORD, is_key
+from cdc_reader.changes.frames.columns import BAD_RECORD
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.options import BadRecord
 from cdc_reader.changes.json import cell_to_json
@@ -75,7 +75,7 @@ class Origins:
 
     def key(self, number: int, base: TableSchema) -> str:
         """Return the key of an output row, as JSON."""
-        names = [column.name for column in base.columns if is_key(column)]
+        names = [column.name for column in base.columns if column.is_key]
         return json.dumps(self._cells(int(self.at[number]), names), ensure_ascii=False)
 
     def written_at(self, number: int) -> str | None:

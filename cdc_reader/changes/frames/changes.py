@@ -8,6 +8,7 @@ preimage becomes the row before the update, and a delete gets the preimage's cel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from cdc_reader.changes.arrays import (
 )
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
@@ -92,6 +94,7 @@ class ChangesFormat:
     def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
         self._base = schema.base
         self._options = options
+        self.is_tolerant = options.is_tolerant
         self._values = schema.base.values
         _check_images(schema.base, options, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
@@ -108,9 +111,12 @@ class ChangesFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        options, cdc = self._options, self._base.cdc
-        preimages = gives_preimages(cdc, options.preimages, partial=options.include_delta)
-        for net, ranges in read_changes(batches, self._base, options.range_deletes):
+        options = self._options
+        preimages = gives_preimages(
+            self._base.cdc, options.preimages, partial=options.include_delta
+        )
+        bad = BadRecords(options.on_bad_record, self._base, schema)
+        for net, ranges in read_changes(batches, self._base, options):
             rows = _Rows.all(net, ranges, preimages=preimages)
             origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
             yield from bad.rows(origins, partial(self._column, net=net, rows=rows))
@@ -120,7 +126,7 @@ class ChangesFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
-        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
+        bad = BadRecords(self._options.on_bad_record, self._base, schema)
         for rows, is_static in table_rows(batches, self._base):
             column = partial(self._of_snapshot, rows=rows, position=position, is_static=is_static)
             yield from bad.rows(Origins.each(rows), column)
@@ -247,7 +253,7 @@ def _schema(base: TableSchema, options: FormatOptions, types: ValueTypes) -> pa.
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
     if options.range_deletes is RangeDelete.EMIT and base.clustering:
         fields.append((names.RANGE, range_type(base, types)))
-    fields += bad_record_field(asked.on_bad_record)
+    fields += bad_record_field(options.on_bad_record)
     return with_own_columns(base, types.fields(base.columns), fields)
 
 

@@ -7,6 +7,7 @@ is not shown; if ``value`` is null, the column is null.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from cdc_reader._time import Micros, SystemClock
 from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
@@ -58,6 +60,7 @@ class EnvelopeFormat:
         self._log = schema
         self._base = schema.base
         self._options = options
+        self.is_tolerant = options.is_tolerant
         self._values = schema.base.values
         _check(schema.base, options, self._values)
         row = pa.struct([_field(column, types) for column in schema.base.columns])
@@ -68,7 +71,7 @@ class EnvelopeFormat:
                 ("after", row),
                 ("source", SOURCE),
                 ("ts_ms", pa.int64()),
-                *bad_record_field(asked.on_bad_record),
+                *bad_record_field(options.on_bad_record),
             ]
         )
 
@@ -82,17 +85,18 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        for net, _ in read_changes(batches, self._base, self._options.range_deletes):
-            if len(net.at):
-                columns = [self._column(name, net) for name in schema.names]
-                order = pa.array(np.argsort(net.at, kind="stable"))
-                yield pa.RecordBatch.from_arrays(columns, schema=schema).take(order)
+        bad = BadRecords(self._options.on_bad_record, self._base, schema)
+        for found, _ in read_changes(batches, self._base, self._options):
+            net = found.in_order
+            origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
+            yield from bad.rows(origins, partial(self._column, net=net))
+        bad.report()
 
     def snapshot(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
-        bad = BadRecords(self._asked.on_bad_record, self._base, schema)
+        bad = BadRecords(self._options.on_bad_record, self._base, schema)
         for rows, is_static in table_rows(batches, self._base):
             column = partial(self._of_snapshot, rows=rows, position=position, is_static=is_static)
             yield from bad.rows(Origins.each(rows), column)
@@ -201,7 +205,7 @@ class EnvelopeFormat:
 
     @property
     def _gives_preimages(self) -> bool:
-        """Whether `before` has rows; partial ones too: a null struct marks columns not shown."""
+        """Whether `before` has rows. Partial preimages count: null structs mark missing columns."""
         return images.gives_preimages(self._base.cdc, self._options.preimages, partial=True)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
 from cdc_reader.changes.frames.options import FormatOptions
@@ -17,11 +18,11 @@ from cdc_reader.cql.schema import TIME, Column, LogSchema
 class LogFormat:
     """The columns of the log table, in the server's order, then `_commit_timestamp`."""
 
-    def __init__(self, schema: LogSchema, asked: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
         self._base = schema.base
         self._columns = schema.columns
-        self._policy = asked.on_bad_record
-        self.is_tolerant = asked.is_tolerant
+        self._policy = options.on_bad_record
+        self.is_tolerant = options.is_tolerant
         own = [(COMMIT_TIMESTAMP, TIMESTAMP), *bad_record_field(self._policy)]
         self.schema = with_own_columns(schema.base, types.fields(schema.columns), own)
 

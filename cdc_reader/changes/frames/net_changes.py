@@ -48,15 +48,15 @@ INSERT, UPDATE, DELETE = range(3)
 
 
 def read_changes(
-    batches: Iterable[pa.RecordBatch], base: TableSchema, asked: FormatOptions
+    batches: Iterable[pa.RecordBatch], base: TableSchema, options: FormatOptions
 ) -> Iterator[tuple[NetChanges, RangeDeletes]]:
     """Yield the net changes of single rows, and the deletes of many rows to emit."""
     for records in whole_records(batches):
         rows = ChangeRows.of(records, base)
         _refuse_unknown(rows, base)
         ranges = range_deletes(records, rows, base)
-        ranges = permitted(records.batch, ranges, base, asked.range_deletes)
-        yield net_changes(records, rows, base, is_tolerant=asked.is_tolerant), ranges
+        ranges = permitted(records.batch, ranges, base, options.range_deletes)
+        yield net_changes(records, rows, base, is_tolerant=options.is_tolerant), ranges
 
 
 @frozen(eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader.changes.arrays import Mask, repeats, valid
+from cdc_reader.changes.arrays import Mask, is_given, key_cells, repeats
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 from cdc_reader.decoding.faults import without_faults
@@ -78,7 +78,7 @@ def table_rows(
             yield batch, False
             continue
         first = _first_of_partition(batch, before, base)
-        told = np.any([valid(batch.column(name)) for name in statics], axis=0)
+        told = np.any([is_given(batch, name) for name in statics], axis=0)
         regular = _names(base.of_kind(ColumnKind.REGULAR))
         shown = _without(batch.filter(pa.array(first & told)), [*regular, *_names(key)])
         is_row = pa.array(is_given(batch, key[0].name))
@@ -94,7 +94,7 @@ def _first_of_partition(
     """Return which rows begin a partition; `before` is the row before the batch, if any."""
     joined = batch if before is None else pa.concat_batches([before, batch])
     key = _names(base.partition_key)
-    other = ~np.all([repeats(joined.column(name)) for name in key], axis=0)
+    other = ~np.all([repeats(key_cells(joined, name)) for name in key], axis=0)
     return other if before is not None else np.concatenate([[True], other])
 
 

@@ -46,7 +46,7 @@ def log_rows(
     wanted = output.log_columns(names)
     columns = _columns(options, schema, wanted, key, ROW_KEY if is_by_key else ())
     read = evolve(schema, columns=columns)
-    source = source_of(options.connection(), options.read, read)
+    source = source_of(options.connection(), options.read, read, tolerant=output.is_tolerant)
     if isinstance(partition, LatePartition):
         batches = _late_rows(source, partition, options.read.in_flight)
     else:

@@ -14,9 +14,9 @@ from pyspark_scylla_cdc.executors.page_memory import keep_freed
 from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition
+from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, SourcePartition
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
-from pyspark_scylla_cdc.sessions import still_there
+from pyspark_scylla_cdc.sessions import share_rate, still_there
 
 
 def read_partition(
@@ -31,6 +31,8 @@ def read_partition(
     Another source's partition has none.
     """
     keep_freed()
+    if isinstance(partition, SourcePartition):
+        share_rate(options, partition.tasks)
     with hide_traceback(), with_remedy(), still_there(options, schema):
         match partition:
             case LogPartition() | LatePartition():

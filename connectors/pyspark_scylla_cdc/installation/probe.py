@@ -14,7 +14,7 @@ from typing import Any
 
 
 def facts(options: dict[str, str]) -> dict[str, str]:
-    """What this Python has, by name; "" for what it lacks.
+    """Return what this Python has, by name; "" for what it lacks.
 
     With `options` of the data source, it also reads the schema of their table: `cluster` is then
     "reached" or the error.

@@ -31,7 +31,7 @@ _LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
 
 @frozen
 class Python:
-    """What a Python has, by name as in `probe.facts`; "" for what it lacks."""
+    """What a Python has, with the names of `probe.facts`; "" for what it lacks."""
 
     host: str
     folder: str

@@ -15,8 +15,8 @@ steps:
    (`cdc_reader.reading.late_rows.arrived`). A row that is left out was not there for the driver
    to record, so it did arrive later. A row that arrived earlier is either clearly earlier, or
    recorded.
-3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may have
-   arrived after its window was planned and was not recorded: b names it.
+3. Once a minute, in a sweep, the driver reads the keys behind the position. A row is late if it may
+   have arrived after its window was planned and was not recorded: b names it.
 4. b carries this state: when each window was planned since the last sweep, and the recorded
    keys. A restarted query therefore decides as the process before it did.
 

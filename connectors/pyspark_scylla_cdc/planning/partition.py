@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 from pyspark.sql.datasource import InputPartition

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from pyspark.sql.datasource import InputPartition
-
 from cdc_reader._time import Micros
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.planning.partition import SourcePartition

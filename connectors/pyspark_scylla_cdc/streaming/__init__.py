@@ -1,5 +1,5 @@
 """Streaming: how far each micro-batch advances the offset, and which late rows it delivers.
 
-May import `executors`, `log_plan` and the rooms below. Begin with `stream`, which Spark calls;
+May import `executors`, `log_plan` and the packages below. Begin with `stream`, which Spark calls;
 `window_end` decides where a micro-batch ends.
 """

@@ -25,8 +25,8 @@ from pyspark_scylla_cdc.planning.streams import Streams
 class KeyReader:
     """Reads the keys of a log's rows, and the time each row has left to live.
 
-    Create one for each micro-batch or sweep. It reads the generations once, so a row is consistently either in the
-    stream in force or a stray.
+    Create one for each micro-batch or sweep. It reads the generations once, so a row is
+    consistently either in the stream in force or a stray.
 
     Where a method takes `queries`, it reads a sample of each generation's streams that takes
     about that many queries.

@@ -9,9 +9,9 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey

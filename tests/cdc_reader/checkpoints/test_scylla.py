@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.checkpoints import ScyllaCheckpoints
 from cdc_reader.checkpoints.scylla_table import SCHEMA
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints import SqliteCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark

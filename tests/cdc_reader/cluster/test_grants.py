@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader import CdcReader, ConnectionConfig, CqlWriter, ReadConfig, TableName
 from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.checkpoints import ScyllaCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster import CdcTable, Connection
 from cdc_reader.cluster.errors import with_grant
 from cdc_reader.cql.statement import Statement

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.cql.names import TableName

@@ -13,6 +13,7 @@ import pytest
 from attrs import evolve
 
 from cdc_reader._time import BEGINNING
+from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.timeuuid import micros
 from cdc_reader.errors import (
@@ -22,7 +23,6 @@ from cdc_reader.errors import (
     PermissionDeniedError,
     TableNotFoundError,
 )
-from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
+from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig

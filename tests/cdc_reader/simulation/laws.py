@@ -49,7 +49,7 @@ class _Life:
 
 @define(eq=False)
 class _Sweep:
-    """Rows from behind the position, and what must be acknowledged for them to count as read."""
+    """Rows from behind the position, and what must be acknowledged before they count as read."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -80,7 +80,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader, from scratch or from a checkpoint."""
+        """Start a reader, anew or from a checkpoint."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -228,11 +228,13 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """True if the set that begins at `start` may take writes throughout the window.
 
-        The next one ends it that was announced when the reader began its last refresh.
+        It ends with the next set that was announced when the reader began its last refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)
         known = [
-            s.start for s in self._world.sets if s.announced is not None and s.announced <= refreshed
+            s.start
+            for s in self._world.sets
+            if s.announced is not None and s.announced <= refreshed
         ]
         return start <= window.start and not any(start < other < window.end for other in known)
 

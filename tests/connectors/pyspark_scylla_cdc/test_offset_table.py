@@ -129,12 +129,18 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
     """Nor can it be left out before it is read; afterwards the option has no effect."""
     tables.create()
-    message = "^snapshot is 'initial', and the query of the checkpointLocation began without one"
+    message = (
+        "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
+    )
     refused(tables.query(**SNAPSHOT), tables.advanced(tables.query()), message)
     stream = tables.query(**SNAPSHOT)
     start = stream.initialOffset()
     assert start["snapshot"] == "pending"
-    refused(tables.query(**CHANGES), start, "^snapshot is 'none', .* still to read: give 'initial'")
+    refused(
+        tables.query(**CHANGES),
+        start,
+        "^snapshot is 'none', .* has not read all of its snapshot: give 'initial'",
+    )
     done = stream.latestOffset(start, LIMIT)
     assert done["snapshot"] == "done"
     for again in (tables.query(**SNAPSHOT), tables.query(**CHANGES)):
@@ -153,7 +159,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
     snapshot = [part for part in stream.partitions(pending, end) if "Snapshot" in repr(part)]
     assert len(snapshot) == 8
     old = pending | {"version": 1}
-    message = "^snapshot is 'initial', .*does not tell whether its query began with one"
+    message = "^snapshot is 'initial', .*does not show whether its query began with a snapshot"
     refused(tables.query(**SNAPSHOT), old, message)
     assert tables.query(**CHANGES).latestOffset(old, LIMIT)["snapshot"] == "none"
 

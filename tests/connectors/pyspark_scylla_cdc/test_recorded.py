@@ -25,7 +25,7 @@ from cdc_reader.cql.types import Native, UserType
 from cdc_reader.streams.generation import StreamGroup
 from cdc_reader.streams.stream import StreamId
 from pyspark_scylla_cdc import fold
-from tests.connectors.pyspark_scylla_cdc.formats.test_envelope import validator
+from tests.connectors.pyspark_scylla_cdc.executors.test_envelope import validator
 from tests.recordings.comparison import Result
 from tests.recordings.decoding import decoded
 from tests.recordings.loading import load_rows, published, read_recording

@@ -20,7 +20,7 @@ from cdc_reader.errors import ColumnDecodeError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import schema_of
+from pyspark_scylla_cdc.sessions import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

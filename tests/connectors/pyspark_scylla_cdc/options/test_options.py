@@ -76,7 +76,7 @@ def test_options_of_this_source() -> None:
         partitionKey='{"a": 1}',
     )
     assert options.format == FormatOptions(
-        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE
+        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE, BadRecord.SKIP
     )
     assert options.columns == ("a", "b,c")
     assert options.types.decimal == pa.decimal128(20, 3)

@@ -13,7 +13,6 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.clock import ManualClock
 from pyspark_scylla_cdc import fold
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import folded, in_order, table_of
 
@@ -119,7 +118,8 @@ def test_streamed(
 def test_offsets(options: dict[str, str]) -> None:
     """The snapshot is the first micro-batch, and can be replanned."""
     clock = ManualClock(SystemClock().now())
-    reader = stream_reader(SourceOptions.parse({**options, **SNAPSHOT}), clock)
+    parsed = SourceOptions.parse({**options, **SNAPSHOT})
+    reader = stream_reader(parsed, clock)
     start = reader.initialOffset()
     assert (start["position"], start["snapshot"]) == (clock.now() - 30_000_000, "pending")
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -127,7 +127,7 @@ def test_offsets(options: dict[str, str]) -> None:
     parts = reader.partitions(start, end)
     assert len(parts) == 2
     clock.advance(3_600_000_000)
-    restarted = StreamReader(parsed, schema, ("pk", "ck"), clock)
+    restarted = stream_reader(parsed, clock)
     again = restarted.partitions(restarted.initialOffset(), end)
     assert [repr(part) for part in again] == [repr(part) for part in parts]
     found = [row for part in again for batch in reader.read(part) for row in batch.to_pylist()]

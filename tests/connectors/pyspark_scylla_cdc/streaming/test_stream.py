@@ -106,7 +106,7 @@ def test_polling_costs_no_query(
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()
     with monkeypatch.context() as without_cluster:
-        without_cluster.delattr(Connection, "pages")
+        without_cluster.setattr(Connection, "pages", None)
         for _ in range(40):
             seen.add(position(stream.latestOffset(start, LIMIT)))
             clock.advance(SECOND // 20)
