@@ -34,6 +34,7 @@ from cassandra.policies import (
 )
 from cassandra.query import PreparedStatement, SimpleStatement, Statement
 
+from cdc_reader._stats import waiting
 from cdc_reader.cluster.driver import application, forget_columns, keep_columns, open_cluster
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
 from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
@@ -282,7 +283,8 @@ class Connection(Queries):
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; the deadline is the configuration's."""
-        return retry(action, self._read.retry_deadline)
+        with waiting():
+            return retry(action, self._read.retry_deadline)
 
     def prepare(self, cql: str, doing: str, columns: Columns | None = None) -> PreparedStatement:
         """Prepare a statement, or return the one prepared before for the same text and columns.

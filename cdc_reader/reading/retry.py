@@ -19,6 +19,7 @@ import tenacity
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
+from cdc_reader._stats import count
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
 log = get_logger(__name__)
@@ -267,6 +268,7 @@ def _before(deadline: timedelta) -> StopWhen:
 def _tell(state: tenacity.RetryCallState) -> None:
     log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
     interruption().on_retry()
+    count(retries=1)
 
 
 def _give_up(state: tenacity.RetryCallState) -> NoReturn:

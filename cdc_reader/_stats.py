@@ -1,0 +1,80 @@
+"""Statistics of what is read in a context, which a thread, a task or a generator's step has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from attrs import define, fields
+
+T = TypeVar("T")
+
+
+@define
+class ReadStats:
+    """What a read took, and what it met; see `recorded_in`."""
+
+    queries: int = 0
+    """Queries sent; further pages are not counted."""
+    retries: int = 0
+    """Times that an answer was asked for again."""
+    waited: float = 0.0
+    """Seconds in which nothing was done but wait for an answer, pauses before retries included."""
+    bad_records: int = 0
+    """Rows that could not be converted, and were skipped or quarantined."""
+
+    def __add__(self, other: ReadStats) -> ReadStats:
+        names = [field.name for field in fields(ReadStats)]
+        return ReadStats(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+_current: ContextVar[ReadStats | None] = ContextVar("stats", default=None)
+
+
+@contextmanager
+def recorded_in(stats: ReadStats) -> Iterator[None]:
+    """Add what is read within this context to `stats`."""
+    token = _current.set(stats)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def each_recorded_in(stats: ReadStats, items: Iterator[T]) -> Iterator[T]:
+    """Yield the items, adding what it takes to compute each to `stats`.
+
+    The context is left before each `yield`, because a generator shares its caller's context.
+    """
+    while True:
+        with recorded_in(stats):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
+def count(*, queries: int = 0, retries: int = 0, bad_records: int = 0) -> None:
+    """Add to the statistics of this context, if it has any."""
+    if (stats := _current.get()) is not None:
+        stats.queries += queries
+        stats.retries += retries
+        stats.bad_records += bad_records
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Count the time within as spent waiting, if this context has statistics."""
+    stats = _current.get()
+    if stats is None:
+        yield
+        return
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        stats.waited += time.monotonic() - began
