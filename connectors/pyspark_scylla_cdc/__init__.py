@@ -7,13 +7,23 @@ the module defines no source.
 """
 
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_scylla_cdc.installation.session import session as session
+    from pyspark_scylla_cdc.monitoring.listener import ScyllaCdcListener as ScyllaCdcListener
+    from pyspark_scylla_cdc.monitoring.status import StreamStatus as StreamStatus
     from pyspark_scylla_cdc.tables.fold import fold as fold
 
-__all__ = ["DefaultSource", "ScyllaCdcDataSource", "fold", "session"]
+__all__ = [
+    "DefaultSource",
+    "ScyllaCdcDataSource",
+    "ScyllaCdcListener",
+    "StreamStatus",
+    "fold",
+    "session",
+]
 
 with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
@@ -21,14 +31,16 @@ with suppress(ImportError):
     DefaultSource = ScyllaCdcDataSource
 
 
+_HOMES = {
+    "ScyllaCdcListener": "pyspark_scylla_cdc.monitoring.listener",
+    "StreamStatus": "pyspark_scylla_cdc.monitoring.status",
+    "fold": "pyspark_scylla_cdc.tables.fold",
+    "session": "pyspark_scylla_cdc.installation.session",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import `fold` and `session` on first use."""
-    if name == "fold":
-        from pyspark_scylla_cdc.tables.fold import fold
-
-        return fold
-    if name == "session":
-        from pyspark_scylla_cdc.installation.session import session
-
-        return session
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import the other names on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.metrics import LAG, METRICS, ROWS, MemoryMetrics, PrometheusMetrics
+from pyspark_scylla_cdc.monitoring.exporter import COUNTERS, GAUGES
 
 TABLE = TableName("ks", "t")
 
@@ -60,4 +61,9 @@ def test_the_page_about_metrics_tells_of_each() -> None:
         r"^\| `scylla_cdc_(\w+)` \| (\w+) \| (.+) \|$", page.read_text(), re.MULTILINE
     )
     kinds = {True: "gauge", False: "counter"}
-    assert rows == [(metric.name, kinds[metric.is_gauge], metric.help) for metric in METRICS]
+    spark = [(f.name.removeprefix("scylla_cdc_"), "counter", f.help) for f in COUNTERS]
+    spark += [(f.name.removeprefix("scylla_cdc_"), "gauge", f.help) for f in GAUGES]
+    assert rows == [
+        *((metric.name, kinds[metric.is_gauge], metric.help) for metric in METRICS),
+        *spark,
+    ]

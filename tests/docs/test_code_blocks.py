@@ -81,6 +81,7 @@ def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_
     if READERS_CLUSTER in code:
         code = code.replace(READERS_CLUSTER, scylla.contact_point)
         code = re.sub(r'"shop(?=[".])', f'"{orders}', code).replace("/data/", f"{tmp_path}/")
+        code = code.replace("start_http_server(9408", "start_http_server(0")  # any free port
     defined: dict[str, Any] = {"__name__": page.stem}
     exec(compile(code, str(page), "exec"), defined)
     assert all(rows == LEFT for rows in copies(defined))

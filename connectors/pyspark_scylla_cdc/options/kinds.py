@@ -22,6 +22,7 @@ from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.reports import Address
 
 _MOST_PARTITIONS = 100_000
 EARLIEST = "earliest"
@@ -82,6 +83,10 @@ def _any_of(words: list[str]) -> str:
 
 def _text(text: str, _option: str) -> str:
     return text
+
+
+def _address(text: str, _option: str) -> Address:
+    return Address.parse(text)
 
 
 def _table(text: str, option: str) -> TableName:
@@ -164,6 +169,7 @@ def _json(text: str, option: str, remedy: str) -> Any:
         raise ConfigurationError(option, text, remedy) from None
 
 
+ADDRESS = Kind("address", _address)
 TEXT = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)

@@ -29,6 +29,7 @@ from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER
 from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.table import SchemaMode, Snapshot, parse_options
 from pyspark_scylla_cdc.options.words import in_option_words, in_words
+from pyspark_scylla_cdc.reports import Address
 
 
 @frozen
@@ -67,6 +68,7 @@ class SourceOptions:
     max_partitions: int
     min_partitions: int
     read: ReadConfig
+    report_to: Address | None
     password_file: Path | None
     _connection: Mapping[str, Any] = field(repr=False, alias="connection")
 
@@ -110,6 +112,7 @@ class SourceOptions:
                     confidence_window=values["confidenceWindow"],
                     retry_deadline=values["retryTimeout"],
                 ),
+                report_to=values["reportTo"],
                 password_file=None if password_file is None else Path(password_file),
                 connection=_connection_arguments(values),
             )

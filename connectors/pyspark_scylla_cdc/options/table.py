@@ -18,6 +18,7 @@ from cdc_reader.config import LateRowsMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
+    ADDRESS,
     COUNT,
     DECIMAL_TYPE,
     DURATION,
@@ -362,6 +363,14 @@ OPTIONS = (
         "Minimum number of Spark partitions to read with, up to `maxPartitions`. If set, a "
         "streaming query divides each stream of the log among several partitions, as a batch "
         "does. See below.",
+    ),
+    Option(
+        "reportTo",
+        ADDRESS,
+        "Where the tasks of a stream report what reading took: the `address` of a "
+        "`ScyllaCdcListener`. Its key is shown in no plan and no error. See [Monitor a "
+        "stream](../howto/monitor-a-stream.md).",
+        secret=True,
     ),
 )
 

@@ -172,12 +172,19 @@ class Delivered:
 
 
 class Reported:
-    """Counts late rows and logs their number; its state is lost when the process ends."""
+    """Counts late rows and tells their number; its state is lost when the process ends."""
 
-    def __init__(self, make: Callable[[], KeyReader], settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        make: Callable[[], KeyReader],
+        settings: Settings,
+        clock: Clock,
+        tell: Callable[[int], None],
+    ) -> None:
         self._make = make
         self._settings = settings
         self._clock = clock
+        self._tell = tell
         self._final = FOREVER
         self._rows: LateRows | None = None
         self._end = BEGINNING
@@ -226,6 +233,7 @@ class Reported:
                 if seen >= most:
                     break
         self._counted = position
+        self._tell(found)
         if found:
             remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
             log.warning("late_rows", rows=found, window=str(sweep.window), remedy=remedy)
@@ -258,15 +266,22 @@ def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
     return now >= late_scan_at + INTERVAL if final == FOREVER else late_scan_at < final
 
 
-def late_watch(options: SourceOptions, schema: LogSchema, clock: Clock) -> LateWatch:
-    """Return the watch for the `lateRows` option."""
+def late_watch(
+    options: SourceOptions, schema: LogSchema, clock: Clock, tell: Callable[[int], None]
+) -> LateWatch:
+    """Return the watch for the `lateRows` option.
+
+    It calls `tell` with the number of late rows that it finds and does not deliver.
+    """
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
         return Ignored()
     settings = Settings(
         duration_micros(options.late_horizon), duration_micros(options.confidence_window)
     )
-    kind = Delivered if mode is LateRowsMode.DELIVER else Reported
-    return kind(partial(_key_reader, options, schema), settings, clock)
+    make = partial(_key_reader, options, schema)
+    if mode is LateRowsMode.DELIVER:
+        return Delivered(make, settings, clock)
+    return Reported(make, settings, clock, tell)
 
 
 def _key_reader(options: SourceOptions, schema: LogSchema) -> KeyReader:

@@ -41,6 +41,7 @@ from pyspark_scylla_cdc.spark_versions import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
+from pyspark_scylla_cdc.streaming.monitor import Monitor
 from pyspark_scylla_cdc.streaming.window_end import WindowEnd
 
 log = get_logger(__name__)
@@ -66,7 +67,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._names = names
         self._clock = clock or SystemClock()
-        self._window_end = WindowEnd(options, schema, self._clock)
+        self._monitor = Monitor(options)
+        self._window_end = WindowEnd(options, schema, self._clock, self._monitor.count_late_rows)
         self._initial: Offset | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -85,6 +87,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
+        with self._monitor.recording():
+            return self._latest(start, limit)
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         since = self._checked(start)
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
@@ -106,6 +112,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with self._monitor.recording():
+            return self._monitor.reported(self._planned(start, end), int(end["position"]))
+
+    def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
@@ -121,6 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_loss(window, ttls)
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
+        self._monitor.see(timeline)
         planned = None if until.late is None else until.late.planned(window, ttls)
         return [
             *parts,
@@ -129,6 +140,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
+
+    def __repr__(self) -> str:
+        return f"StreamReader({self._options.table})"
 
     def _beginning_at(self, position: Micros) -> Offset:
         """Return the initial offset of a query that begins at `position`."""

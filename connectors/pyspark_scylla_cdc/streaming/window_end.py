@@ -46,9 +46,16 @@ class WindowEnd:
     """Decides where each micro-batch of a query ends.
 
     Queries the cluster only when a micro-batch may be due. Can be pickled until first used.
+    `on_late_rows` is called with the number of late rows that are found and only reported.
     """
 
-    def __init__(self, options: SourceOptions, schema: LogSchema, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: LogSchema,
+        clock: Clock,
+        on_late_rows: Callable[[int], None],
+    ) -> None:
         self._options = options
         self._schema = schema
         self._policy = AdvancePolicy.of(options)
@@ -61,7 +68,7 @@ class WindowEnd:
         self._gate = PublicationGate(
             partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
         )
-        self._late = late_watch(options, schema, clock)
+        self._late = late_watch(options, schema, clock, on_late_rows)
 
     def finish(self, now: Micros) -> None:
         """Let the query end with what is available at `now`."""

@@ -1,0 +1,117 @@
+"""The figures of a listener for Prometheus, as of each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from pyspark_scylla_cdc.monitoring.status import StreamStatus
+from pyspark_scylla_cdc.monitoring.streams import Key, Streams, Totals, key_of
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
+LABELS = ("query", "keyspace", "table")
+
+
+@frozen
+class Figure:
+    """A metric of each stream, and where its value is found; None if it is not known."""
+
+    name: str
+    help: str
+    value: Callable[[Any], float | None]
+
+
+def _counter(name: str, text: str, value: Callable[[Totals], float]) -> Figure:
+    return Figure(f"scylla_cdc_spark_{name}", text, value)
+
+
+def _gauge(name: str, text: str, value: Callable[[StreamStatus], float | None]) -> Figure:
+    return Figure(f"scylla_cdc_spark_{name}", text, value)
+
+
+COUNTERS = (
+    _counter("rows", "Rows read, as Spark counts them.", lambda of: of.rows),
+    _counter(
+        "late_rows",
+        "Late rows and strays: delivered, or found if they are only reported.",
+        lambda of: of.late_rows,
+    ),
+    _counter("micro_batches", "Micro-batches finished.", lambda of: of.micro_batches),
+    _counter("micro_batch_seconds", "Seconds that these took.", lambda of: of.seconds),
+    _counter("failures", "Runs of a query that ended with an error.", lambda of: of.failures),
+    _counter(
+        "queries",
+        "Queries sent by tasks and driver; further pages are not counted.",
+        lambda of: of.queries,
+    ),
+    _counter("read_retries", "Times that an answer was asked for again.", lambda of: of.retries),
+    _counter(
+        "waiting_seconds",
+        "Seconds that tasks and driver waited for ScyllaDB, summed over tasks.",
+        lambda of: of.waiting_seconds,
+    ),
+    _counter(
+        "bad_records",
+        "Rows that could not be converted, and were skipped or quarantined.",
+        lambda of: of.bad_records,
+    ),
+    _counter(
+        "unreported_partitions",
+        "Partitions whose tasks the listener did not hear from.",
+        lambda of: of.unreported,
+    ),
+)
+GAUGES = (
+    _gauge("lag_seconds", "From the position to now.", lambda of: of.lag_seconds),
+    _gauge(
+        "retention_headroom_seconds",
+        "Until the oldest unread rows expire; +Inf if the log keeps rows for good.",
+        lambda of: of.retention_headroom_seconds,
+    ),
+    _gauge(
+        "generation_timestamp_seconds",
+        "When the newest generation began.",
+        lambda of: None if of.generation is None else of.generation.timestamp(),
+    ),
+)
+
+
+class Exporter:
+    """A collector of `prometheus_client`: gauges are computed when they are scraped.
+
+    So the lag of a query that hangs grows, and a query that has ended has no lag.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def describe(self) -> Iterable[Family]:
+        """Return the metrics without values, for the registry to check their names."""
+        return _families((), {})
+
+    def collect(self) -> Iterable[Family]:
+        """Return the metrics as of now."""
+        return _families(self._streams.statuses(), self._streams.totals())
+
+
+def _families(statuses: Sequence[StreamStatus], totals: Mapping[Key, Totals]) -> Iterator[Family]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for figure in COUNTERS:
+        counter = CounterMetricFamily(figure.name, figure.help, labels=LABELS)
+        for key, sums in totals.items():
+            counter.add_metric(key, figure.value(sums) or 0)
+        yield counter
+    # Of several sources of a query that read one table, the one that is furthest behind.
+    behind = sorted(statuses, key=lambda status: status.position, reverse=True)
+    streams = {key_of(status): status for status in behind}
+    for figure in GAUGES:
+        gauge = GaugeMetricFamily(figure.name, figure.help, labels=LABELS)
+        for key, status in streams.items():
+            if (value := figure.value(status)) is not None:
+                gauge.add_metric(key, value)
+        yield gauge

@@ -1,0 +1,173 @@
+"""A listener that Spark calls after each micro-batch, in the driver's Python process."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from attrs import asdict
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import Clock, SystemClock
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.monitoring.exporter import Exporter
+from pyspark_scylla_cdc.monitoring.progress import offset_of, status_of
+from pyspark_scylla_cdc.monitoring.status import StreamStatus
+from pyspark_scylla_cdc.monitoring.streams import Streams
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.reports import Inbox, Report
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log = get_logger(__name__)
+
+_KEPT = 64
+"""Micro-batches whose reports are kept until Spark tells of their progress."""
+
+
+class ScyllaCdcListener(StreamingQueryListener):
+    """Watches the streaming queries of a session that read with source ``scylla_cdc``.
+
+    After each micro-batch it logs one line, ``micro_batch``, at level info, in the process that
+    made it. `streams` has the same figures as values, and a Prometheus `registry` exports them.
+
+    ::
+
+        listener = ScyllaCdcListener()
+        spark.streams.addListener(listener)
+        changes = spark.readStream.format("scylla_cdc").option("reportTo", listener.address)
+
+    Without option ``reportTo`` the figures that only tasks know are missing: see `StreamStatus`.
+
+    Args:
+        registry: the registry of `prometheus_client` to export to; None for none. Use one listener
+            for each registry. Needs the extra `metrics`.
+        host: the address at which Spark's executors reach this process, for `address`; without it,
+            that of the driver of the active session, ``spark.driver.host``.
+        port: the UDP port for `address`; 0 for a free one.
+        clock: the time of `streams`; for tests.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry | None = None,
+        *,
+        host: str | None = None,
+        port: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._inbox: Inbox | None = None
+        self._reports: dict[tuple[str, int], dict[int, Report]] = {}
+        self._streams = Streams(self._clock)
+        if registry is not None:
+            registry.register(Exporter(self._streams))
+
+    @property
+    def address(self) -> str:
+        """The value of option ``reportTo``: where tasks report to, with a key of its own.
+
+        The first use opens a UDP port. Raises ConfigurationError if the port cannot be opened, or
+        no `host` is given and the session does not tell one.
+        """
+        with self._lock:
+            if self._inbox is None:
+                host, bind = (self._host, "") if self._host else _driver()
+                self._inbox = Inbox(host, self._port, bind)
+            return str(self._inbox.address)
+
+    @property
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """The sources of the queries that run, after their last micro-batch, as of now."""
+        return self._streams.statuses()
+
+    def close(self) -> None:
+        """Close the port. Figures that only tasks know are missing from then on."""
+        with self._lock:
+            if self._inbox is not None:
+                self._inbox.close()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress
+        ends = [(source, offset_of(source.endOffset)) for source in progress.sources]
+        ours = [(source, end) for source, end in ends if end is not None]
+        if not ours:
+            return
+        reports, now = self._reports_of(str(progress.id), progress.batchId), self._clock.now()
+        statuses = [
+            status_of(progress, source, end, _about(end, reports), now) for source, end in ours
+        ]
+        self._streams.advance(str(progress.id), str(progress.runId), statuses)
+        for status in statuses:
+            log.info("micro_batch", **_facts(status))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        failed = event.exception is not None
+        self._streams.end(str(event.id), str(event.runId), has_failed=failed)
+
+    def _reports_of(self, query: str, batch: int) -> list[Report]:
+        """Take what has arrived, and return the reports of one micro-batch."""
+        with self._lock:
+            for report in self._inbox.take() if self._inbox is not None else ():
+                self._reports.setdefault((report.query, report.batch), {})[report.task] = report
+            found = self._reports.pop((query, batch), {})
+            for oldest in list(self._reports)[:-_KEPT]:
+                del self._reports[oldest]
+        return list(found.values())
+
+
+def _about(end: Offset, reports: list[Report]) -> list[Report]:
+    """Return the reports of the source whose micro-batch ended at this offset."""
+    about = (end.table, end.position)
+    return [report for report in reports if (report.plan.table, report.plan.end) == about]
+
+
+def _facts(status: StreamStatus) -> dict[str, Any]:
+    """Return what the log line tells: the figures that are known."""
+    told = {
+        **asdict(status, recurse=False),
+        "table": str(status.table),
+        "position": _text(status.position),
+        "generation": status.generation and _text(status.generation),
+        "lag_seconds": status.lag_seconds,
+        "retention_headroom_seconds": status.retention_headroom_seconds,
+    }
+    left_out = ("as_of", "expires")
+    return {name: fact for name, fact in told.items() if fact is not None and name not in left_out}
+
+
+def _text(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def _driver() -> tuple[str, str]:
+    """Return the address at which executors reach the driver, and the one to listen at."""
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        with suppress(PySparkAttributeError):  # Spark Connect
+            conf = session.sparkContext.getConf()
+            host = conf.get("spark.driver.host", "")
+            return host, conf.get("spark.driver.bindAddress", host)
+    remedy = "no session here names a driver: give the address where executors reach this process"
+    raise ConfigurationError("host", None, remedy)

@@ -1,0 +1,78 @@
+"""Makes a `StreamStatus` of the progress that Spark tells, and of the reports of tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import add
+from typing import Any
+
+from attrs import evolve
+
+from cdc_reader._time import FOREVER, Micros
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.monitoring.status import StreamStatus
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.reports import Report
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def offset_of(text: str) -> Offset | None:
+    """Parse an offset of a query's progress; None if it is one of another data source."""
+    try:
+        offset = Offset.from_json(json.loads(text))
+    except (ConfigurationError, ValueError):
+        return None
+    return offset if offset.table is not None else None
+
+
+def status_of(
+    progress: Any, source: Any, end: Offset, reports: Sequence[Report], now: Micros
+) -> StreamStatus:
+    """Return the status after a micro-batch of a query, whose `source` is at `end`.
+
+    `progress` and `source` are Spark's StreamingQueryProgress and SourceProgress.
+    """
+    keyspace, _, name = (end.table or "").partition(".")
+    expires = end.ttls.expires(end.position)
+    is_moved = source.startOffset != source.endOffset
+    delivered = len(end.late.rows) if end.late is not None and is_moved else 0
+    status = StreamStatus(
+        query=progress.name or str(progress.id),
+        table=TableName(keyspace, name),
+        batch=progress.batchId,
+        rows=source.numInputRows,
+        rows_per_second=source.processedRowsPerSecond,
+        seconds=progress.durationMs.get("triggerExecution", 0) / 1_000,
+        late_rows=delivered,
+        position=moment(end.position),
+        expires=None if expires == FOREVER else moment(expires),
+        as_of=moment(now),
+    )
+    return _with(status, reports) if reports else status
+
+
+def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
+    """Add what the tasks of the micro-batch have told."""
+    plan = reports[0].plan
+    stats = reduce(add, (report.stats for report in reports), plan.stats)
+    return evolve(
+        status,
+        late_rows=status.late_rows + plan.late_rows,
+        generation=None if plan.generation is None else moment(plan.generation),
+        queries=stats.queries,
+        retries=stats.retries,
+        waiting_seconds=stats.waited,
+        bad_records=stats.bad_records,
+        partitions=plan.partitions,
+        partitions_reported=len({report.place for report in reports}),
+    )
+
+
+def moment(micros: Micros) -> datetime:
+    """Return the time, in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,61 @@
+"""What is known of a streaming query that reads a log."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from attrs import frozen
+
+from cdc_reader.cql.names import TableName
+
+
+@frozen
+class StreamStatus:
+    """A streaming query's source after its last micro-batch, as of a moment.
+
+    The figures of the micro-batch are those that Spark and its offset tell. The last seven need
+    option ``reportTo``: they are None without it, and cover the partitions whose tasks were heard
+    from, `partitions_reported` of `partitions`.
+    """
+
+    query: str
+    """The query's name; its id if it has none."""
+    table: TableName
+    batch: int
+    rows: int
+    """Rows that the micro-batch read, in the source's format, as Spark counts them: if a
+    ``foreachBatch`` reads them twice, they count twice."""
+    rows_per_second: float
+    seconds: float
+    """How long the micro-batch took."""
+    late_rows: int
+    """Late rows and strays: delivered, or with `lateRows` ``report`` found since the last one."""
+    position: datetime
+    """Every row written before is delivered."""
+    expires: datetime | None
+    """When the first unread row may expire; None if the log keeps rows for good."""
+    as_of: datetime
+    generation: datetime | None = None
+    """When the newest generation began."""
+    queries: int | None = None
+    """Queries sent by tasks, and by the driver since the micro-batch before; further pages are not
+    counted."""
+    retries: int | None = None
+    """Times that tasks or driver asked for an answer again."""
+    waiting_seconds: float | None = None
+    """How long tasks and driver waited for ScyllaDB; summed over tasks that ran side by side."""
+    bad_records: int | None = None
+    """Rows that could not be converted, and that `onBadRecord` skipped or quarantined."""
+    partitions: int | None = None
+    partitions_reported: int | None = None
+
+    @property
+    def lag_seconds(self) -> float:
+        """Seconds from `position` to `as_of`."""
+        return max(0.0, (self.as_of - self.position).total_seconds())
+
+    @property
+    def retention_headroom_seconds(self) -> float:
+        """Seconds until the first unread row may expire; inf if the log keeps rows for good."""
+        return math.inf if self.expires is None else (self.expires - self.as_of).total_seconds()

@@ -1,0 +1,91 @@
+"""The streams that a listener watches: the last status of each, and sums over its micro-batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from attrs import define, evolve
+
+from cdc_reader._time import Clock
+from pyspark_scylla_cdc.monitoring.progress import moment
+from pyspark_scylla_cdc.monitoring.status import StreamStatus
+
+Key = tuple[str, str, str]
+"""A stream: its query's name, or its id if it has none; its table's keyspace and name."""
+
+
+@define
+class Totals:
+    """Sums over the micro-batches of a stream; see `StreamStatus` for each."""
+
+    rows: int = 0
+    late_rows: int = 0
+    micro_batches: int = 0
+    seconds: float = 0.0
+    failures: int = 0
+    """Runs that ended with an error."""
+    queries: int = 0
+    retries: int = 0
+    waiting_seconds: float = 0.0
+    bad_records: int = 0
+    unreported: int = 0
+    """Partitions whose tasks were not heard from."""
+
+    def add(self, status: StreamStatus) -> Self:
+        """Add a micro-batch."""
+        self.rows += status.rows
+        self.late_rows += status.late_rows
+        self.micro_batches += 1
+        self.seconds += status.seconds
+        self.queries += status.queries or 0
+        self.retries += status.retries or 0
+        self.waiting_seconds += status.waiting_seconds or 0.0
+        self.bad_records += status.bad_records or 0
+        self.unreported += (status.partitions or 0) - (status.partitions_reported or 0)
+        return self
+
+
+class Streams:
+    """Keeps what was told of each stream. Thread safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._running: dict[str, Sequence[StreamStatus]] = {}
+        self._known: dict[str, list[Key]] = {}
+        self._totals: dict[Key, Totals] = {}
+
+    def advance(self, query: str, run: str, statuses: Sequence[StreamStatus]) -> None:
+        """Record the sources of a query's run after a micro-batch."""
+        with self._lock:
+            self._running[run] = statuses
+            self._known[query] = [key_of(status) for status in statuses]
+            for status in statuses:
+                key = key_of(status)
+                self._totals[key] = self._totals.get(key, Totals()).add(status)
+
+    def end(self, query: str, run: str, *, has_failed: bool) -> None:
+        """Record that a query's run has ended."""
+        with self._lock:
+            self._running.pop(run, None)
+            for key in self._known.get(query, ()):
+                self._totals[key].failures += has_failed
+
+    def statuses(self) -> tuple[StreamStatus, ...]:
+        """Return the streams of the runs that go on, as of now."""
+        now = moment(self._clock.now())
+        with self._lock:
+            found = [status for statuses in self._running.values() for status in statuses]
+        return tuple(evolve(status, as_of=now) for status in found)
+
+    def totals(self) -> Mapping[Key, Totals]:
+        """Return the sums, also of streams that have ended."""
+        with self._lock:
+            return {key: evolve(totals) for key, totals in self._totals.items()}
+
+
+def key_of(status: StreamStatus) -> Key:
+    """Return the stream that the status is of."""
+    return status.query, status.table.keyspace, status.table.name

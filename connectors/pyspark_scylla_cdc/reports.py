@@ -1,0 +1,184 @@
+"""How the tasks of a micro-batch tell the driver what reading took.
+
+Spark carries the rows of a Python data source to the driver, and no figures beside them. So a task
+that has read a partition sends one datagram to the process of the `ScyllaCdcListener` whose address
+is in option ``reportTo``. The datagram is sent once and never waited for: if a firewall stops it,
+figures are missing, and the listener tells how many partitions it heard from.
+
+A datagram is JSON behind a keyed hash of it. The key is part of the address, so only readers of the
+query's options can make one that counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any, Self
+
+from attrs import asdict, field, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._stats import ReadStats
+from cdc_reader._time import Micros
+from cdc_reader.errors import ConfigurationError
+
+log = get_logger(__name__)
+
+OPTION = "reportTo"
+_HASH = 16
+"""Bytes of a datagram's hash, and of the key."""
+_LONGEST = 1_200
+"""Bytes of the longest datagram that no network splits."""
+_BUFFER = 1 << 20
+"""Bytes of datagrams that may wait for the listener; the system may allow less."""
+_ADDRESS = re.compile(r"(?:\[([^]]+)\]|([^:/\[\]]+)):(\d{1,5})/([0-9a-f]{32})")
+
+
+@frozen
+class Plan:
+    """What the driver knows of a micro-batch when it plans it; each partition carries it."""
+
+    table: str
+    end: Micros
+    """The position of the offset at the micro-batch's end."""
+    generation: Micros | None
+    """The start of the newest generation."""
+    partitions: int
+    late_rows: int
+    """Late rows found and not delivered since the plan before."""
+    stats: ReadStats
+    """Of the driver since the plan before."""
+
+
+@frozen
+class Report:
+    """What one task read of a micro-batch."""
+
+    query: str
+    batch: int
+    task: int
+    """The id of the task's attempt, which is unique in an application."""
+    place: int
+    """The partition's number in the plan."""
+    plan: Plan
+    stats: ReadStats
+
+    def to_bytes(self) -> bytes:
+        """Return the report as JSON."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        """Parse JSON; raises KeyError, TypeError or ValueError if it is something else."""
+        stored: dict[str, Any] = json.loads(text)
+        plan, stats = stored.pop("plan"), stored.pop("stats")
+        planned = Plan(**{**plan, "stats": ReadStats(**plan["stats"])})
+        return cls(**stored, plan=planned, stats=ReadStats(**stats))
+
+
+@frozen
+class Address:
+    """Where reports are sent: as text ``host:port/key``."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}/{self.key.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the text of an address; raises ConfigurationError, which does not show it."""
+        if not (found := _ADDRESS.fullmatch(text)) or not 0 < int(found[3]) < 1 << 16:
+            remedy = "give the address of a ScyllaCdcListener: listener.address"
+            raise ConfigurationError(OPTION, "(not shown)", remedy)
+        return cls(found[1] or found[2], int(found[3]), bytes.fromhex(found[4]))
+
+
+def send(report: Report, address: Address) -> None:
+    """Send a report; one that cannot be sent is dropped."""
+    text = report.to_bytes()
+    place = _resolved(address.host, address.port)
+    if place is None or len(text) + _HASH > _LONGEST:
+        log.debug("report_not_sent", host=address.host, size=len(text))
+        return
+    family, where = place
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        sender.sendto(_hash(text, address.key) + text, where)
+
+
+class Inbox:
+    """Receives reports at `address`; the system keeps them until they are taken.
+
+    It listens at `bind`, or at `host` if that is empty, on the given port or a free one.
+    """
+
+    def __init__(self, host: str, port: int = 0, bind: str = "") -> None:
+        try:
+            self._socket = _listening(bind or host, port)
+        except OSError as error:
+            remedy = f"it cannot be listened at ({error.strerror}): give an address of this machine"
+            raise ConfigurationError("host", f"{bind or host}:{port}", remedy) from None
+        key = secrets.token_bytes(_HASH)
+        self.address = Address(host, self._socket.getsockname()[1], key)
+
+    def take(self) -> Iterator[Report]:
+        """Yield the reports that have arrived since the last call; others' datagrams count not."""
+        while (datagram := self._receive()) is not None:
+            claimed, text = datagram[:_HASH], datagram[_HASH:]
+            if not hmac.compare_digest(claimed, _hash(text, self.address.key)):
+                log.warning("report_refused", size=len(datagram))
+                continue
+            with suppress(KeyError, TypeError, ValueError):  # of another version
+                yield Report.from_bytes(text)
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._socket.close()
+
+    def _receive(self) -> bytes | None:
+        try:
+            return self._socket.recv(_LONGEST)
+        except OSError:  # nothing there, or closed
+            return None
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family, where = _resolve(host, port)
+    listening = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        listening.bind(where)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _hash(text: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=_HASH, key=key).digest()
+
+
+@cache
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any] | None:
+    """Look the host up once in a process: a name that is not known may take seconds."""
+    try:
+        return _resolve(host, port)
+    except OSError:
+        return None
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    return family, where

@@ -1,0 +1,339 @@
+"""The listener, told by Spark, or as Spark tells it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from attrs import evolve
+from prometheus_client import CollectorRegistry
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+
+from cdc_reader._stats import ReadStats
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.testing import ManualClock
+from pyspark_scylla_cdc import ScyllaCdcListener
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
+from pyspark_scylla_cdc.reports import Address, Plan, Report, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Execute = Callable[..., None]
+    Load = Callable[..., DataFrame]
+
+SECOND = 1_000_000
+NOW = 1_790_000_000 * SECOND
+TABLE = TableName("shop", "orders")
+LABELS = {"query": "copy", "keyspace": "shop", "table": "orders"}
+DAY = 86_400
+START = Offset(NOW - 90 * SECOND, SnapshotState.NONE, str(TABLE), uuid4(), TtlHistory(((0, DAY),)))
+END = evolve(START, position=NOW - 30 * SECOND)
+COPY = uuid4()
+
+
+def source(start: str, end: str, rows: int) -> dict[str, Any]:
+    """What Spark tells of a source."""
+    return {
+        "description": "a source",
+        "startOffset": start,
+        "endOffset": end,
+        "latestOffset": end,
+        "numInputRows": rows,
+        "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 8.0,
+        "metrics": {},
+    }
+
+
+def text(offset: Offset) -> str:
+    """The offset as Spark stores it."""
+    return json.dumps(offset.to_json())
+
+
+def event(
+    *sources: dict[str, Any], batch: int = 3, run: UUID = COPY, name: str | None = "copy"
+) -> QueryProgressEvent:
+    """What Spark tells a listener after a micro-batch."""
+    progress = {
+        "id": str(COPY),
+        "runId": str(run),
+        "name": name,
+        "timestamp": "2026-09-21T13:46:40.000Z",
+        "batchId": batch,
+        "batchDuration": 500,
+        "durationMs": {"triggerExecution": 500, "latestOffset": 10},
+        "stateOperators": [],
+        "sources": list(sources),
+        "sink": {"description": "a sink", "numOutputRows": -1, "metrics": {}},
+    }
+    return QueryProgressEvent.fromJson({"progress": progress})
+
+
+def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
+    """What Spark tells a listener after a query."""
+    return QueryTerminatedEvent(COPY, run, exception, None)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The listener's clock."""
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    """The user's registry."""
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[ScyllaCdcListener]:
+    """A listener that executors of this machine reach."""
+    listener = ScyllaCdcListener(registry, host="127.0.0.1", clock=clock)
+    yield listener
+    listener.close()
+
+
+def test_the_figures_of_a_micro_batch(listener: ScyllaCdcListener) -> None:
+    """They need no arithmetic: lag and headroom are in seconds."""
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    (status,) = listener.streams
+    assert (status.query, status.table, status.batch) == ("copy", TABLE, 3)
+    assert (status.rows, status.rows_per_second, status.seconds) == (4, 8.0, 0.5)
+    assert status.position == datetime.fromtimestamp(NOW // SECOND - 30, UTC)
+    assert status.lag_seconds == 30
+    assert status.retention_headroom_seconds == DAY - 30
+    assert status.late_rows == 0
+    assert (status.generation, status.queries, status.waiting_seconds) == (None, None, None)
+
+
+def test_lag_grows_while_nothing_comes(
+    listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
+) -> None:
+    """As values, and in each scrape; the headroom shrinks."""
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    clock.advance(3_600 * SECOND)
+    (status,) = listener.streams
+    assert (status.lag_seconds, status.retention_headroom_seconds) == (3_630, DAY - 3_630)
+    assert registry.get_sample_value("scylla_cdc_spark_lag_seconds", LABELS) == 3_630
+    headroom = "scylla_cdc_spark_retention_headroom_seconds"
+    assert registry.get_sample_value(headroom, LABELS) == DAY - 3_630
+
+
+def test_a_log_without_a_ttl_keeps_rows_for_good(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """The headroom is infinite."""
+    end = evolve(END, ttls=TtlHistory(((0, 0),)))
+    listener.onQueryProgress(event(source(text(START), text(end), 4)))
+    assert listener.streams[0].retention_headroom_seconds == math.inf
+    headroom = "scylla_cdc_spark_retention_headroom_seconds"
+    assert registry.get_sample_value(headroom, LABELS) == math.inf
+
+
+@pytest.mark.parametrize(
+    "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
+)
+def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
+    """Beside one of ours, and alone; whatever their offsets are."""
+    listener.onQueryProgress(event(source(other, other, 9)))
+    assert not listener.streams
+    ours = source(text(START), text(END), 4)
+    listener.onQueryProgress(event(source(other, other, 9), ours))
+    assert [status.rows for status in listener.streams] == [4]
+
+
+def test_a_query_without_a_name_goes_by_its_id(listener: ScyllaCdcListener) -> None:
+    """The id stays the same across restarts."""
+    listener.onQueryProgress(event(source(text(START), text(END), 4), name=None))
+    assert listener.streams[0].query == str(COPY)
+
+
+def test_counters_sum_up_over_restarts(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """A query that has ended has no lag; what it did still counts, as does a failure."""
+    first, second = uuid4(), uuid4()
+    for number, run in enumerate((first, first, second)):
+        ours = source(text(START), text(END), 4)
+        listener.onQueryProgress(event(ours, batch=number, run=run))
+        if run is first and number:
+            listener.onQueryTerminated(ended(first, "it failed"))
+    assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 12
+    assert registry.get_sample_value("scylla_cdc_spark_micro_batches_total", LABELS) == 3
+    assert registry.get_sample_value("scylla_cdc_spark_micro_batch_seconds_total", LABELS) == 1.5
+    listener.onQueryTerminated(ended(second))
+    assert not listener.streams
+    assert registry.get_sample_value("scylla_cdc_spark_lag_seconds", LABELS) is None
+    assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 12
+    assert registry.get_sample_value("scylla_cdc_spark_failures_total", LABELS) == 1
+
+
+def test_a_restart_that_fails_at_once_is_a_failure_too(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """Before its first micro-batch, by what the query read before."""
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+    listener.onQueryTerminated(ended())
+    listener.onQueryTerminated(ended(uuid4(), "it failed"))
+    assert registry.get_sample_value("scylla_cdc_spark_failures_total", LABELS) == 1
+
+
+def test_of_two_sources_of_one_table_the_later_counts(
+    listener: ScyllaCdcListener, registry: CollectorRegistry
+) -> None:
+    """Prometheus gets one lag for them; as values there are two."""
+    behind = evolve(END, position=NOW - 60 * SECOND)
+    sources = [source(text(START), text(end), 4) for end in (behind, END)]
+    listener.onQueryProgress(event(*sources))
+    assert [status.lag_seconds for status in listener.streams] == [60, 30]
+    assert registry.get_sample_value("scylla_cdc_spark_lag_seconds", LABELS) == 60
+    assert registry.get_sample_value("scylla_cdc_spark_rows_total", LABELS) == 8
+
+
+def report(task: int, place: int, **plan: Any) -> Report:
+    """What a task tells of the micro-batch of `event`."""
+    planned = Plan(
+        **{
+            "table": str(TABLE),
+            "end": END.position,
+            "generation": NOW - DAY * SECOND,
+            "partitions": 2,
+            "late_rows": 0,
+            "stats": ReadStats(3, 0, 0.25),
+            **plan,
+        }
+    )
+    return Report(str(COPY), 3, task, place, planned, ReadStats(8, 1, 0.5, place))
+
+
+def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
+    """Send the reports, then the progress of the micro-batch."""
+    for each in reports:
+        send(each, Address.parse(listener.address))
+    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+
+
+def test_what_only_tasks_know(listener: ScyllaCdcListener) -> None:
+    """The sum of what the tasks tell, and of what the driver did to plan."""
+    tell(listener, report(1, 0), report(2, 1))
+    (status,) = listener.streams
+    assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
+    assert status.bad_records == 1
+    assert status.generation == datetime.fromtimestamp(NOW // SECOND, UTC) - timedelta(days=1)
+    assert (status.partitions, status.partitions_reported) == (2, 2)
+
+
+def test_a_lost_report_is_told(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
+    """Figures are then too low, and it shows."""
+    tell(listener, report(1, 0))
+    (status,) = listener.streams
+    assert (status.partitions, status.partitions_reported) == (2, 1)
+    unreported = "scylla_cdc_spark_unreported_partitions_total"
+    assert registry.get_sample_value(unreported, LABELS) == 1
+
+
+def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
+    """A task that is repeated, or read twice by foreachBatch, did ask twice."""
+    tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
+    (status,) = listener.streams
+    assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
+
+
+def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
+    """Of another micro-batch, table or position."""
+    others = [
+        evolve(report(1, 0), batch=2),
+        report(2, 0, table="shop.items"),
+        report(3, 0, end=START.position),
+    ]
+    tell(listener, *others)
+    assert listener.streams[0].queries is None
+
+
+def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
+    """Once, however many tasks there are."""
+    tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
+    assert listener.streams[0].late_rows == 5
+
+
+def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
+    """One for each micro-batch; what is not known is left out."""
+    with caplog.at_level("INFO", "pyspark_scylla_cdc"):
+        listener.onQueryProgress(event(source(text(START), text(END), 4)))
+        tell(listener, report(1, 0), report(2, 1))
+    short, long = [record.message for record in caplog.records]
+    assert short.startswith("event='micro_batch' query='copy' table='shop.orders' batch=3 rows=4")
+    assert "lag_seconds=30.0 retention_headroom_seconds=86370.0" in short
+    assert "queries" not in short
+    assert "queries=19 retries=2 waiting_seconds=1.25 bad_records=1 partitions=2" in long
+    assert "generation='2026-" in long
+
+
+def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of Spark Connect, say, whose host executors may not reach."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
+        _ = ScyllaCdcListener().address
+
+
+@pytest.mark.spark
+def test_a_query_in_spark(
+    spark: SparkSession,
+    load: Load,
+    execute: Execute,
+    keyspace: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark calls the listener, and the tasks of each micro-batch report to it."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
+        *(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)" for pk in range(10)),
+    )
+    registry = CollectorRegistry()
+    listener = ScyllaCdcListener(registry)
+    spark.streams.addListener(listener)
+    caplog.set_level("INFO", "pyspark_scylla_cdc")
+    given = {"confidenceWindow": "0s", "minAdvance": "1ms", "reportTo": listener.address}
+    query = (
+        load(stream=True, **given)
+        .writeStream.format("noop")
+        .queryName("copy")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        spark._jsc.sc().listenerBus().waitUntilEmpty()
+        (status,) = listener.streams
+    finally:
+        query.stop()
+        spark._jsc.sc().listenerBus().waitUntilEmpty()
+        spark.streams.removeListener(listener)
+        listener.close()
+    labels = {"query": "copy", "keyspace": keyspace, "table": "t"}
+    assert (status.query, str(status.table)) == ("copy", f"{keyspace}.t")
+    assert 0 <= status.lag_seconds < 3_600
+    assert 0 < status.retention_headroom_seconds <= DAY
+    assert status.generation is not None
+    assert status.partitions == status.partitions_reported
+    assert status.partitions
+    assert status.queries
+    assert status.queries >= status.partitions
+    assert (status.waiting_seconds or 0) > 0
+    assert registry.get_sample_value("scylla_cdc_spark_rows_total", labels) == 10
+    assert registry.get_sample_value("scylla_cdc_spark_unreported_partitions_total", labels) == 0
+    assert registry.get_sample_value("scylla_cdc_spark_lag_seconds", labels) is None
+    told = [record.message for record in caplog.records if "micro_batch" in record.message]
+    batches = registry.get_sample_value("scylla_cdc_spark_micro_batches_total", labels)
+    assert len(told) == batches
+    assert any(" rows=10 " in line for line in told)

@@ -1,0 +1,110 @@
+"""Reports from tasks to the driver: datagrams over a real socket."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader._stats import ReadStats
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.reports import Address, Inbox, Plan, Report, send
+
+KEY = bytes(range(16))
+all_stats = st.builds(ReadStats, st.integers(0, 10**9), st.integers(0, 10**6), st.floats(0, 1e9))
+plans = st.builds(
+    Plan,
+    st.text(max_size=96),
+    st.integers(0, 2**62),
+    st.none() | st.integers(0, 2**62),
+    st.integers(0, 100_000),
+    st.integers(0, 10**9),
+    all_stats,
+)
+reports = st.builds(
+    Report,
+    st.uuids().map(str),
+    st.integers(0, 10**9),
+    st.integers(0, 2**62),
+    st.integers(0, 100_000),
+    plans,
+    all_stats,
+)
+REPORT = Report(
+    "q", 3, 5, 1, Plan("shop.orders", 7, 6, 2, 0, ReadStats(1, 0, 0.5)), ReadStats(8, 1, 1.5)
+)
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    """An inbox on the loopback address."""
+    inbox = Inbox("127.0.0.1")
+    yield inbox
+    inbox.close()
+
+
+@given(reports)
+def test_a_report_is_read_as_it_was_written(report: Report) -> None:
+    """Also with any text as the table's name."""
+    assert Report.from_bytes(report.to_bytes()) == report
+
+
+@given(
+    st.ip_addresses().map(str) | st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True),
+    st.integers(1, 65_535),
+    st.binary(min_size=16, max_size=16),
+)
+def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
+    """Names and addresses of either kind; the key is not in its repr."""
+    address = Address(host, port, key)
+    assert Address.parse(str(address)) == address
+    assert key.hex() not in repr(address)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:1", "host:0/" + KEY.hex(), "h:70000/" + KEY.hex()]
+)
+def test_another_text_is_refused_without_being_shown(text: str) -> None:
+    """The error names the option."""
+    with pytest.raises(ConfigurationError, match=r"reportTo.*\(not shown\).*listener\.address"):
+        Address.parse(text)
+
+
+def test_what_is_sent_arrives(inbox: Inbox) -> None:
+    """In order on one machine; each once."""
+    sent = [evolve(REPORT, task=number) for number in range(3)]
+    for report in sent:
+        send(report, inbox.address)
+    assert list(inbox.take()) == sent
+    assert list(inbox.take()) == []
+
+
+def test_only_who_has_the_key_is_heard(inbox: Inbox, caplog: pytest.LogCaptureFixture) -> None:
+    """Other datagrams are passed over, of whatever length."""
+    address = inbox.address
+    send(REPORT, evolve(address, key=KEY))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        for datagram in (b"", b"x", b"x" * 2_000):
+            other.sendto(datagram, (address.host, address.port))
+    send(REPORT, address)
+    assert list(inbox.take()) == [REPORT]
+    assert caplog.text.count("report_refused") == 4
+
+
+def test_a_report_that_nobody_takes_all_stats_nothing(inbox: Inbox) -> None:
+    """Neither a closed port nor a host that is not there fails the task."""
+    address = inbox.address
+    inbox.close()
+    send(REPORT, address)
+    send(REPORT, evolve(address, host="nowhere.invalid"))
+    assert list(inbox.take()) == []
+
+
+def test_a_place_to_listen_that_is_not_there() -> None:
+    """The error names what was given."""
+    with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
+        Inbox("203.0.113.1")
