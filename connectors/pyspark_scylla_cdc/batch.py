@@ -50,6 +50,9 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition)
 
+    def __repr__(self) -> str:
+        return f"BatchReader({self._options.table}, {self._options.window(SystemClock().now())})"
+
     def _alive(self, asked: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.
 

@@ -111,6 +111,9 @@ class WithoutStart(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._reader.read(partition)
 
+    def __repr__(self) -> str:
+        return repr(self._reader)
+
     @hide_traceback()
     def _refuse_restart(self, start: dict[str, Any]) -> None:
         """Raise ConfigurationError if an offset was offered before the checkpoint was known.

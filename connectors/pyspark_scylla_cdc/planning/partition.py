@@ -67,6 +67,12 @@ class LogPartition(SourcePartition):
         )
 
     @property
+    def window(self) -> Window:
+        """The window of write time that its spans are in."""
+        starts, ends = zip(*((start, end) for start, end, *_ in self._packed), strict=True)
+        return Window(min(starts), max(ends))
+
+    @property
     def streams(self) -> int:
         """The number of streams in all its spans."""
         return sum(last - first for _, _, _, first, last, _ in self._packed)
@@ -92,7 +98,7 @@ class LogPartition(SourcePartition):
                     yield LogRead(task, streams)
 
     def __repr__(self) -> str:
-        return f"LogPartition(spans={len(self._packed)}, streams={self.streams})"
+        return f"LogPartition({self.window}, spans={len(self._packed)}, streams={self.streams})"
 
 
 class LatePartition(SourcePartition):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from cdc_reader._time import Micros
+from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.planning.partition import SourcePartition
 
@@ -31,7 +31,7 @@ class SnapshotPartition(SourcePartition):
         return pairwise(_edges(self.start, self.end, _QUERIES))
 
     def __repr__(self) -> str:
-        return f"SnapshotPartition({self.start}, {self.end})"
+        return f"SnapshotPartition({format_timestamp(self.position)}, {self.start}, {self.end})"
 
 
 def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]:

@@ -123,4 +123,4 @@ def test_size_on_the_wire() -> None:
     (small,), (large,) = planned(few, 1), planned(many, 1)
     assert len(pickle.dumps(small)) < 4_000 * 16 + 500
     assert len(pickle.dumps(large)) < 500
-    assert repr(small) == "LogPartition(spans=1, streams=4000)"
+    assert repr(small) == f"LogPartition({small.window}, spans=1, streams=4000)"
