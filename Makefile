@@ -49,7 +49,7 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java demo test test-slow test-all test-spark test-spark-quick \
+.PHONY: help install java prometheus demo test test-slow test-all test-spark test-spark-quick \
     test-scylla-driver test-scylla-driver-quick soak fuzz fuzz-kernel bench simulate \
     lint format api constraints clean
 
@@ -61,13 +61,13 @@ install: $(INSTALLED) java ## fill .venv with the project and its tools; find or
 demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
-test: install ## run the quick tests: every part of the project once; ARGS="-k window" runs some
+test: install prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
-test-slow: install ## run the other tests: faults, load, random histories, other libraries
+test-slow: install prometheus ## run the other tests: faults, load, random histories, other libraries
 	$(SPARK_ENV) $(BIN)/python -m pytest -m slow $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
 
-test-all: install ## run all tests
+test-all: install prometheus ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
@@ -131,6 +131,10 @@ clean: ## remove .venv, caches and built files
 
 java:
 	@scripts/java-home --install >/dev/null
+
+# Where it cannot be had, the tests that need it are skipped, and say so.
+prometheus: ## get promtool for the tests of examples/monitoring
+	@scripts/prometheus --install >/dev/null || true
 
 # Derived from constraints.txt, so that only the line of pyspark differs.
 $(OLDER)/constraints.txt: constraints.txt
