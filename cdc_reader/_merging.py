@@ -1,4 +1,4 @@
-"""Merges several iterators, each read in a thread of its own."""
+"""Merges several iterators, each read in its own thread."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class LogPage(dict[str, Values]):
         return keys
 
     def _chosen(self, without: Collection[Operation], *, static: bool) -> Choice:
-        """Select the rows with or without clustering key, except rows of some operations."""
+        """Select the rows with, or those without, a clustering key, except some operations."""
         if not any(self.are_static) and not any(it in self.operations for it in without):
             return [not static] * self.count
         facts = zip(self.operations, self.are_static, strict=True)

@@ -1,4 +1,4 @@
-"""Reads one window, by streams or by ranges; sorts its rows by write time where that is wanted."""
+"""Reads one window, by streams or by ranges; sorts its rows by write time on request."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ class ContainerError(Exception):
 class ScyllaContainer:
     """One node of ScyllaDB in a container, for as long as the `with` block lasts.
 
-    With `login`, clients must log in with `credentials`, which are the server's first superuser's.
-    `timeout` is how long the server may take, in seconds, until it answers CQL. Raises
-    ContainerError without Docker, without the image, or when there is no answer in time.
+    With `login`, clients must log in with `credentials`, the first superuser's. `timeout` is how
+    long the server may take to answer CQL, in seconds. Raises ContainerError without Docker,
+    without the image, or when there is no answer in time.
     """
 
     def __init__(self, image: str = IMAGE, *, login: bool = False, timeout: float = 180) -> None:

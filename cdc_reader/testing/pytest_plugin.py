@@ -82,7 +82,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Open a server that was chosen explicitly: without it, no test may pass or be skipped."""
+    """Open an explicitly chosen server now: if it is missing, no test may pass or be skipped."""
     config = session.config
     if config.getoption("--scylla") and not config.getoption("collectonly"):
         config.stash[_RUN].scylla()

@@ -42,7 +42,7 @@ class RangeDeletes:
 
 
 def range_deletes(records: Records, rows: ChangeRows, base: TableSchema) -> RangeDeletes:
-    """Return such deletes in records; raise DecodeError if a range lacks a start or an end."""
+    """Return the deletes of partitions and ranges; DecodeError if a range lacks an end."""
 
     def found(operations: Iterable[Operation]) -> Indices:
         return np.flatnonzero(rows.having(operations))

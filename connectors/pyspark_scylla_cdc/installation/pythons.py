@@ -66,7 +66,7 @@ def planner_command(context: SparkContext) -> str:
 
 
 def this_python(options: dict[str, str]) -> Python:
-    """The Python that runs this."""
+    """Return the running Python."""
     return Python(**probe.facts(options))
 
 
@@ -111,7 +111,7 @@ def executors(
 
 
 def _round(context: SparkContext, options: dict[str, str]) -> list[dict[str, str]]:
-    """What a task on each core has found."""
+    """Run two tasks per core and return what they found."""
     facts, seconds = probe.facts, _TASK_SECONDS
     tasks = 2 * context.defaultParallelism
 

@@ -80,7 +80,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader, anew or from a checkpoint."""
+        """Start a reader, from scratch or from a checkpoint."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()

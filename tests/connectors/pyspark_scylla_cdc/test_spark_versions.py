@@ -165,7 +165,7 @@ def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execu
 
 @pytest.mark.spark
 def test_a_limit_by_time(run: Callable[..., Batches], execute: Execute) -> None:
-    """Five rows in five spans of the longest micro-batch come in five micro-batches."""
+    """Five rows, each at least the longest window apart, come in five micro-batches."""
     base = SystemClock().now() // 1_000 - 200
     for number in range(5):
         execute(

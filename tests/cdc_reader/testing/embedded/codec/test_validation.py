@@ -85,7 +85,7 @@ def test_sets_come_out_sorted_and_distinct(values: list[int]) -> None:
     st.binary(max_size=40), st.sampled_from(["list<int>", "map<text, set<int>>", "u", "duration"])
 )
 def test_any_bytes_pass_or_are_refused(value: bytes, of_type: str) -> None:
-    """A validator never fails in another way, and its result is valid again."""
+    """A validator raises no other error, and accepts its own results."""
     try:
         valid = check(of_type)(value)
     except MarshalError:

@@ -36,7 +36,7 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
 
 
 def test_the_log_follows_its_base(cdc: Any) -> None:
-    """ADD, DROP and RENAME of base columns change the log's."""
+    """ADD, DROP and RENAME of base columns change the log's columns."""
     cdc.run("ALTER TABLE t ADD (b int, m map<int, text>)")
     assert columns(cdc, LOG) >= {"b", "cdc$deleted_b", "m", "cdc$deleted_elements_m"}
     cdc.run("ALTER TABLE t DROP b")
