@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         DeliveryMode,
         LateRowsMode,
         ReadConfig,
+        SnapshotMode,
     )
     from cdc_reader.consumer import CdcConsumer, ConsumerConfig, OnError, OnHeld
     from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges, AsyncHandler
@@ -37,14 +38,22 @@ if TYPE_CHECKING:
     from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
     from cdc_reader.reader import CdcReader
     from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
-    from cdc_reader.reading.progress import Checkpoint
+    from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+    from cdc_reader.reading.snapshot import (
+        RangeComplete,
+        SnapshotDelivery,
+        SnapshotRows,
+        SnapshotShare,
+    )
     from cdc_reader.replication.replicator import Replicator
+    from cdc_reader.streams.ring import TokenRange, TokenRanges
     from cdc_reader.streams.shard import Shard
     from cdc_reader.streams.strategy import Strategy
     from cdc_reader.streams.stream import StreamId
     from cdc_reader.streams.task import Task
     from cdc_reader.streams.window import Window
     from cdc_reader.table_reader import TableReader
+    from cdc_reader.table_snapshot import TableSnapshot
 
 __all__ = [
     "AsyncCdcConsumer",
@@ -77,19 +86,28 @@ __all__ = [
     "OnWindow",
     "Operation",
     "PrometheusMetrics",
+    "RangeComplete",
     "ReadConfig",
     "Replicator",
     "RowsRead",
     "ScyllaCheckpoints",
     "Set",
     "Shard",
+    "SnapshotDelivery",
+    "SnapshotMode",
+    "SnapshotProgress",
+    "SnapshotRows",
+    "SnapshotShare",
     "SqliteCheckpoints",
     "Strategy",
     "StreamId",
     "TableName",
     "TableReader",
     "TableSchema",
+    "TableSnapshot",
     "Task",
+    "TokenRange",
+    "TokenRanges",
     "Window",
     "WindowComplete",
 ]
@@ -125,19 +143,28 @@ _HOMES = {
     "OnWindow": "cdc_reader.consumer.table_progress",
     "Operation": "cdc_reader.cql.schema",
     "PrometheusMetrics": "cdc_reader.metrics",
+    "RangeComplete": "cdc_reader.reading.snapshot",
     "ReadConfig": "cdc_reader.config",
     "Replicator": "cdc_reader.replication.replicator",
     "RowsRead": "cdc_reader.reading.delivery",
     "ScyllaCheckpoints": "cdc_reader.checkpoints",
     "Set": "cdc_reader.changes.delta",
     "Shard": "cdc_reader.streams.shard",
+    "SnapshotDelivery": "cdc_reader.reading.snapshot",
+    "SnapshotMode": "cdc_reader.config",
+    "SnapshotProgress": "cdc_reader.reading.progress",
+    "SnapshotRows": "cdc_reader.reading.snapshot",
+    "SnapshotShare": "cdc_reader.reading.snapshot",
     "SqliteCheckpoints": "cdc_reader.checkpoints",
     "Strategy": "cdc_reader.streams.strategy",
     "StreamId": "cdc_reader.streams.stream",
     "TableName": "cdc_reader.cql.names",
     "TableReader": "cdc_reader.table_reader",
     "TableSchema": "cdc_reader.cql.schema",
+    "TableSnapshot": "cdc_reader.table_snapshot",
     "Task": "cdc_reader.streams.task",
+    "TokenRange": "cdc_reader.streams.ring",
+    "TokenRanges": "cdc_reader.streams.ring",
     "Window": "cdc_reader.streams.window",
     "WindowComplete": "cdc_reader.reading.delivery",
 }

@@ -194,6 +194,16 @@ class DataLossMode(StrEnum):
     FAIL = "fail"
 
 
+class SnapshotMode(StrEnum):
+    """What a consumer without a checkpoint begins with.
+
+    `none`: with the log. `initial`: with the rows that the table has; the log follows.
+    """
+
+    NONE = "none"
+    INITIAL = "initial"
+
+
 def _strategy(value: str) -> Strategy:
     return member("strategy", value, Strategy)
 

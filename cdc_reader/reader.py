@@ -28,6 +28,7 @@ from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.retry import Stop, each_until
 from cdc_reader.streams.shard import Shard
 from cdc_reader.table_reader import TableReader
+from cdc_reader.table_snapshot import TableSnapshot
 
 
 class CdcReader:
@@ -130,6 +131,13 @@ class CdcReader:
         with suppress(StoppedError):
             for delivery in self.follow(start, end):
                 yield from each_until(stop, changes[delivery.table].each(delivery))
+
+    def snapshot(self) -> TableSnapshot:
+        """Return a snapshot of the only table; see `TableReader.snapshot`.
+
+        Raises ConfigurationError if there are several tables, because their columns differ.
+        """
+        return self.table.snapshot()
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._tables))

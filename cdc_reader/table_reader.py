@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import pyarrow as pa
@@ -27,16 +27,18 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.fetch import LogReader
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
+from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
+from cdc_reader.table_snapshot import TableSnapshot
 
 
 class TableReader:
@@ -185,6 +187,34 @@ class TableReader:
             start = Checkpoint(start_micros(start, self._clock.now()))
         return Follower(self._table, self._clock, self._config, start, self._shard, self._stop)
 
+    def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
+        """Return a snapshot of the rows that the table has now; the rest is read from the log.
+
+        Fixes the position from which the log is followed afterwards, with a few small queries.
+        `start` is the checkpoint of a snapshot that is to go on: its `TableSnapshot.checkpoint`,
+        or that of a `RangeComplete`. Raises CheckpointError if `start` is no such checkpoint.
+        """
+        with stopped_by(self._stop):
+            start = start or begin_snapshot(self._table, self._clock, self._config)
+            if start.snapshot is None:
+                raise CheckpointError(
+                    f"the snapshot of {self.name} was completed before this checkpoint: follow "
+                    "the log from it, or leave it out for a new snapshot"
+                )
+            return TableSnapshot(self._table, self.schema, start, partial(self._rows, start))
+
+    def snapshot_reader(self, start: Checkpoint) -> SnapshotReader:
+        """Return the reader of `TableSnapshot.deliveries` with TTLs, for callers that monitor it.
+
+        Raises ValueError if the checkpoint has no snapshot.
+        """
+        return self._rows(start, self._table, ttls=True)
+
+    def begin_snapshot(self) -> Checkpoint:
+        """Return the checkpoint at which a snapshot begins now; see `snapshot`."""
+        with stopped_by(self._stop):
+            return begin_snapshot(self._table, self._clock, self._config)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self._hosts}>"
 
@@ -222,6 +252,11 @@ class TableReader:
         for batch in batches:
             yield from grouping.each(batch)
         yield from grouping.finish()
+
+    def _rows(self, start: Checkpoint, table: SnapshotTable, *, ttls: bool) -> SnapshotReader:
+        return SnapshotReader(
+            table, self._clock, self._config, start, self._shard, self._stop, ttls=ttls
+        )
 
     @cached_property
     def _log(self) -> LogReader:

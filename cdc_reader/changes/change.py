@@ -23,9 +23,10 @@ from attrs import frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage, layout_of
-from cdc_reader.changes.delta import CollectionDelta, Delta, Set
+from cdc_reader.changes.delta import Delta
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.changes.page import ChangePage
+from cdc_reader.changes.part import Part, snapshot_parts
 from cdc_reader.changes.records import IMAGES, RANGE_ENDS, RANGE_STARTS, ChangeRows
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
@@ -43,26 +44,6 @@ from cdc_reader.streams.stream import StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INCLUSIVE = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_END_INCLUSIVE)
-
-
-@frozen
-class Part:
-    """One delta row of the log.
-
-    A write has several if its cells have different TTLs, or if it both inserts a row and adds to
-    the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
-    all live cells of the part and to its row marker; None if they do not expire.
-    """
-
-    operation: Operation
-    seq: int
-    ttl: int | None
-    deltas: Mapping[str, Delta]
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the part wrote anything that can have a TTL."""
-        return self.operation is Operation.INSERT or any(map(_is_live, self.deltas.values()))
 
 
 @frozen
@@ -128,19 +109,20 @@ class Change:
 
     @property
     def stream(self) -> StreamId:
-        """The stream of the log that holds the change."""
+        """The stream of the log that holds the change; 16 zero bytes for a snapshot."""
         return StreamId(self._first(STREAM_ID))
 
     @property
     def time(self) -> uuid.UUID:
-        """`cdc$time`, shared by all changes of the record."""
+        """`cdc$time`, shared by all changes of the record, or of the snapshot."""
         return uuid.UUID(self._first(TIME))
 
     @property
     def timestamp(self) -> Micros:
         """The write timestamp, in µs since 1970.
 
-        A deletion of a whole collection column is logged 1 µs after its actual timestamp.
+        A deletion of a whole collection column is logged 1 µs after its actual timestamp. For a
+        row of a snapshot it is the position from which the log is followed.
         """
         return timeuuid.micros(self.time.bytes)
 
@@ -162,7 +144,10 @@ class Change:
 
     @property
     def operation(self) -> ChangeOperation:
-        """The operation: a delete if any part is one, else an insert if any part is."""
+        """The operation: a delete if any part is one, else an insert if any part is.
+
+        A row that the table had when a snapshot was taken is a `SNAPSHOT`.
+        """
         return self._page.operations[self._number]
 
     @property
@@ -183,7 +168,13 @@ class Change:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The delta rows of the change, in order, unmerged."""
+        """The delta rows of the change, in order, unmerged.
+
+        A row of a snapshot has a part for each TTL, in seconds left when the row was read. The
+        first is an insert, with the TTL of what lasts longest.
+        """
+        if self.operation is ChangeOperation.SNAPSHOT:
+            return snapshot_parts(self._page.log, self._page.first_rows[self._number])
         operations = self._page.log.operations
         return tuple(self._part(row) for row in self._rows if operations[row] not in IMAGES)
 
@@ -225,7 +216,8 @@ class Change:
     def after(self) -> Mapping[str, Any] | None:
         """All columns of the row after the change, without keys; None if there is no postimage.
 
-        None also if the row was deleted. Values are as in `before`.
+        None also if the row was deleted. Values are as in `before`. A snapshot shows the row as
+        it was when it was read.
         """
         return self._page.afters[self._number]
 
@@ -298,7 +290,3 @@ def change_of_rows(
     log = LogPage.of_values(layout_of(schema), columns, late=late)
     rows = ChangeRows.of_one(columns[OPERATION], is_last=is_last, is_complete=complete)
     return Change(ChangePage(log, rows, 0, 1), 0)
-
-
-def _is_live(delta: Delta) -> bool:
-    return isinstance(delta, Set) or (isinstance(delta, CollectionDelta) and bool(delta.added))

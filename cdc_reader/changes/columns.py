@@ -12,7 +12,7 @@ from attrs import frozen
 
 from cdc_reader import decoding as kernel
 from cdc_reader.changes.delta import DELETED, CollectionDelta, Delta, Set
-from cdc_reader.changes.records import IMAGES, RANGE_BOUNDS
+from cdc_reader.changes.records import AFTER, IMAGES, PREIMAGES, RANGE_BOUNDS
 from cdc_reader.cql.schema import (
     DELETED_PREFIX,
     OPERATION,
@@ -25,6 +25,7 @@ from cdc_reader.cql.schema import (
 )
 from cdc_reader.cql.types import SetType, UserType, is_multi_cell
 from cdc_reader.cql.values import Convert, FrozenDict, converter
+from cdc_reader.reading.ports import ttl_of
 
 Deltas = FrozenDict[str, Delta]
 
@@ -168,6 +169,9 @@ class Layout:
         self.converters = {column.name: converter(column.type) for column in schema.columns}
         # Kept as text, which is enough to tell records apart, and parsed only on demand.
         self.converters[TIME] = pa.Array.to_pylist
+        self.ttls = tuple(ttl_of(column.name) for column in schema.base.columns)
+        """The columns of remaining TTLs, which rows of a snapshot may have."""
+        self.converters.update(dict.fromkeys(self.ttls, pa.Array.to_pylist))
 
     def columns(self, *, static: bool) -> list[Column]:
         """Return the static, or the regular, base columns that the log has."""
@@ -210,7 +214,7 @@ class LogPage(dict[str, Values]):
 
     def rows(self, rows: Sequence[int]) -> dict[str, Values]:
         """Return the values of the given rows, by column, without columns that are all null."""
-        names = [column.name for column in self.layout.schema.columns]
+        names = [*(column.name for column in self.layout.schema.columns), *self.layout.ttls]
         found = {name: [self[name][row] for row in rows] for name in names if self.has(name)}
         return {name: cells for name, cells in found.items() if _any(cells)}
 
@@ -234,12 +238,12 @@ class LogPage(dict[str, Values]):
     @cached_property
     def has_preimages(self) -> bool:
         """Whether any row is a preimage."""
-        return Operation.PREIMAGE in self.operations
+        return any(it in self.operations for it in PREIMAGES)
 
     @cached_property
     def has_postimages(self) -> bool:
-        """Whether any row is a postimage."""
-        return Operation.POSTIMAGE in self.operations
+        """Whether any row shows a base row after the change."""
+        return any(it in self.operations for it in AFTER)
 
     @cached_property
     def are_static(self) -> list[bool]:
@@ -277,19 +281,19 @@ class LogPage(dict[str, Values]):
     @cached_property
     def befores(self) -> list[Image | None]:
         """The image of each preimage row; None for other rows."""
-        return self._images(Operation.PREIMAGE, whole=False)
+        return self._images(PREIMAGES, whole=False)
 
     @cached_property
     def afters(self) -> list[Image | None]:
-        """The image of each postimage row, with null for missing columns; None for other rows."""
-        return self._images(Operation.POSTIMAGE, whole=True)
+        """The image of each row that shows one after the change; null for missing columns."""
+        return self._images(AFTER, whole=True)
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(self.batch.schema.names)
 
-    def _images(self, kind: Operation, *, whole: bool) -> list[Image | None]:
-        of_kind = [it is kind for it in self.operations]
+    def _images(self, kinds: Collection[Operation], *, whole: bool) -> list[Image | None]:
+        of_kind = [it in kinds for it in self.operations]
         images: list[Image | None] = [FrozenDict() if it else None for it in of_kind]
         for static, columns in ((True, self.static_cells), (False, self.regular_cells)):
             facts = zip(of_kind, self.are_static, strict=True) if columns else ()

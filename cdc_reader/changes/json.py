@@ -17,7 +17,8 @@ import pyarrow as pa
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
 
 if TYPE_CHECKING:
-    from cdc_reader.changes.change import Bound, Change, Part
+    from cdc_reader.changes.change import Bound, Change
+    from cdc_reader.changes.part import Part
 
 _EXACT_INTEGERS = 1 << 63
 """Integers from here on, which only a varint can hold, become text."""

@@ -22,6 +22,7 @@ class ChangeOperation(StrEnum):
     SERVER_ROW_DELETE = "server_row_delete"
     SERVER_PARTITION_DELETE = "server_partition_delete"
     IMAGE = "image"
+    SNAPSHOT = "snapshot"
 
     @property
     def is_known(self) -> bool:

@@ -44,6 +44,9 @@ POSTIMAGES = (Operation.POSTIMAGE,)
 
 IMAGES = PREIMAGES + POSTIMAGES
 
+AFTER = (*POSTIMAGES, Operation.SNAPSHOT)
+"""The rows that show a base row after the change."""
+
 UPSERTS = (Operation.UPDATE, Operation.INSERT)
 
 RANGE_STARTS = (Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE)
@@ -198,6 +201,13 @@ class ChangeRows:
         rows = np.array(operations, np.int64)
         return cls(rows, np.zeros_like(rows), np.array([is_last]), np.array([is_complete]))
 
+    @classmethod
+    def of_snapshot(cls, count: int) -> ChangeRows:
+        """Return a change for each of `count` rows of a snapshot."""
+        whole = np.ones(count, bool)
+        operations = np.full(count, int(Operation.SNAPSHOT), np.int64)
+        return cls(operations, np.arange(count), whole, whole)
+
     @property
     def count(self) -> int:
         """The number of changes."""
@@ -258,8 +268,8 @@ class ChangeRows:
 
     @cached_property
     def postimage(self) -> Indices:
-        """The postimage of each change."""
-        return self.last(self.having(POSTIMAGES))
+        """The row of each change that shows the base row after it."""
+        return self.last(self.having(AFTER))
 
     @cached_property
     def are_split(self) -> Mask:

@@ -153,11 +153,14 @@ class InFlightRows:
 
 
 class Acknowledgements:
-    """Tracks deliveries from `start`; `settled`: rows are read only once they have settled."""
+    """Tracks deliveries from `start`; `settled`: rows are read only once they have settled.
+
+    A snapshot of `start` is complete before anything is delivered; see `RangeAcknowledgements`.
+    """
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:
         self._settled = settled
-        self._reached = _Completion(start)
+        self._reached = _Completion(evolve(start, snapshot=None))
         self._spans = deque([_Span()])
         self._changed: set[StreamId] = set()
         self._has_moved = False

@@ -2,6 +2,7 @@
 
 A row key is packed as the 16 bytes of `cdc$time`, then 4 bytes of the sequence number, big-endian
 and signed. The history of a TTL is a JSON array of pairs: its start (µs), and the TTL in seconds.
+The progress of a snapshot is a JSON object with its ranges as pairs of tokens.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Mapping
 
 from cdc_reader._time import Micros
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Mark, RowKey
+from cdc_reader.reading.progress import Mark, RowKey, SnapshotProgress
 from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 
 
@@ -80,4 +82,33 @@ def unpack_ttls(text: str | None) -> TtlHistory:
         raise CheckpointError(
             f"the checkpoint's ttls are {text!r}: expected pairs of numbers as a JSON array; the "
             "checkpoint was not written by scylla-cdc"
+        ) from None
+
+
+def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
+    """Return the progress of a snapshot as text; None without one."""
+    if snapshot is None:
+        return None
+    return json.dumps(
+        {
+            "began": snapshot.began,
+            "generation": snapshot.generation,
+            "rows": snapshot.rows,
+            "done": [[each.start, each.end] for each in snapshot.done],
+        }
+    )
+
+
+def unpack_snapshot(text: str | None) -> SnapshotProgress | None:
+    """Parse the progress in `text`; CheckpointError if it is none."""
+    if text is None:
+        return None
+    try:
+        said = json.loads(text)
+        done = TokenRanges(TokenRange(int(start), int(end)) for start, end in said["done"])
+        return SnapshotProgress(said["began"], said["generation"], done, said["rows"])
+    except (ValueError, TypeError, KeyError):
+        raise CheckpointError(
+            f"the checkpoint's snapshot is {text!r}: expected an object with began, generation, "
+            "rows and done; the checkpoint was written by something else"
         ) from None

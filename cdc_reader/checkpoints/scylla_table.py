@@ -21,7 +21,14 @@ from uuid import UUID
 from attrs import frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.checkpoints.marks import pack_mark, pack_ttls, unpack_mark, unpack_ttls
+from cdc_reader.checkpoints.marks import (
+    pack_mark,
+    pack_snapshot,
+    pack_ttls,
+    unpack_mark,
+    unpack_snapshot,
+    unpack_ttls,
+)
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.write import Statements, Write
 from cdc_reader.cql.names import TableName
@@ -48,6 +55,7 @@ SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
     swept bigint static,
     table_id uuid static,
     ttls text static,
+    snapshot text static,
     owner text static,
     lease text static,
     upto blob,
@@ -66,8 +74,8 @@ _SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - val
 _NAMES = f"SELECT DISTINCT {_KEY} FROM {{table}}"  # noqa: S608 - no values
 
 _POSITION = (
-    f"INSERT INTO {{table}} ({_KEY}, position, generation, swept, table_id, ttls) "  # noqa: S608 - as above
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+    f"INSERT INTO {{table}} ({_KEY}, position, generation, swept, table_id, ttls, "  # noqa: S608 - as above
+    "snapshot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
 )
 
 _MARK = (
@@ -85,7 +93,10 @@ _SELECTED = {
     **dict.fromkeys(("stream", "upto", "rows"), "blob"),
 }
 
-_ADDED = {"table_id": "uuid", "ttls": "text", "owner": "text", "lease": "text"}
+_ADDED = {
+    "table_id": "uuid",
+    **dict.fromkeys(("ttls", "snapshot", "owner", "lease"), "text"),
+}
 """Static columns that a table of an earlier version lacks, and their types."""
 
 _WRITTEN = {"writetime(position)": "bigint"}
@@ -191,6 +202,7 @@ class CheckpointTable:
             first["swept"],
             first["table_id"] and UUID(first["table_id"]),
             unpack_ttls(first["ttls"]),
+            unpack_snapshot(first["snapshot"]),
         )
         has_rows = any(row["base"] is not None for row in rows)
         owned = first["writetime(owner)"] or 0
@@ -204,6 +216,7 @@ class CheckpointTable:
             checkpoint.late_scan_at,
             checkpoint.table_id,
             pack_ttls(checkpoint.ttls),
+            pack_snapshot(checkpoint.snapshot),
         )
         return self._insert(_POSITION, (*key_of(name), *said, self._ttl), at)
 

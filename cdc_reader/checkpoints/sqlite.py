@@ -20,9 +20,11 @@ from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_m
 from cdc_reader.checkpoints.marks import (
     newest,
     pack_mark,
+    pack_snapshot,
     pack_ttls,
     prune_marks,
     unpack_mark,
+    unpack_snapshot,
     unpack_ttls,
 )
 from cdc_reader.checkpoints.store import CheckpointName, Owner
@@ -32,7 +34,7 @@ from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _APPLICATION_ID = 0x53434443  # SCDC
-_LAYOUT = 2
+_LAYOUT = 3
 _NOTE_LAYOUT = f"PRAGMA user_version = {_LAYOUT}"
 _LEASES = """CREATE TABLE leases (
         application TEXT NOT NULL,
@@ -55,6 +57,7 @@ _TABLES = (
         swept INTEGER,
         table_id TEXT,
         ttls TEXT,
+        snapshot TEXT,
         UNIQUE (application, keyspace_name, table_name, shard)
     )""",
     """CREATE TABLE marks (
@@ -75,17 +78,19 @@ _UPGRADES: Mapping[int, tuple[str, ...]] = {
         "ALTER TABLE checkpoints ADD COLUMN table_id TEXT",
         "ALTER TABLE checkpoints ADD COLUMN ttls TEXT",
         _LEASES,
-    )
+    ),
+    2: ("ALTER TABLE checkpoints ADD COLUMN snapshot TEXT",),
 }
 """For each earlier layout, the statements that upgrade it to the next one."""
-_FIND = """SELECT id, position, generation, swept, table_id, ttls FROM checkpoints
+_FIND = """SELECT id, position, generation, swept, table_id, ttls, snapshot FROM checkpoints
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _SAVE = """INSERT INTO checkpoints
-    (application, keyspace_name, table_name, shard, position, generation, swept, table_id, ttls)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (application, keyspace_name, table_name, shard, position, generation, swept, table_id, ttls,
+    snapshot)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (application, keyspace_name, table_name, shard) DO UPDATE SET
     position = excluded.position, generation = excluded.generation, swept = excluded.swept,
-    table_id = excluded.table_id, ttls = excluded.ttls"""
+    table_id = excluded.table_id, ttls = excluded.ttls, snapshot = excluded.snapshot"""
 _HOLDER = """SELECT owner, until FROM leases
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _HOLD = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
@@ -129,7 +134,7 @@ class SqliteCheckpoints:
             found = database.execute(_FIND, _key(name)).fetchone()
             if found is None:
                 return None
-            number, position, generation, late_scan_at, table_id, ttls = found
+            number, position, generation, late_scan_at, table_id, ttls, snapshot = found
             rows = database.execute(
                 "SELECT stream, upto, rows FROM marks WHERE checkpoint = ?", (number,)
             )
@@ -141,6 +146,7 @@ class SqliteCheckpoints:
             late_scan_at,
             table_id and UUID(table_id),
             unpack_ttls(ttls),
+            unpack_snapshot(snapshot),
         )
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
@@ -327,6 +333,7 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
         checkpoint.late_scan_at,
         checkpoint.table_id and str(checkpoint.table_id),
         pack_ttls(checkpoint.ttls),
+        pack_snapshot(checkpoint.snapshot),
     )
 
 

@@ -15,7 +15,7 @@ import uuid
 from datetime import timedelta
 from typing import Protocol, Self, runtime_checkable
 
-from attrs import asdict, field, fields_dict, frozen
+from attrs import asdict, evolve, field, fields_dict, frozen
 
 from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.checkpoints import process
@@ -26,11 +26,24 @@ from cdc_reader.reading.progress import Checkpoint
 
 @frozen
 class CheckpointName:
-    """Identifies a checkpoint by application, table and shard (``1/4``)."""
+    """Identifies a checkpoint by application, table and shard (``1/4``).
+
+    Shard ``0/4`` is what four shards share: where their snapshot begins.
+    """
 
     application: str
     table: TableName
     shard: str = "1/1"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is what shards share, and the checkpoint of none."""
+        return self.shard.startswith("0/")
+
+    @property
+    def shared(self) -> CheckpointName:
+        """The name of what this shard shares with the others."""
+        return evolve(self, shard=f"0/{self.shard.partition('/')[2]}")
 
 
 @frozen

@@ -19,6 +19,7 @@ except ImportError as error:
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.log import CdcTable, CqlLogSource
+from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.schema import SchemaSource
 from cdc_reader.cluster.wire import Query
 from cdc_reader.cluster.write import CqlWriter
@@ -27,6 +28,7 @@ __all__ = [
     "CdcTable",
     "Connection",
     "CqlLogSource",
+    "CqlRowSource",
     "CqlWriter",
     "Query",
     "SchemaSource",

@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from cdc_reader._log import get_logger
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
+from cdc_reader.cluster.rows import CqlRowSource
 from cdc_reader.cluster.schema import SchemaSource, dropped
 from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql import timeuuid
@@ -178,7 +179,7 @@ def log_query(
 
 
 class CdcTable:
-    """The `LogTable` over CQL, on vnodes or tablets.
+    """The `SnapshotTable` over CQL, on vnodes or tablets.
 
     Reading a dropped table or column raises QueryRefusedError; `schema` then shows which of the two
     was dropped. A revoked permission raises PermissionDeniedError. None of these is retried.
@@ -229,3 +230,14 @@ class CdcTable:
         If `tolerant`, cells that cannot be decoded are noted instead of raised.
         """
         return CqlLogSource(self._queries, schema, limit, tolerant=tolerant)
+
+    def rows(
+        self,
+        schema: LogSchema,
+        *,
+        ttls: bool = False,
+        tokens: bool = False,
+        tolerant: bool = False,
+    ) -> CqlRowSource:
+        """See `SnapshotTable.rows`."""
+        return CqlRowSource(self._queries, schema.base, ttls=ttls, tokens=tokens, tolerant=tolerant)

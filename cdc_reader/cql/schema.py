@@ -155,9 +155,11 @@ class Operation(IntEnum):
     """The operation of a log row.
 
     A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
-    of newer servers are passed on, never dropped.
+    of newer servers are passed on, never dropped. `SNAPSHOT` is no log's: rows of a snapshot have
+    it.
     """
 
+    SNAPSHOT = -100
     SERVER_PARTITION_DELETE = -4
     SERVER_ROW_DELETE = -3
     PREIMAGE = 0

@@ -37,6 +37,11 @@ def bound(micros: Micros) -> uuid.UUID:
     return make(min(max(micros, MIN_MICROS), MAX_MICROS), SMALLEST_LOW)
 
 
+def nth(micros: Micros, place: int) -> uuid.UUID:
+    """Return the time UUID at a place, from 0, in the order of those of this microsecond."""
+    return make(micros, bytes(byte ^ 0x80 for byte in place.to_bytes(8, "big")))
+
+
 def ticks(raw: bytes) -> int:
     """Return the 60-bit time of a time UUID's 16 bytes, without the version bits."""
     return (

@@ -55,7 +55,7 @@ class CurrentLog:
         if version == self._version:
             return False
         self._version = version
-        return self._reload()
+        return self.reload()
 
     def read(
         self, tasks: Sequence[Task | RangeTask], *, remaining_ttl: bool = False
@@ -73,7 +73,7 @@ class CurrentLog:
                 else:
                     return
             except (QueryRefusedError, DecodeError):
-                if not self._reload():
+                if not self.reload():
                     raise
 
     def _read(
@@ -96,7 +96,7 @@ class CurrentLog:
             self._opened = schema, self._table.source(schema)
         return self._opened
 
-    def _reload(self) -> bool:
+    def reload(self) -> bool:
         """Read the schema again; return whether it differs."""
         before, self._opened = self._opened, None
         schema, _ = self._open()

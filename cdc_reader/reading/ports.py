@@ -10,10 +10,19 @@ import pyarrow as pa
 from cdc_reader._time import Micros
 from cdc_reader.cql.schema import OPERATION, LogSchema
 from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.task import RangeTask, Task
 
 REMAINING_TTL = f"ttl({OPERATION})"
 """Last column of a read with `remaining_ttl`: the seconds a row still has to live, as int32."""
+
+TOKEN = "token(key)"  # noqa: S105 - the name of a column
+"""A column of a read with `tokens`: the token of the row's partition, as int64."""
+
+
+def ttl_of(column: str) -> str:
+    """Return the name of the column of a read with `ttls` that has the TTLs of `column`."""
+    return f"ttl({column})"
 
 
 class LogSource(Protocol):
@@ -50,6 +59,17 @@ class GenerationSource(Protocol):
         ...
 
 
+class RowSource(Protocol):
+    """Reads rows of one base table, with the columns of one `TableSchema`."""
+
+    def read(self, tokens: TokenRange) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a range, one batch per page, in the server's order. No batch is empty.
+
+        The call itself requests the first page, as in `LogSource.read`.
+        """
+        ...
+
+
 class LogTable(Protocol):
     """One table as the cluster shows it: its schema, its generations, its log."""
 
@@ -66,4 +86,24 @@ class LogTable(Protocol):
 
     def source(self, schema: LogSchema) -> LogSource:
         """Return a source of rows with the columns of `schema`."""
+        ...
+
+
+class SnapshotTable(LogTable, Protocol):
+    """A table whose rows can be read too."""
+
+    def rows(
+        self,
+        schema: LogSchema,
+        *,
+        ttls: bool = False,
+        tokens: bool = False,
+        tolerant: bool = False,
+    ) -> RowSource:
+        """Return a source of the base table's rows, with its columns in `schema`.
+
+        With `ttls` there is a column `ttl_of` each column whose cells have one: the seconds left,
+        as int32, or null. With `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot
+        be decoded are noted instead of raised.
+        """
         ...

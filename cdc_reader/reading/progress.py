@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cdc_reader._time import Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 
 
@@ -72,6 +73,25 @@ class Mark:
 
 
 @frozen
+class SnapshotProgress:
+    """How far a snapshot of the table has been acknowledged; times in µs since 1970.
+
+    It `began` after the checkpoint's position had settled. `generation` is the start of the
+    generation that tells which rows are a shard's, None if there was none. The rows of the ranges
+    in `done`, `rows` of them, need not be read again.
+    """
+
+    began: Micros
+    generation: Micros | None = None
+    done: TokenRanges = TokenRanges()
+    rows: int = 0
+
+    def after(self, tokens: TokenRange, rows: int) -> SnapshotProgress:
+        """Return the progress once a range of `rows` rows is done."""
+        return evolve(self, done=self.done.adding(tokens), rows=self.rows + rows)
+
+
+@frozen
 class Checkpoint:
     """How far a table's log has been acknowledged; all times in µs since 1970.
 
@@ -83,7 +103,8 @@ class Checkpoint:
 
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
     and created again. `ttls` shows which rows from the position on may have expired, and when rows
-    arrived since `late_scan_at`.
+    arrived since `late_scan_at`. While `snapshot` is given, nothing is read from the log yet: the
+    snapshot is to be completed first.
     """
 
     position: Micros
@@ -92,6 +113,7 @@ class Checkpoint:
     late_scan_at: Micros | None = None
     table_id: UUID | None = None
     ttls: TtlHistory = TtlHistory()
+    snapshot: SnapshotProgress | None = None
 
 
 def check_same_table(table: TableName, expected: UUID | None, found: UUID | None) -> None:

@@ -19,8 +19,9 @@ from typing import Any
 from attrs import frozen
 
 from cdc_reader._time import Micros
-from cdc_reader.changes.change import Bound, Change, Part, RowRange
+from cdc_reader.changes.change import Bound, Change, RowRange
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
+from cdc_reader.changes.part import Part
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import Column, ColumnKind, Operation, TableSchema
 from cdc_reader.cql.statement import UNSET, Statement

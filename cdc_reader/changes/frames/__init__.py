@@ -64,9 +64,12 @@ class SnapshotFormat(Format, Protocol):
     """A format that also has rows of the base table: all formats but ``log``."""
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
+        self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
-        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
+        """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns.
+
+        `rows` are as `TableRows` splits them: batches, and whether they are of static rows.
+        """
         ...
 
 

@@ -35,7 +35,6 @@ from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
 from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
-from cdc_reader.changes.frames.table_rows import table_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
@@ -123,13 +122,13 @@ class ChangesFormat:
         bad.report()
 
     def snapshot(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, position: Micros
+        self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
         bad = BadRecords(self._options.on_bad_record, self._base, schema)
-        for rows, is_static in table_rows(batches, self._base):
-            column = partial(self._of_snapshot, rows=rows, position=position, is_static=is_static)
-            yield from bad.rows(Origins.each(rows), column)
+        for batch, is_static in rows:
+            column = partial(self._of_snapshot, rows=batch, position=position, is_static=is_static)
+            yield from bad.rows(Origins.each(batch), column)
         bad.report()
 
     def _of_snapshot(

@@ -62,30 +62,46 @@ def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(mask, pa.scalar(None, values.type), values)
 
 
-def table_rows(
-    batches: Iterable[pa.RecordBatch], base: TableSchema
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the rows, and whether they are static; `batches` has each partition's rows together.
+class TableRows:
+    """Splits rows of the base table, given in order, into rows and static rows.
 
     A ``SELECT`` returns static columns in every row of a partition, or in a row without
     clustering key if the partition has no other rows.
     """
-    statics = _names(base.of_kind(ColumnKind.STATIC))
-    key = base.clustering
-    before: pa.RecordBatch | None = None
-    for batch in batches:
-        if not (statics and key):
+
+    def __init__(self, base: TableSchema) -> None:
+        self._base = base
+        self._key = base.clustering
+        self._statics = _names(base.of_kind(ColumnKind.STATIC))
+        self._regulars = _names(base.of_kind(ColumnKind.REGULAR))
+        self._before: pa.RecordBatch | None = None
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield the rows of a batch, and whether they are static; columns they lack are null."""
+        if not (self._statics and self._key):
             yield batch, False
-            continue
-        first = _first_of_partition(batch, before, base)
-        told = np.any([is_given(batch, name) for name in statics], axis=0)
-        regular = _names(base.of_kind(ColumnKind.REGULAR))
-        shown = _without(batch.filter(pa.array(first & told)), [*regular, *_names(key)])
-        is_row = pa.array(is_given(batch, key[0].name))
-        for rows, is_static in ((shown, True), (_without(batch.filter(is_row), statics), False)):
-            if rows.num_rows:
-                yield rows, is_static
-        before = batch.slice(batch.num_rows - 1)
+            return
+        first = _first_of_partition(batch, self._before, self._base)
+        self._before = batch.slice(batch.num_rows - 1)
+        told = np.any([is_given(batch, name) for name in self._statics], axis=0)
+        shown = batch.filter(pa.array(first & told))
+        yield from _some(_without(shown, [*self._regulars, *_names(self._key)]), is_static=True)
+        rows = batch.filter(pa.array(is_given(batch, self._key[0].name)))
+        yield from _some(_without(rows, self._statics), is_static=False)
+
+
+def table_rows(
+    batches: Iterable[pa.RecordBatch], base: TableSchema
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield the rows of `batches`, which have each partition's rows together; see `TableRows`."""
+    rows = TableRows(base)
+    for batch in batches:
+        yield from rows.feed(batch)
+
+
+def _some(rows: pa.RecordBatch, *, is_static: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    if rows.num_rows:
+        yield rows, is_static
 
 
 def _first_of_partition(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from cdc_reader._time import Micros, format_timestamp
+from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.planning.partition import SourcePartition
 
@@ -26,9 +27,10 @@ class SnapshotPartition(SourcePartition):
         self.start = start
         self.end = end
 
-    def spans(self) -> Iterator[tuple[int, int]]:
+    def spans(self) -> Iterator[TokenRange]:
         """The spans to read, in order."""
-        return pairwise(_edges(self.start, self.end, _QUERIES))
+        edges = pairwise(_edges(self.start, self.end, _QUERIES))
+        return (TokenRange(start, end) for start, end in edges)
 
     def __repr__(self) -> str:
         return f"SnapshotPartition({format_timestamp(self.position)}, {self.start}, {self.end})"

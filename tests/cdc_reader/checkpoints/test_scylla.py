@@ -124,7 +124,7 @@ def first_version(scylla: Scylla, keyspace: str) -> str:
     table = f"{keyspace}.cdc_checkpoints"
     added = (
         "table_id uuid static",
-        *(f"{name} text static" for name in ("ttls", "owner", "lease")),
+        *(f"{name} text static" for name in ("ttls", "snapshot", "owner", "lease")),
     )
     lines = SCHEMA.format(table=table).splitlines()
     scylla.session.execute("\n".join(line for line in lines if line.strip(" ,") not in added))
@@ -149,7 +149,7 @@ def test_a_table_of_the_first_version_is_upgraded(
     assert columns(scylla, keyspace) == 11
     learnt = Checkpoint(NOW + 1, 3, {STREAMS[0]: mark(7)}, 4, uuid4(), TtlHistory([(1, 60)]))
     store.save(NAME, learnt)
-    assert columns(scylla, keyspace) == 15
+    assert columns(scylla, keyspace) == 16
     store.close()
     assert store.load(NAME) == learnt
     [(at, ttls)] = scylla.session.execute(f"SELECT table_id, ttls FROM {first_version}").all()

@@ -71,7 +71,7 @@ def test_a_later_layout_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     SqliteCheckpoints(path).save(NAME, Checkpoint(1))
     execute(path, "PRAGMA user_version = 7")
-    with pytest.raises(CheckpointError, match=r"have layout 7, expected 2 or an earlier one"):
+    with pytest.raises(CheckpointError, match=r"have layout 7, expected 3 or an earlier one"):
         SqliteCheckpoints(path).load(NAME)
 
 

@@ -17,8 +17,10 @@ from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteC
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
+from cdc_reader.reading.progress import Checkpoint, Mark, RowKey, SnapshotProgress
 from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.ring import TokenRange, TokenRanges
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
 
 if TYPE_CHECKING:
@@ -74,6 +76,14 @@ histories = st.builds(
     lambda changes: TtlHistory(sorted(changes)),
     st.lists(st.tuples(st.integers(-(1 << 62), 1 << 62), st.integers(0, 1 << 31)), max_size=3),
 )
+tokens = st.integers(MIN_TOKEN, MAX_TOKEN)
+snapshots = st.builds(
+    SnapshotProgress,
+    st.integers(BASE, BASE + 9),
+    optional,
+    st.builds(TokenRanges, st.lists(st.builds(TokenRange, tokens, tokens), max_size=4)),
+    st.integers(0, 1 << 40),
+)
 checkpoints = st.builds(
     Checkpoint,
     st.integers(BASE, BASE + 9),
@@ -82,6 +92,7 @@ checkpoints = st.builds(
     optional,
     st.none() | st.uuids(),
     histories,
+    st.none() | snapshots,
 )
 
 

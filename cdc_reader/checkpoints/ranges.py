@@ -1,0 +1,75 @@
+"""Tracks which rows of a snapshot are acknowledged, and derives checkpoints.
+
+Pure: no I/O, no threads, no clock. A range is done once all rows of one reading of it were
+delivered and are acknowledged. Rows of a reading that was given up count only as outstanding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attrs import evolve
+
+from cdc_reader._time import Micros
+from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.snapshot import RangeComplete
+
+
+class RangeAcknowledgements:
+    """Tracks the deliveries of a snapshot from `start` on, a checkpoint with a snapshot."""
+
+    def __init__(self, start: Checkpoint) -> None:
+        self._start = start
+        self._progress = start.snapshot or SnapshotProgress(start.position)
+        self._outstanding: Counter[int] = Counter()
+        self._complete: dict[int, RangeComplete] = {}
+        self._has_changed = False
+
+    @property
+    def position(self) -> Micros:
+        """The position from which the log is to be followed, in µs since 1970."""
+        return self._start.position
+
+    @property
+    def held(self) -> int:
+        """The number of rows that are not acknowledged."""
+        return self._outstanding.total()
+
+    @property
+    def progress(self) -> SnapshotProgress:
+        """What is acknowledged."""
+        return self._progress
+
+    def deliver(self, reading: int, rows: int = 1) -> None:
+        """Register rows that are about to be delivered, by the number of their reading."""
+        self._outstanding[reading] += rows
+
+    def complete(self, read: RangeComplete) -> bool:
+        """Record that all rows of a reading have been delivered; True if a range is done now."""
+        self._complete[read.reading] = read
+        return self._advance(read.reading)
+
+    def acknowledge(self, reading: int) -> bool:
+        """Record that a delivered row is handled; call it once for each, in any order.
+
+        Returns True if a range is done now.
+        """
+        self._outstanding[reading] -= 1
+        return self._advance(reading)
+
+    def take(self) -> Checkpoint | None:
+        """Return the checkpoint to save; None if it is that of the last call."""
+        if not self._has_changed:
+            return None
+        self._has_changed = False
+        return evolve(self._start, snapshot=self._progress)
+
+    def _advance(self, reading: int) -> bool:
+        if self._outstanding[reading]:
+            return False
+        del self._outstanding[reading]
+        if (read := self._complete.pop(reading, None)) is None:
+            return False
+        self._progress = self._progress.after(read.tokens, read.rows)
+        self._has_changed = True
+        return True

@@ -1,0 +1,69 @@
+"""The rows of a base table, read by ranges of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from attrs import evolve
+
+from cdc_reader.cluster.wire import Queries, Query, Route
+from cdc_reader.cql.names import quoted
+from cdc_reader.cql.schema import Column, TableSchema
+from cdc_reader.cql.types import Native, is_multi_cell
+from cdc_reader.reading.ports import TOKEN, ttl_of
+from cdc_reader.streams.ring import TokenRange
+
+
+class CqlRowSource:
+    """The `RowSource` over CQL: a prepared query that names its columns and checks them.
+
+    If `tolerant`, cells that cannot be decoded are noted instead of raised.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        base: TableSchema,
+        *,
+        ttls: bool = False,
+        tokens: bool = False,
+        tolerant: bool = False,
+    ) -> None:
+        self._queries = queries
+        self._tolerant = tolerant
+        self._query = rows_query(base, ttls=ttls, tokens=tokens)
+
+    def read(self, tokens: TokenRange) -> Iterator[pa.RecordBatch]:
+        """See `RowSource.read`."""
+        route = Route(tokens.end, is_exact=False)
+        query = evolve(self._query, values=(tokens.start, tokens.end), route=route)
+        batches = self._queries.batches(query, tolerant=self._tolerant)
+        return (batch for batch in batches if batch.num_rows)
+
+
+def rows_query(base: TableSchema, *, ttls: bool, tokens: bool) -> Query:
+    """Return the query for the rows of a range, without values.
+
+    The functions have aliases, because servers name their results differently.
+    """
+    key = ", ".join(quoted(column.name) for column in base.partition_key)
+    selected = [quoted(column.name) for column in base.columns]
+    columns = list(base.columns)
+    if ttls:
+        for column in base.columns:
+            if has_ttl(column):
+                name = ttl_of(column.name)
+                selected.append(f"TTL({quoted(column.name)}) AS {quoted(name)}")
+                columns.append(Column(name, Native("int")))
+    if tokens:
+        selected.append(f"token({key}) AS {quoted(TOKEN)}")
+        columns.append(Column(TOKEN, Native("bigint")))
+    where = f"token({key}) > ? AND token({key}) <= ? BYPASS CACHE"
+    cql = f"SELECT {', '.join(selected)} FROM {base.name.cql} WHERE {where}"  # noqa: S608 - quoted
+    return Query(cql, columns=tuple(columns), doing=f"reading {base.name}")
+
+
+def has_ttl(column: Column) -> bool:
+    """Whether the server tells the TTL of the column's cell."""
+    return not column.is_key and not is_multi_cell(column.type)

@@ -1,0 +1,313 @@
+"""Reads a table's rows by ranges of the ring, several at a time; see "Snapshot, then follow" in
+the design.
+
+The state is what a checkpoint holds: the position from which the log is followed afterwards, and
+the ranges that are done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+from attrs import define, evolve, field, frozen
+
+from cdc_reader._log import get_logger
+from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
+from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.errors import CheckpointError, DataLossError, DecodeError, QueryRefusedError
+from cdc_reader.reading.current_log import CurrentLog
+from cdc_reader.reading.horizon import settled_before
+from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
+from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.retry import Stop, each_stopped_by
+from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.ownership import Ownership
+from cdc_reader.streams.range_cutter import RangeCutter
+from cdc_reader.streams.ring import TokenRange
+from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.window import Window
+
+log = get_logger(__name__)
+
+_PAGES = 20
+"""Pages of a range: few queries for many rows, and not much to read again after a crash."""
+
+
+def _table(schema: LogSchema) -> str:
+    return str(schema.base.name)
+
+
+@frozen
+class SnapshotRows:
+    """A batch of rows of a range, in the server's order; `schema.base` has its columns.
+
+    After them may come the columns of `SnapshotTable.rows`. They are rows as of now, and count
+    as written at `position` (µs). `reading` numbers the readings of ranges: a range may be read
+    twice.
+    """
+
+    schema: LogSchema = field(repr=_table)
+    reading: int
+    tokens: TokenRange
+    position: Micros
+    batch: pa.RecordBatch
+
+    @property
+    def table(self) -> TableName:
+        """The base table."""
+        return self.schema.base.name
+
+
+@frozen
+class RangeComplete:
+    """All `rows` of a range have been delivered.
+
+    `checkpoint` has this range and those before it as done: it may be saved once their rows are
+    acknowledged.
+    """
+
+    schema: LogSchema = field(repr=_table)
+    reading: int
+    tokens: TokenRange
+    rows: int
+    checkpoint: Checkpoint
+
+    @property
+    def table(self) -> TableName:
+        """The base table."""
+        return self.schema.base.name
+
+
+SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
+"""What reading a snapshot yields; `match` tells the two apart."""
+
+
+@frozen
+class SnapshotShare:
+    """How much of a snapshot is read: its `rows`, the `share` of its part of the ring from 0 to 1,
+    and the `seconds_left` at the pace of this run, None until it is known.
+    """
+
+    rows: int
+    share: float
+    seconds_left: float | None
+
+
+def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
+    """Return the checkpoint at which a snapshot begins now; save it before reading anything.
+
+    The log is followed from its position, so that is settled: no write from before it is under
+    way. Shards of one table share one such checkpoint.
+    """
+    now = clock.now()
+    position = settled_before(now, duration_micros(config.confidence_window))
+    base = table.schema().base
+    is_late_wanted = config.late_rows != LateRowsMode.IGNORE
+    checkpoint = Checkpoint(
+        position,
+        late_scan_at=now if is_late_wanted else None,
+        table_id=base.id,
+        snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),
+    )
+    return evolve(checkpoint, ttls=checkpoint.ttls.seen(base.cdc.ttl, now, base.altered))
+
+
+def _generation_at(generations: GenerationSource, position: Micros) -> Micros | None:
+    """Return the start of the generation in force at `position`, or else of the first after it.
+
+    A generation without streams takes no writes and is passed over. None if there is no other.
+    """
+    starts = Timeline(tuple(generations.timestamps())).starts
+    before = [start for start in starts if start <= position]
+    later = [start for start in starts if start > position]
+    return next((start for start in (*before[::-1], *later) if generations.groups(start)), None)
+
+
+@define(eq=False)
+class _Open:
+    """A range that is being read, and the rows delivered of it."""
+
+    reading: int
+    tokens: TokenRange
+    schema: LogSchema
+    batches: Iterator[pa.RecordBatch]
+    rows: int = 0
+
+
+class SnapshotReader:
+    """Reads the ranges of a shard that `start`, a checkpoint with a snapshot, lacks.
+
+    Not thread safe, except for `stop`. With `ttls`, batches have TTLs; see `SnapshotTable.rows`.
+    """
+
+    def __init__(
+        self,
+        table: SnapshotTable,
+        clock: Clock,
+        config: ReadConfig,
+        start: Checkpoint,
+        shard: Shard | None = None,
+        stop: Stop | None = None,
+        *,
+        ttls: bool = False,
+    ) -> None:
+        if start.snapshot is None:
+            raise ValueError("a checkpoint without a snapshot: its snapshot is complete")
+        self._table = table
+        self._clock = clock
+        self._config = config
+        self._shard = shard or Shard()
+        self._stopped = stop or Stop()
+        self._log = CurrentLog(table, config.in_flight, start.table_id)
+        self._with_ttls = ttls
+        self._start = start
+        self._progress = start.snapshot
+        self._total = self._done_before = self._readings = 0
+        self._began: Micros | None = None
+        self._is_lost = False
+        self.ttls = start.ttls
+        """The log's TTL over time; the log must keep its rows until they are followed."""
+
+    @property
+    def first(self) -> Micros | None:
+        """The position from which the log is followed, in µs."""
+        return self._start.position
+
+    def deliveries(self) -> Iterator[SnapshotDelivery]:
+        """Deliver every row once, except those of ranges that are done.
+
+        Rows of several ranges come mixed, those of one reading in order. If the schema changes so
+        that a query is refused, the open ranges are read again. Raises errors of
+        `cdc_reader.errors`; StoppedError after `stop`.
+        """
+        return each_stopped_by(self._stopped, self._deliveries())
+
+    @property
+    def complete(self) -> Checkpoint:
+        """The checkpoint from which to follow once all rows are acknowledged."""
+        return evolve(self._start, snapshot=None, table_id=self._log.table_id, ttls=self.ttls)
+
+    @property
+    def share(self) -> SnapshotShare:
+        """How much has been delivered."""
+        done, now = self._progress.done.size, self._clock.now()
+        share = done / self._total if self._total else 0.0
+        this_run = done - self._done_before
+        left = None
+        if self._began is not None and this_run > 0:
+            left = max(0, now - self._began) / 1e6 * (self._total - done) / this_run
+        return SnapshotShare(self._progress.rows, min(1.0, share), left)
+
+    def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with the table's id and TTLs, as known now."""
+        return evolve(checkpoint, table_id=self._log.table_id, ttls=self.ttls)
+
+    def stop(self) -> None:
+        """End `deliveries` at once. Thread safe."""
+        self._stopped.set()
+
+    def _deliveries(self) -> Iterator[SnapshotDelivery]:
+        ownership = self._ownership()
+        cutter = self._cutter(ownership)
+        self._began = self._clock.now()
+        opened: deque[_Open] = deque()
+        while True:
+            try:
+                self._open_more(opened, cutter, ownership)
+                if not opened:
+                    return
+                batch = next(opened[0].batches, None)
+            except (QueryRefusedError, DecodeError):
+                if not self._log.reload():
+                    raise
+                cutter.put_back([each.tokens for each in opened])
+                opened.clear()
+                continue
+            current = opened.popleft()
+            if batch is None:
+                cutter.record(current.tokens, current.rows)
+                yield self._completed(current)
+                continue
+            opened.append(current)
+            current.rows += batch.num_rows
+            yield SnapshotRows(
+                current.schema, current.reading, current.tokens, self._start.position, batch
+            )
+
+    def _open_more(self, opened: deque[_Open], cutter: RangeCutter, ownership: Ownership) -> None:
+        """Open ranges until as many are open as may be."""
+        while len(opened) < self._config.in_flight and (tokens := cutter.next()) is not None:
+            self._check_kept()
+            try:
+                opened.append(self._opened(tokens, ownership))
+            except BaseException:
+                cutter.put_back([tokens])
+                raise
+
+    def _opened(self, tokens: TokenRange, ownership: Ownership) -> _Open:
+        schema = self._log.schema
+        source = self._table.rows(schema, ttls=self._with_ttls, tokens=not ownership.is_exact)
+        batches = source.read(tokens)
+        if not ownership.is_exact:
+            batches = _owned(batches, ownership)
+        self._readings += 1
+        return _Open(self._readings, tokens, schema, batches)
+
+    def _completed(self, read: _Open) -> RangeComplete:
+        self._progress = self._progress.after(read.tokens, read.rows)
+        log.debug("range_read", table=str(read.schema.base.name), rows=read.rows)
+        checkpoint = self.with_table_facts(evolve(self._start, snapshot=self._progress))
+        return RangeComplete(read.schema, read.reading, read.tokens, read.rows, checkpoint)
+
+    def _ownership(self) -> Ownership:
+        generation = self._progress.generation
+        groups = () if generation is None else self._table.generations.groups(generation)
+        if generation is not None and not groups and not self._shard.is_whole:
+            raise CheckpointError(
+                f"the generation of {format_timestamp(generation)}, which says which rows of "
+                f"{self._log.schema.base.name} are shard {self._shard}'s, is gone; start all "
+                "shards anew, under another application name"
+            )
+        return Ownership(groups, self._shard)
+
+    def _cutter(self, ownership: Ownership) -> RangeCutter:
+        spans = ownership.spans
+        left = spans.without(self._progress.done)
+        self._total, self._done_before = spans.size, spans.size - left.size
+        return RangeCutter(left, ownership.ends, _PAGES * self._config.fetch_size)
+
+    def _check_kept(self) -> None:
+        """Raise DataLossError, or warn, if rows of the log since the position have expired."""
+        now, base = self._clock.now(), self._log.schema.base
+        self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
+        lost = self.ttls.lost(self._start.position, now)
+        if lost.is_empty or self._is_lost:
+            return
+        self._is_lost = True
+        self._say_lost(lost)
+
+    def _say_lost(self, lost: Window) -> None:
+        if self._config.data_loss == DataLossMode.FAIL:
+            raise DataLossError(
+                f"rows written in {lost} were gone before the snapshot was complete; expected it "
+                "to take less time than the log's TTL: raise the TTL and start anew, or set "
+                "data_loss to 'warn' to go on"
+            )
+        log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
+
+
+def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the shard, without the column of tokens."""
+
+    def own(batch: pa.RecordBatch) -> pa.RecordBatch:
+        tokens = batch.column(TOKEN).to_numpy()
+        mask = ownership.owns(tokens)
+        rows = batch if mask.all() else batch.filter(pa.array(mask))
+        return rows.select([name for name in rows.schema.names if name != TOKEN])
+
+    return (rows for rows in map(own, batches) if rows.num_rows)

@@ -1,0 +1,87 @@
+"""Which base rows belong to a shard: those whose stream, in one generation, is the shard's.
+
+The token of a base partition determines its group, and its place among the group's streams. The
+streams of a group may belong to several shards, so a span of tokens may have rows of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from cdc_reader.streams.generation import IGNORE_MSB, StreamGroup
+from cdc_reader.streams.ring import WHOLE_RING, TokenRange, TokenRanges
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
+
+Tokens = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+_HALF = np.uint64(32)
+_LOW = np.uint64((1 << 32) - 1)
+
+
+class Ownership:
+    """The tokens of a shard's base rows, by the `groups` of one generation.
+
+    `spans` holds all of them, and tokens of other shards where a group is shared. Without groups a
+    shard has the tokens of its own part of the ring.
+    """
+
+    def __init__(self, groups: Iterable[StreamGroup], shard: Shard) -> None:
+        self._groups = sorted(groups, key=lambda group: group.range_end)
+        self._shard = shard
+        self.ends = tuple(group.range_end for group in self._groups)
+        """The tokens at which owners may change, ascending."""
+        self.spans = self._spans()
+        self._is_own = self._streams_of_shard()
+
+    @property
+    def is_exact(self) -> bool:
+        """True if every token in `spans` is the shard's."""
+        return self._shard.is_whole or not self._groups
+
+    def owns(self, tokens: Tokens) -> Mask:
+        """Return which of these tokens are of the shard's rows."""
+        if self.is_exact:
+            return np.ones(len(tokens), bool)
+        number = np.searchsorted(np.array(self.ends, np.int64), tokens) % len(self.ends)
+        counts = np.array([len(group.streams) for group in self._groups], np.uint64)
+        mask: Mask = self._is_own[number, _places(tokens, counts[number])]
+        return mask
+
+    def _spans(self) -> TokenRanges:
+        if self._shard.is_whole:
+            return WHOLE_RING
+        if not self._groups:
+            return TokenRanges((TokenRange(self._shard.start, self._shard.end),))
+        return TokenRanges(
+            span
+            for group, spans in zip(self._groups, _ranges(self.ends), strict=True)
+            if any(stream.token in self._shard for stream in group.streams)
+            for span in spans
+        )
+
+    def _streams_of_shard(self) -> Mask:
+        """Return, for each group and each of its streams, whether it is the shard's."""
+        most = max((len(group.streams) for group in self._groups), default=0)
+        own = np.zeros((len(self._groups), most), bool)
+        for row, group in zip(own, self._groups, strict=True):
+            row[: len(group.streams)] = [stream.token in self._shard for stream in group.streams]
+        return own
+
+
+def _ranges(ends: Sequence[int]) -> Iterator[tuple[TokenRange, ...]]:
+    """Yield the ranges of each group; the first group has both ends of the ring."""
+    yield TokenRange(MIN_TOKEN, ends[0]), TokenRange(ends[-1], MAX_TOKEN)
+    for start, end in pairwise(ends):
+        yield (TokenRange(start, end),)
+
+
+def _places(tokens: Tokens, counts: Any) -> Any:
+    """Compute `shard_of` for arrays; the product of 128 bits is computed in halves."""
+    shifted = (tokens.view(np.uint64) ^ np.uint64(1 << 63)) << np.uint64(IGNORE_MSB)
+    low = (shifted & _LOW) * counts >> _HALF
+    return ((shifted >> _HALF) * counts + low >> _HALF).astype(np.int64)

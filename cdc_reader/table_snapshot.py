@@ -1,0 +1,200 @@
+"""`TableSnapshot`: the rows that a table has now, as Arrow batches and as changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import pyarrow as pa
+from attrs import frozen
+
+from cdc_reader._time import Micros
+from cdc_reader.changes.change import Change
+from cdc_reader.changes.frames import (
+    FormatOptions,
+    SnapshotFormat,
+    ValueTypes,
+    project,
+    snapshot_format_of,
+)
+from cdc_reader.changes.frames.table_rows import TableRows
+from cdc_reader.changes.snapshot import SnapshotChanges
+from cdc_reader.cql.schema import LogSchema
+from cdc_reader.decoding import arrow_schema
+from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.snapshot import (
+    RangeComplete,
+    SnapshotDelivery,
+    SnapshotReader,
+    SnapshotShare,
+)
+
+MakeReader = Callable[..., SnapshotReader]
+"""Makes the reader of a `SnapshotTable`, with its rows' TTLs if `ttls`."""
+
+
+@frozen
+class FixedSchema:
+    """A `SnapshotTable` that is read with one schema, even if the table is altered.
+
+    If `tolerant`, cells that cannot be decoded are noted instead of raised.
+    """
+
+    _table: SnapshotTable
+    _schema: LogSchema
+    _tolerant: bool = False
+
+    @property
+    def generations(self) -> GenerationSource:
+        """See `LogTable.generations`."""
+        return self._table.generations
+
+    def schema_version(self) -> object:
+        """See `LogTable.schema_version`."""
+        return None
+
+    def schema(self) -> LogSchema:
+        """Return the fixed schema."""
+        return self._schema
+
+    def source(self, schema: LogSchema) -> LogSource:
+        """See `LogTable.source`."""
+        return self._table.source(schema)
+
+    def rows(
+        self,
+        schema: LogSchema,
+        *,
+        ttls: bool = False,
+        tokens: bool = False,
+        tolerant: bool = False,
+    ) -> RowSource:
+        """See `SnapshotTable.rows`."""
+        is_tolerant = tolerant or self._tolerant
+        return self._table.rows(schema, ttls=ttls, tokens=tokens, tolerant=is_tolerant)
+
+
+class TableSnapshot:
+    """The rows of a table, or of a shard of it; its log is to be followed from `position`.
+
+        snapshot = reader.table.snapshot()
+        for batch in snapshot.batches():
+            write(batch)
+        for delivery in reader.follow(snapshot.position):
+            ...
+
+    A row is read at some moment while the snapshot is taken. Changes written from the position on
+    may be in it already, and come again from the log. Rows come in no order, but those of a
+    partition are together, in the table's order. Several pages are read at a time, and few are in
+    memory, however large the table is.
+
+    Each method reads the table anew. Methods raise errors of `cdc_reader.errors`, and StoppedError
+    if the reader is stopped.
+    """
+
+    def __init__(
+        self, table: SnapshotTable, schema: LogSchema, start: Checkpoint, make_reader: MakeReader
+    ) -> None:
+        self.checkpoint = start
+        """Where the snapshot begins; pass it to `TableReader.snapshot` to begin there again."""
+        self._table = table
+        self._schema = schema
+        self._make_reader = make_reader
+        self._reader: SnapshotReader | None = None
+
+    @property
+    def position(self) -> Micros:
+        """Where to follow the log from, in µs since 1970: rows count as written then."""
+        return self.checkpoint.position
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of `batches`, if no columns are chosen."""
+        return arrow_schema(self._schema.base.columns)
+
+    @property
+    def share(self) -> SnapshotShare:
+        """How much of the snapshot the last method called has read."""
+        if self._reader is None:
+            return SnapshotShare(0, 0.0, None)
+        return self._reader.share
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as SELECT shows them, one batch per page.
+
+        `columns` are the columns to read beside the key; all by default. Each row has its
+        partition's static columns; a partition with nothing else has one row without clustering
+        key. Raises ConfigurationError for a column that the table does not have.
+        """
+        return self._batches(project(self._schema, columns))
+
+    def change_batches(
+        self,
+        *,
+        format: Literal["changes", "envelope"] = "changes",  # noqa: A002 - Spark's name
+        columns: Sequence[str] | None = None,
+        include_delta: bool = False,
+        range_deletes: Literal["fail", "emit", "skip"] = "fail",
+        preimages: Literal["auto", "none", "require"] = "auto",
+        decimal_type: str = "string",
+        on_bad_record: Literal["fail", "skip", "quarantine"] = "fail",
+    ) -> pa.RecordBatchReader:
+        """Return the rows as inserts, with the columns of `TableReader.change_batches`.
+
+        Options and errors are those of that method.
+        """
+        options = FormatOptions.of(
+            format=format,
+            include_delta=include_delta,
+            range_deletes=range_deletes,
+            preimages=preimages,
+            on_bad_record=on_bad_record,
+        )
+        types = ValueTypes.parse(decimal_type, "decimal_type")
+        schema = project(self._schema, columns)
+        row_format = snapshot_format_of(options, schema, types)
+        rows = row_format.snapshot(
+            self._split(row_format, schema, types), row_format.schema, self.position
+        )
+        return pa.RecordBatchReader.from_batches(row_format.schema, rows)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield the rows as changes whose operation is `ChangeOperation.SNAPSHOT`.
+
+        The static columns of a partition are a change of their own, before those of its rows.
+        """
+        changes = SnapshotChanges()
+        for delivery in self._begin(FixedSchema(self._table, self._schema), ttls=True):
+            yield from changes.each(delivery)
+
+    def deliveries(self) -> Iterator[SnapshotDelivery]:
+        """Yield `SnapshotRows`, and a `RangeComplete` after the last rows of each range.
+
+        To be able to go on after a crash, store its checkpoint with the effect of the rows, and
+        pass it to `TableReader.snapshot`. Follows changes of the schema.
+        """
+        return self._begin(self._table, ttls=False)
+
+    def _begin(self, table: SnapshotTable, *, ttls: bool) -> Iterator[SnapshotDelivery]:
+        self._reader = self._make_reader(table, ttls=ttls)
+        return self._reader.deliveries()
+
+    def _batches(self, schema: LogSchema) -> Iterator[pa.RecordBatch]:
+        for delivery in self._begin(FixedSchema(self._table, schema), ttls=False):
+            if not isinstance(delivery, RangeComplete):
+                yield delivery.batch
+
+    def _split(
+        self, row_format: SnapshotFormat, schema: LogSchema, types: ValueTypes
+    ) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield the rows apart from static rows; each reading of a range is split by itself."""
+        base, split = schema.base, dict[int, TableRows]()
+        table = FixedSchema(self._table, schema, row_format.is_tolerant)
+        for delivery in self._begin(table, ttls=False):
+            if isinstance(delivery, RangeComplete):
+                split.pop(delivery.reading, None)
+                continue
+            rows = split.setdefault(delivery.reading, TableRows(base))
+            for batch in types.convert([delivery.batch], base.columns):
+                yield from rows.feed(batch)

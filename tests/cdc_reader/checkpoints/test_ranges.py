@@ -1,0 +1,87 @@
+"""What may be saved of a snapshot: ranges whose rows are all acknowledged, and no other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cdc_reader.checkpoints.ranges import RangeAcknowledgements
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import LogSchema, TableSchema
+from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.snapshot import RangeComplete
+from cdc_reader.streams.ring import TokenRange, TokenRanges
+
+SCHEMA = LogSchema(TableSchema(TableName("ks", "t"), ()), ())
+START = Checkpoint(7, snapshot=SnapshotProgress(9, 5))
+
+
+def completed(reading: int, rows: int) -> RangeComplete:
+    """Return the end of a reading of the range of its number."""
+    return RangeComplete(SCHEMA, reading, TokenRange(reading, reading + 1), rows, START)
+
+
+def done(tracker: RangeAcknowledgements) -> TokenRanges:
+    """Return the ranges of the checkpoint to save."""
+    checkpoint = tracker.take()
+    assert checkpoint is not None
+    assert checkpoint.snapshot is not None
+    assert (checkpoint.position, checkpoint.snapshot.began) == (7, 9)
+    return checkpoint.snapshot.done
+
+
+def test_a_range_is_done_with_its_last_row() -> None:
+    """Not when it is read, and not when other ranges' rows are acknowledged."""
+    tracker = RangeAcknowledgements(START)
+    tracker.deliver(1, 2)
+    tracker.deliver(2)
+    tracker.complete(completed(1, 2))
+    tracker.acknowledge(1)
+    tracker.acknowledge(2)
+    assert tracker.take() is None
+    tracker.acknowledge(1)
+    assert done(tracker) == TokenRanges([TokenRange(1, 2)])
+    assert tracker.take() is None
+    tracker.complete(completed(2, 1))
+    assert done(tracker) == TokenRanges([TokenRange(1, 3)])
+    assert tracker.progress.rows == 3
+
+
+def test_rows_of_a_reading_given_up_say_nothing_of_its_range() -> None:
+    """They only count as outstanding until they are acknowledged."""
+    tracker = RangeAcknowledgements(START)
+    tracker.deliver(1, 5)
+    for _ in range(5):
+        tracker.acknowledge(1)
+    assert (tracker.take(), tracker.held) == (None, 0)
+
+
+def test_an_empty_range_is_done_at_once() -> None:
+    """No row is to be acknowledged."""
+    tracker = RangeAcknowledgements(START)
+    tracker.complete(completed(4, 0))
+    assert done(tracker) == TokenRanges([TokenRange(4, 5)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_any_order(seed: int) -> None:
+    """What is done is always what is complete and acknowledged."""
+    draw, tracker = random.Random(seed), RangeAcknowledgements(START)
+    left = {reading: draw.randrange(4) for reading in range(1, 9)}
+    rows = dict(left)
+    for reading, count in left.items():
+        tracker.deliver(reading, count)
+    acts = [reading for reading, count in left.items() for _ in range(count)]
+    acts += [-reading for reading in left]
+    draw.shuffle(acts)
+    complete: set[int] = set()
+    for act in acts:
+        if act < 0:
+            tracker.complete(completed(-act, rows[-act]))
+            complete.add(-act)
+        else:
+            tracker.acknowledge(act)
+            left[act] -= 1
+        expected = [TokenRange(r, r + 1) for r in complete if not left[r]]
+        assert tracker.progress.done == TokenRanges(expected)

@@ -1,0 +1,302 @@
+"""The rules of reading a snapshot, one by one; the simulation combines them with following."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cdc_reader.cluster.log import CdcTable
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import (
+    CheckpointError,
+    DataLossError,
+    RetriesExhaustedError,
+    StoppedError,
+    TableNotFoundError,
+    TransientError,
+)
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.snapshot import (
+    RangeComplete,
+    SnapshotDelivery,
+    SnapshotReader,
+    SnapshotRows,
+    begin_snapshot,
+)
+from cdc_reader.streams.ring import WHOLE_RING, TokenRange
+from cdc_reader.streams.shard import Shard
+from cdc_reader.testing.in_process import RecordedQuery
+from tests.cdc_reader.followed import EPOCH, SECOND, Followed
+
+_OF_ROWS = "AND token("
+SMALL = ReadConfig(fetch_size=3, in_flight=3, retry_deadline=timedelta(seconds=1))
+
+
+@pytest.fixture
+def followed() -> Followed:
+    """A table with 60 partitions of one row and one of 40 rows, read in pages of three rows."""
+    followed = Followed(config=SMALL)
+    for p in range(60):
+        followed.insert(p, 1)
+    for c in range(40):
+        followed.insert(99, c)
+    followed.clock.advance(60 * SECOND)
+    return followed
+
+
+def table_of(followed: Followed) -> CdcTable:
+    """Return the table as a reader sees it."""
+    return CdcTable(followed.connection(), TableName("ks", "t"))
+
+
+def begin(followed: Followed, **changed: Any) -> Checkpoint:
+    """Return where a snapshot begins now."""
+    return begin_snapshot(table_of(followed), followed.clock, evolve(SMALL, **changed))
+
+
+def reader_of(
+    followed: Followed, start: Checkpoint, shard: Shard | None = None, **changed: Any
+) -> SnapshotReader:
+    """Return a reader of the rest of a snapshot."""
+    config = evolve(SMALL, **changed)
+    return SnapshotReader(table_of(followed), followed.clock, config, start, shard)
+
+
+def rows(deliveries: Iterable[SnapshotDelivery]) -> Counter[tuple[int, int, int]]:
+    """Return how often each row was delivered."""
+    return Counter(
+        (row["p"], row["c"], row["v"])
+        for delivery in deliveries
+        if isinstance(delivery, SnapshotRows)
+        for row in delivery.batch.to_pylist()
+    )
+
+
+WHOLE = Counter([*((p, 1, 1) for p in range(60)), *((99, c, c) for c in range(40))])
+
+
+def test_each_row_comes_once(followed: Followed) -> None:
+    """In ranges that cover the ring, whose checkpoints add up to all of it."""
+    reader = reader_of(followed, begin(followed))
+    found = list(reader.deliveries())
+    assert rows(found) == WHOLE
+    ends = [each for each in found if isinstance(each, RangeComplete)]
+    assert sum(each.tokens.size for each in ends) == WHOLE_RING.size
+    last = ends[-1].checkpoint.snapshot
+    assert last is not None
+    assert (last.done, last.rows) == (WHOLE_RING, 100)
+    assert (reader.share.share, reader.share.rows, reader.share.seconds_left) == (1.0, 100, 0.0)
+
+
+def test_it_begins_with_a_position_that_has_settled(followed: Followed) -> None:
+    """A confidence window before now; late rows are sought from now on, if they are wanted."""
+    now = followed.clock.now()
+    start = begin(followed, confidence_window="20s")
+    assert start.position == now - 20 * SECOND
+    assert start.snapshot is not None
+    assert (start.snapshot.began, start.late_scan_at) == (now, None)
+    assert start.table_id == table_of(followed).state().id
+    assert begin(followed, late_rows="deliver").late_scan_at == now
+
+
+def test_it_goes_on_after_each_range(followed: Followed) -> None:
+    """From every checkpoint: ranges that were done are not read, the others from the beginning."""
+    found = list(reader_of(followed, begin(followed)).deliveries())
+    for at, each in enumerate(found):
+        if not isinstance(each, RangeComplete):
+            continue
+        done = {d.reading for d in found[: at + 1] if isinstance(d, RangeComplete)}
+        before = rows(d for d in found[:at] if isinstance(d, SnapshotRows) and d.reading in done)
+        start = pickle.loads(pickle.dumps(each.checkpoint))
+        rest = rows(reader_of(followed, start).deliveries())
+        assert before + rest == WHOLE
+
+
+def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
+    """One span and those in flight, however many were read."""
+    found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
+    ends = [each for each in found if isinstance(each, RangeComplete)]
+    assert len(ends) > 10
+    for each in ends:
+        assert each.checkpoint.snapshot is not None
+        assert len(each.checkpoint.snapshot.done.ranges) <= SMALL.in_flight + 1
+
+
+def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
+    followed: Followed,
+) -> None:
+    """No more than `in_flight` are open, and each page of one has the page after it requested."""
+    opened: set[TokenRange] = set()
+    pages: Counter[tuple[object, ...]] = Counter()
+    most = 0
+
+    def note(asked: RecordedQuery) -> None:
+        if _OF_ROWS in asked.query.cql:
+            pages[asked.query.values] += 1
+            opened.add(TokenRange(*asked.query.values))  # type: ignore[arg-type]
+
+    followed.before = note
+    for delivery in reader_of(followed, begin(followed)).deliveries():
+        most = max(most, len(opened))
+        if isinstance(delivery, RangeComplete):
+            opened.discard(delivery.tokens)
+        else:
+            assert delivery.batch.num_rows <= 3
+    assert most == SMALL.in_flight
+    assert max(pages.values()) >= 40 // 3
+
+
+@pytest.mark.parametrize("tablets", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
+    """Each row is of one shard, the one that has its stream of the log."""
+    followed = Followed(config=SMALL, tablets=tablets)
+    followed.clock.advance(60 * SECOND)
+    for p in range(80):
+        followed.insert(p, 1)
+    start = begin(followed, confidence_window="0s")
+    shards = [Shard(number, count) for number in range(1, count + 1)]
+    found = [rows(reader_of(followed, start, shard).deliveries()) for shard in shards]
+    assert sum(found, Counter()) == Counter((p, 1, 1) for p in range(80))
+    logged = followed.follow(Checkpoint(EPOCH), followed.clock.now() + 1, confidence_window="0s")
+    streams = {
+        row["p"]: row["cdc$stream_id"]
+        for delivery in logged
+        if hasattr(delivery, "batch")
+        for row in delivery.batch.to_pylist()
+    }
+    for shard, part in zip(shards, found, strict=True):
+        for p, _, _ in part:
+            assert int.from_bytes(streams[p][:8], "big", signed=True) in shard
+
+
+def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
+    """Nobody can tell which rows are its; a whole table needs no generation."""
+    start = begin(followed)
+    assert start.snapshot is not None
+    gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
+    with pytest.raises(CheckpointError, match=r"shard 1/2's, is gone; start all shards anew"):
+        list(reader_of(followed, gone, Shard(1, 2)).deliveries())
+    assert rows(reader_of(followed, gone).deliveries()) == WHOLE
+
+
+def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
+    """No row is lost, and none comes twice."""
+    failed: set[tuple[object, bytes | None]] = set()
+
+    def fail_once(asked: RecordedQuery) -> None:
+        key = asked.query.values, asked.paging_state
+        if _OF_ROWS in asked.query.cql and key not in failed:
+            failed.add(key)
+            raise TransientError("no answer")
+
+    followed.before = fail_once
+    assert rows(reader_of(followed, begin(followed)).deliveries()) == WHOLE
+    assert len(failed) > 20
+
+
+def test_an_outage_ends_it(followed: Followed) -> None:
+    """After the retry deadline; what was done before is in the last checkpoint."""
+    start = begin(followed)
+
+    def fail(asked: RecordedQuery) -> None:
+        if _OF_ROWS in asked.query.cql:
+            raise TransientError("no answer")
+
+    followed.before = fail
+    with pytest.raises(RetriesExhaustedError, match="no answer"):
+        list(reader_of(followed, start).deliveries())
+
+
+@pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
+def test_a_schema_that_changes(followed: Followed, statement: str) -> None:
+    """A dropped column has the open ranges read again; an added one does not."""
+    reader = reader_of(followed, begin(followed))
+    deliveries = reader.deliveries()
+    first = [next(deliveries) for _ in range(4)]
+    followed.execute(f"ALTER TABLE ks.t {statement}")
+    rest = list(deliveries)
+    keys = Counter(
+        (row["p"], row["c"])
+        for delivery in (*first, *rest)
+        if isinstance(delivery, SnapshotRows)
+        for row in delivery.batch.to_pylist()
+    )
+    assert set(keys) == {(p, c) for p, c, _ in WHOLE}
+    ends = [each for each in (*first, *rest) if isinstance(each, RangeComplete)]
+    assert sum(each.tokens.size for each in ends) == WHOLE_RING.size
+    if statement.startswith("DROP"):
+        assert [each for each in rest if isinstance(each, SnapshotRows)][
+            -1
+        ].schema.base.values == ()
+    else:
+        assert max(keys.values()) == 1
+
+
+def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
+    """Also if one of its name takes its place, on the next start."""
+    start = begin(followed)
+    reader = reader_of(followed, start)
+    deliveries = reader.deliveries()
+    next(deliveries)
+    followed.execute("DROP TABLE ks.t")
+    with pytest.raises(TableNotFoundError, match="has been dropped"):
+        list(deliveries)
+    followed.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
+    with pytest.raises(CheckpointError, match="dropped and created again"):
+        list(reader_of(followed, start).deliveries())
+
+
+def test_a_log_that_forgets_meanwhile_is_told(followed: Followed) -> None:
+    """Before the next range, if that is an error; else the snapshot goes on."""
+    start = begin(followed, data_loss="fail")
+    for mode in ("fail", "warn"):
+        reader = reader_of(followed, start, data_loss=mode)
+        deliveries = reader.deliveries()
+        if mode == "warn":
+            assert rows(deliveries) == WHOLE
+            continue
+        next(deliveries)
+        followed.clock.advance(86_400 * SECOND * 2)
+        with pytest.raises(DataLossError, match="gone before the snapshot was complete"):
+            list(deliveries)
+
+
+def test_it_stops(followed: Followed) -> None:
+    """At once, with an error: the rows are not all there."""
+    reader = reader_of(followed, begin(followed))
+    deliveries = reader.deliveries()
+    next(deliveries)
+    reader.stop()
+    with pytest.raises(StoppedError):
+        next(deliveries)
+    assert 0 <= reader.share.share < 1
+
+
+def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
+    """Of this run: what is left of the ring, at the ring a second so far."""
+    start = begin(followed)
+    reader = reader_of(followed, start, in_flight=1)
+    assert reader.share.seconds_left is None
+    deliveries = reader.deliveries()
+    for delivery in deliveries:
+        followed.clock.advance(SECOND)
+        if isinstance(delivery, RangeComplete):
+            break
+    share = reader.share
+    assert share.seconds_left is not None
+    took = (followed.clock.now() - EPOCH - 60 * SECOND) / SECOND
+    assert share.seconds_left == pytest.approx(took * (1 - share.share) / share.share)
+
+
+def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
+    """Its snapshot is complete, or never was."""
+    with pytest.raises(ValueError, match="without a snapshot"):
+        reader_of(followed, Checkpoint(1))

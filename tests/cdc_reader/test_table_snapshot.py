@@ -1,0 +1,242 @@
+"""Snapshots through a real driver and a real socket: as batches, in the formats, as changes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+
+from cdc_reader import (
+    CdcReader,
+    Change,
+    ChangeOperation,
+    CollectionDelta,
+    ConnectionConfig,
+    ReadConfig,
+    Set,
+    SnapshotRows,
+)
+from cdc_reader.cql import timeuuid
+from cdc_reader.errors import CheckpointError, ConfigurationError, StoppedError
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+Execute = Callable[..., None]
+FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
+SMALL_PAGES = ReadConfig(fetch_size=2, in_flight=2, confidence_window="0s")
+
+
+@pytest.fixture
+def execute(scylla: Scylla, keyspace: str) -> Execute:
+    """Executes statements one after the other; {t} is the table."""
+
+    def execute(*statements: str) -> None:
+        for statement in statements:
+            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
+
+    return execute
+
+
+@pytest.fixture
+def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
+    """A reader of a table with static rows, collections and TTLs."""
+    execute(
+        "CREATE TABLE {t} (pk int, ck int, s int static, v int, w text, l list<int>, m map<int, "
+        f"text>, PRIMARY KEY (pk, ck)) WITH cdc = {FULL}",
+        *[f"INSERT INTO {{t}} (pk, ck, v) VALUES ({n % 5}, {n}, {n})" for n in range(20)],
+        "UPDATE {t} SET s = 7 WHERE pk = 1",
+        "UPDATE {t} SET s = 8 WHERE pk = 50",
+        "INSERT INTO {t} (pk, ck, v, l, m) VALUES (60, 1, 2, [5, 4, 5], {1: 'one'})",
+    )
+    with CdcReader(connection, f"{keyspace}.t", config=SMALL_PAGES) as reader:
+        yield reader
+
+
+def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
+    """Return the changes by key; each key once."""
+    found = list(changes)
+    keyed = {tuple(change.key.values()): change for change in found}
+    assert len(keyed) == len(found)
+    return keyed
+
+
+def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
+    """All rows, with all columns and their types."""
+    found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
+    rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
+    assert found.num_rows == len(rows) == 22
+    assert {(r["pk"], r["ck"], r["s"], r["v"]) for r in found.to_pylist()} == {
+        (row.pk, row.ck, row.s, row.v) for row in rows
+    }
+
+
+def test_columns_are_chosen(reader: CdcReader) -> None:
+    """Beside the key; a name that the table lacks is refused."""
+    batch = next(reader.snapshot().batches(["v"]))
+    assert batch.schema.names == ["pk", "ck", "v"]
+    with pytest.raises(ConfigurationError, match="has no such column; its columns are pk, ck, s"):
+        reader.snapshot().batches(["V"])
+
+
+def test_the_formats_have_it_as_inserts(reader: CdcReader) -> None:
+    """Static rows by themselves, and each row once, at the position."""
+    snapshot = reader.snapshot()
+    table = snapshot.change_batches(include_delta=True).read_all()
+    assert table.schema == reader.change_batches(include_delta=True).schema
+    found = table.to_pylist()
+    assert {row["_change_type"] for row in found} == {"insert"}
+    times = {int(row["_commit_timestamp"].timestamp() * 1e6) for row in found}
+    assert abs(times.pop() - snapshot.position) < 2
+    statics = {row["pk"]: row["s"] for row in found if row["ck"] is None}
+    assert statics == {1: 7, 50: 8}
+    assert len(found) == 21 + 2
+    envelope = snapshot.change_batches(format="envelope").read_all().to_pylist()
+    assert {(row["op"], row["source"]["snapshot"]) for row in envelope} == {("r", "true")}
+    with pytest.raises(ConfigurationError, match="no row of its log"):
+        snapshot.change_batches(format="log")  # type: ignore[arg-type]
+
+
+def test_the_log_follows_where_it_began(reader: CdcReader, execute: Execute) -> None:
+    """What is written after it began comes from the log."""
+    snapshot = reader.snapshot()
+    execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
+    assert by_key(snapshot.changes())[2, 2].after == {"v": 100, "w": None, "l": None, "m": None}
+    later = [change.key["ck"] for change in reader.changes(snapshot.position)]
+    assert 2 in later
+
+
+def test_changes_show_the_row(reader: CdcReader) -> None:
+    """Whole in `after`, and as what sets it in `deltas`; all at the position."""
+    snapshot = reader.snapshot()
+    found = by_key(snapshot.changes())
+    assert len(found) == 21 + 2
+    change = found[60, 1]
+    assert change.operation is ChangeOperation.SNAPSHOT
+    assert (change.timestamp, change.time) == (
+        snapshot.position,
+        timeuuid.bound(snapshot.position),
+    )
+    assert not change.operation.is_delete
+    assert (change.is_last, change.complete, change.late, change.is_static) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert change.before is None
+    assert change.after is not None
+    assert tuple(change.after["l"].values()) == (5, 4, 5)
+    ids = list(change.after["l"])
+    assert ids == sorted(ids, key=lambda each: timeuuid.order_key(each.bytes))
+    assert change.deltas == {
+        "v": Set(2),
+        "l": CollectionDelta(True, change.after["l"]),
+        "m": CollectionDelta(True, {1: "one"}),
+    }
+    assert (change.ttl, len(change.parts)) == (None, 1)
+    static = found[50,]
+    assert static.is_static
+    assert (static.after, static.deltas) == ({"s": 8}, {"s": Set(8)})
+    assert found[0, 5].after == {"v": 5, "w": None, "l": None, "m": None}
+
+
+def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
+    """In a part each; the insert has the longest, which the row's marker gets."""
+    execute(
+        "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
+        "UPDATE {t} USING TTL 50 SET v = 2 WHERE pk = 70 AND ck = 1",
+        "INSERT INTO {t} (pk, ck, v) VALUES (71, 1, 1) USING TTL 1000",
+        "UPDATE {t} SET w = 'b' WHERE pk = 71 AND ck = 1",
+    )
+    found = by_key(reader.snapshot().changes())
+    first, second = found[70, 1].parts
+    assert (first.operation.name, dict(first.deltas)) == ("INSERT", {"w": Set("a")})
+    assert (second.operation.name, dict(second.deltas)) == ("UPDATE", {"v": Set(2)})
+    assert first.ttl is not None
+    assert second.ttl is not None
+    assert 900 < first.ttl <= 1000
+    assert 0 < second.ttl <= 50
+    assert found[70, 1].ttl is None
+    ttls = [part.ttl for part in found[71, 1].parts]
+    assert ttls[0] is None
+    assert 900 < (ttls[1] or 0) <= 1000
+    assert found[70, 1].deltas == {"v": Set(2), "w": Set("a")}
+
+
+def test_changes_of_it_are_values(reader: CdcReader, execute: Execute) -> None:
+    """They compare, hash and pickle, and become JSON."""
+    execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
+    snapshot = reader.snapshot()
+    first, again = by_key(snapshot.changes()), by_key(snapshot.changes())
+    plain = {key for key in first if key != (70, 1)}  # what it has left of its TTL goes down
+    assert {key: first[key] for key in plain} == {key: again[key] for key in plain}
+    copies = pickle.loads(pickle.dumps(list(first.values())))
+    assert copies == list(first.values())
+    assert [copy.parts for copy in copies] == [change.parts for change in first.values()]
+    told = json.loads(json.dumps(first[60, 1].to_dict()))
+    assert (told["operation"], told["after"]["l"]) == (
+        "snapshot",
+        {str(each): value for each, value in (first[60, 1].after or {})["l"].items()},
+    )
+    assert uuid.UUID(told["time"]) == timeuuid.bound(snapshot.position)
+    assert "snapshot" in repr(first[60, 1])
+
+
+def test_a_static_row_is_told_once_where_pages_divide_its_partition(
+    reader: CdcReader, execute: Execute
+) -> None:
+    """Ranges are read in turn, and each remembers the partition it is in."""
+    execute(*[f"INSERT INTO {{t}} (pk, ck, s) VALUES ({n % 9}, {n}, {n})" for n in range(60)])
+    found = by_key(reader.snapshot().changes())
+    assert sum(change.is_static for change in found.values()) == 10
+
+
+def test_deliveries_go_on_from_a_checkpoint(reader: CdcReader) -> None:
+    """The rest of the rows; a checkpoint whose snapshot is complete is refused."""
+    snapshot, found = reader.snapshot(), list[SnapshotRows]()
+    deliveries = snapshot.deliveries()
+    while isinstance(end := next(deliveries), SnapshotRows) or not end.rows:
+        if isinstance(end, SnapshotRows):
+            found.append(end)
+    rest = reader.table.snapshot(end.checkpoint)
+    assert rest.position == snapshot.position
+    rows = [each for each in found if each.reading == end.reading]
+    assert sum(each.batch.num_rows for each in rows) == end.rows
+    again = sum(each.batch.num_rows for each in rest.deliveries() if isinstance(each, SnapshotRows))
+    assert again <= 22 - end.rows
+    assert rest.share.share == 1.0
+    with pytest.raises(CheckpointError, match="completed before this checkpoint"):
+        reader.table.snapshot(evolve(end.checkpoint, snapshot=None))
+
+
+def test_a_stop_is_an_error(reader: CdcReader) -> None:
+    """The rows are not all there."""
+    batches = reader.snapshot().batches()
+    next(batches)
+    reader.stop()
+    with pytest.raises(StoppedError):
+        list(batches)
+    assert reader.snapshot().change_batches().read_all().num_rows == 23
+
+
+def test_a_table_without_clustering(
+    connection: ConnectionConfig, keyspace: str, execute: Execute
+) -> None:
+    """Each partition is a row, and none is static."""
+    execute(
+        f"CREATE TABLE {{t}} (pk text PRIMARY KEY, v int) WITH cdc = {FULL}",
+        *[f"INSERT INTO {{t}} (pk, v) VALUES ('{n}', {n})" for n in range(12)],
+    )
+    with CdcReader(connection, f"{keyspace}.t", config=SMALL_PAGES) as reader:
+        found = by_key(reader.snapshot().changes())
+    assert {key: change.after for key, change in found.items()} == {
+        (str(n),): {"v": n} for n in range(12)
+    }
+    assert not any(change.is_static for change in found.values())
