@@ -35,6 +35,9 @@ __all__ = [
     "QUERIES",
     "RETRIES",
     "ROWS",
+    "SNAPSHOT_ROWS",
+    "SNAPSHOT_SECONDS_LEFT",
+    "SNAPSHOT_SHARE",
     "WINDOWS",
     "WINDOW_QUERIES",
     "MemoryMetrics",
@@ -76,6 +79,15 @@ HANDLER_RETRIES = Metric("handler_retries", "Times that a failed handler was cal
 HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
 CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving a checkpoint was retried.")
+SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot.")
+SNAPSHOT_SHARE = Metric(
+    "snapshot_share", "Share of the snapshot that is read, from 0 to 1.", is_gauge=True
+)
+SNAPSHOT_SECONDS_LEFT = Metric(
+    "snapshot_seconds_left",
+    "Until the snapshot is read, at its pace; NaN while that is unknown.",
+    is_gauge=True,
+)
 METRICS = (
     ROWS,
     LATE_ROWS,
@@ -92,6 +104,9 @@ METRICS = (
     HANDLER_ERRORS,
     CHECKPOINTS,
     CHECKPOINT_RETRIES,
+    SNAPSHOT_ROWS,
+    SNAPSHOT_SHARE,
+    SNAPSHOT_SECONDS_LEFT,
 )
 
 

@@ -20,12 +20,22 @@ from cdc_reader._time import (
     parse_moment,
 )
 from cdc_reader.cli.failure import cli_errors
-from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
 
 _NAMES = "start end eager late_rows strategy confidence_window shard".split()
+
+
+snapshot_option = click.option(
+    "--snapshot",
+    type=click.Choice([str(mode) for mode in SnapshotMode]),
+    default=str(SnapshotMode.NONE),
+    show_default=True,
+    help="With initial, begin with the rows that the table has, then follow the log from before "
+    "the first of them was read. A checkpoint takes precedence, even one in the middle of them.",
+)
 
 
 @frozen

@@ -15,7 +15,7 @@ from cdc_reader._settings import expect_able
 from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.store import CheckpointStore
-from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.handling import DeadLetter
@@ -58,6 +58,7 @@ class AsyncChanges:
         *,
         application: str,
         start: Moment = EARLIEST,
+        snapshot: str = SnapshotMode.NONE,
         end: Moment | None = None,
         checkpoints: CheckpointStore | None = None,
         config: ConsumerConfig | None = None,
@@ -72,6 +73,7 @@ class AsyncChanges:
             tables,
             application=application,
             start=start,
+            snapshot=snapshot,
             end=end,
             checkpoints=checkpoints,
             config=config,
@@ -151,6 +153,7 @@ class AsyncCdcConsumer:
         dead_letter: DeadLetter | None = None,
         application: str,
         start: Moment = EARLIEST,
+        snapshot: str = SnapshotMode.NONE,
         end: Moment | None = None,
         checkpoints: CheckpointStore | None = None,
         config: ConsumerConfig | None = None,
@@ -172,6 +175,7 @@ class AsyncCdcConsumer:
             dead_letter=dead_letter,
             application=application,
             start=start,
+            snapshot=snapshot,
             end=end,
             checkpoints=checkpoints,
             config=config,

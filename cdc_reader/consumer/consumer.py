@@ -11,7 +11,7 @@ from cdc_reader._log import get_logger
 from cdc_reader._settings import expect_able
 from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.checkpoints.store import CheckpointStore
-from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig, OnHeld
 from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers
 from cdc_reader.consumer.runtime import ConsumerRuntime
@@ -57,6 +57,11 @@ class CdcConsumer:
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
+        snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value.
+            With ``initial`` each row that the table has is handled as a change whose operation is
+            ``snapshot``, then the log is followed from before the first row was read. A run that
+            ends in between goes on with the rows that are left; shards need a store that they
+            share.
         end: the write time to stop at, given like `start`; without it the consumer runs until
             stopped.
         checkpoints: the store, which is not closed; in memory by default.
@@ -79,6 +84,7 @@ class CdcConsumer:
         dead_letter: DeadLetter | None = None,
         application: str,
         start: Moment = EARLIEST,
+        snapshot: str = SnapshotMode.NONE,
         end: Moment | None = None,
         checkpoints: CheckpointStore | None = None,
         config: ConsumerConfig | None = None,
@@ -94,6 +100,7 @@ class CdcConsumer:
             tables,
             application=application,
             start=start,
+            snapshot=snapshot,
             end=end,
             checkpoints=checkpoints,
             config=config,

@@ -15,20 +15,23 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
+from cdc_reader.changes.snapshot import SnapshotChanges
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.config import DeliveryMode
+from cdc_reader.config import DeliveryMode, SnapshotMode
 from cdc_reader.consumer.admission import InFlightLimit, Turns
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
+from cdc_reader.consumer.snapshot_start import snapshot_start
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, StoppedError
-from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS
+from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS, SNAPSHOT_ROWS
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, retries_told
+from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
 from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
@@ -153,10 +156,10 @@ class ConsumerRuntime:
         if not self._leases.acquire():
             return
         for table in self._reader.tables:
-            progress, follower = self._begin(table)
-            deliveries = follower.follow(end)
+            progress, reading = self._begin(table)
             self._progress.append(progress)
-            self._spawn(f"cdc-read-{table.name}", partial(self._read, progress, deliveries))
+            read = partial(self._read, progress, table, reading, end)
+            self._spawn(f"cdc-read-{table.name}", read)
         self._spawn("cdc-checkpoints", self._save_often)
         self._spawn("cdc-leases", self._leases.keep)
         if self._stopping.is_set():
@@ -165,19 +168,19 @@ class ConsumerRuntime:
             thread.start()
         log.info("following", **self._facts())
 
-    def _begin(self, table: TableReader) -> tuple[TableProgress, Follower]:
+    def _begin(self, table: TableReader) -> tuple[TableProgress, Follower | SnapshotReader]:
         """Start a table, and save its start at once, so that an early restart begins there too."""
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
-            start = Checkpoint(subscription.first_position())
+            start = self._first(table, lease.name)
             lease.save(start)
         self._reach(table.name, start.position)
-        follower = table.follower(start)
+        reading = self._reading(table, start)
         progress = TableProgress(
             lease,
             start,
-            follower,
+            reading,
             settled=subscription.read.delivery != DeliveryMode.EAGER,
             clock=subscription.clock,
             recorder=self._recorder,
@@ -185,7 +188,30 @@ class ConsumerRuntime:
             wake=self._wake,
         )
         progress.show()
-        return progress, follower
+        return progress, reading
+
+    def _first(self, table: TableReader, name: CheckpointName) -> Checkpoint:
+        """Return the checkpoint at which a table without one starts."""
+        subscription = self._subscription
+        if subscription.snapshot is SnapshotMode.NONE:
+            return Checkpoint(subscription.first_position())
+        if subscription.shard.is_whole:
+            return table.begin_snapshot()
+        return snapshot_start(
+            name, self._store, subscription.config, self._stopping, table.begin_snapshot
+        )
+
+    def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
+        """Return what reads on from a checkpoint; CheckpointError for an unwanted snapshot."""
+        if start.snapshot is None:
+            return table.follower(start)
+        if self._subscription.snapshot is SnapshotMode.NONE:
+            raise CheckpointError(
+                f"snapshot is 'none', and the snapshot of {table.name} that application "
+                f"{self._subscription.application!r} began is not complete: give 'initial' to go "
+                "on with it, or start under another application name"
+            )
+        return table.snapshot_reader(start)
 
     def _spawn(self, name: str, work: Callable[[], None]) -> None:
         self._threads.append(
@@ -198,9 +224,46 @@ class ConsumerRuntime:
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self.fail(error)
 
-    def _read(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
+    def _read(
+        self,
+        progress: TableProgress,
+        table: TableReader,
+        reading: Follower | SnapshotReader,
+        end: Micros,
+    ) -> None:
         with retries_told(partial(self._recorder.add, RETRIES, progress.table)):
-            self._take(progress, deliveries)
+            if isinstance(reading, SnapshotReader):
+                if not self._take_rows(progress, reading):
+                    return
+                reading = table.follower(reading.complete)
+                progress.follow(reading)
+                if self._stopping.is_set():
+                    return  # the follower may have been made after the reader was stopped
+            self._take(progress, reading.follow(end))
+
+    def _take_rows(self, progress: TableProgress, reader: SnapshotReader) -> bool:
+        """Deliver the rows of a snapshot; True once all of them are acknowledged."""
+        changes = SnapshotChanges()
+        with suppress(StoppedError):
+            for delivery in reader.deliveries():
+                rows = changes.feed(delivery)
+                if isinstance(delivery, SnapshotRows):
+                    self._recorder.add(SNAPSHOT_ROWS, delivery.table, delivery.batch.num_rows)
+                    self._let_in_rows(progress, rows, delivery)
+                if self._stopping.is_set():
+                    return False
+                if isinstance(delivery, RangeComplete):
+                    progress.complete_range(delivery)
+            return progress.complete_snapshot(reader.complete, self._stopping)
+        return False
+
+    def _let_in_rows(
+        self, progress: TableProgress, rows: Sequence[Change], delivery: SnapshotRows
+    ) -> None:
+        """Deliver rows once there is room for them."""
+        page = self._limit.enter(len(rows), delivery.batch.nbytes) if rows else None
+        if page is not None:
+            self._hand_out(progress.deliver_rows(rows, page, delivery.reading))
 
     def _take(self, progress: TableProgress, deliveries: Iterator[Delivery]) -> None:
         grouping = TableChanges()

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from cdc_reader._settings import expect, expect_able, shown
+from cdc_reader._settings import expect, expect_able, member, shown
 from cdc_reader._time import (
     EARLIEST,
     Clock,
@@ -19,7 +19,7 @@ from cdc_reader._time import (
 )
 from cdc_reader.checkpoints.memory import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointStore
-from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
+from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode, as_connection
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.table_progress import OnWindow
 from cdc_reader.cql.names import TableName, table_names
@@ -32,6 +32,10 @@ def _shard(shard: str | Shard) -> Shard:
     return Shard.of(shard)
 
 
+def _snapshot(value: str) -> SnapshotMode:
+    return member("snapshot", value, SnapshotMode)
+
+
 @frozen(kw_only=True)
 class Subscription:
     """What to follow; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
@@ -40,6 +44,7 @@ class Subscription:
     tables: tuple[TableName, ...] = field(converter=table_names)
     application: str
     start: Moment = EARLIEST
+    snapshot: SnapshotMode = field(default=SnapshotMode.NONE, converter=_snapshot)
     end: Moment | None = None
     checkpoints: CheckpointStore = field(factory=MemoryCheckpoints)
     config: ConsumerConfig = ConsumerConfig()
@@ -73,6 +78,9 @@ class Subscription:
         expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")
         if self.on_window is not None:
             expect_able("on_window", self.on_window, "__call__", "give a function, or leave it out")
+        if self.snapshot is SnapshotMode.INITIAL and self.start != EARLIEST:
+            remedy = "a snapshot is of now, and the log is followed from then: leave start out"
+            raise ConfigurationError("snapshot", self.snapshot.value, remedy)
         self.first_position()
         self.last_position()
 

@@ -15,6 +15,7 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
 from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.consumer.admission import Reservation
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -25,25 +26,32 @@ from cdc_reader.metrics import (
     LAG,
     OUTSTANDING,
     QUERIES,
+    SNAPSHOT_SECONDS_LEFT,
+    SNAPSHOT_SHARE,
     WINDOW_QUERIES,
     WINDOWS,
     Recorder,
 )
 from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.retry import Stop
+from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotShare
 from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
 
 _SECOND = 1_000_000
 
+_NO_STREAM = StreamId(bytes(16))
+
 OnWindow = Callable[[TableName, Window], None]
 """Called once all changes of a window are acknowledged; in order, for empty windows too."""
 
 
 class Reading(Protocol):
-    """What is known of the log while it is read; see `Follower`."""
+    """What is known of the log while it or the table is read; see `Follower`."""
 
     @property
     def first(self) -> Micros | None: ...
@@ -64,12 +72,22 @@ class InFlightChange(InFlightRows):
     change: Change
     progress: TableProgress
     page: Reservation
+    reading: int = 0
+    """The number of the reading of a range that a snapshot's row is of; 0 for changes of the log.
+    """
 
     @classmethod
     def of(cls, change: Change, progress: TableProgress, page: Reservation) -> Self:
         """Register a change as in flight."""
         of_record = change.stream, change.time.bytes, change.seqs, change.is_last
         return cls(*of_record, change, progress, page)
+
+    @classmethod
+    def of_snapshot(
+        cls, change: Change, progress: TableProgress, page: Reservation, reading: int
+    ) -> Self:
+        """Register a snapshot's row as in flight; it has no place in the log."""
+        return cls(_NO_STREAM, b"", (), True, change, progress, page, reading)
 
 
 class TableProgress:
@@ -99,6 +117,8 @@ class TableProgress:
         self._on_window = on_window
         self._wake = wake
         self._work = Acknowledgements(start, settled=settled)
+        self._ranges = None if start.snapshot is None else RangeAcknowledgements(start)
+        self._acknowledged = threading.Event()
         self._windows: deque[Window] = deque()
         self._outstanding = 0
         self._is_read = False
@@ -124,6 +144,49 @@ class TableProgress:
         self.show()
         return delivered
 
+    def deliver_rows(
+        self, rows: Sequence[Change], page: Reservation, reading: int
+    ) -> list[InFlightChange]:
+        """Register a page of a snapshot's rows, and return them for delivery."""
+        delivered = [InFlightChange.of_snapshot(row, self, page, reading) for row in rows]
+        with self._lock:
+            self._outstanding += len(delivered)
+            if self._ranges is not None:
+                self._ranges.deliver(reading, len(delivered))
+        self.show()
+        return delivered
+
+    def complete_range(self, read: RangeComplete) -> None:
+        """Record that a range of a snapshot has been read to its end."""
+        with self._lock:
+            is_done = self._ranges is not None and self._ranges.complete(read)
+        if is_done:
+            self._wake()
+
+    def complete_snapshot(self, complete: Checkpoint, stop: Stop) -> bool:
+        """Wait until all rows of the snapshot are acknowledged, and save that they are.
+
+        Nothing of the log may be delivered before. Returns False, with nothing saved, on `stop`.
+        """
+        with stop.waking(self._acknowledged):
+            while self._outstanding and not stop.is_set():
+                self._acknowledged.wait()
+                self._acknowledged.clear()
+        if stop.is_set():
+            return False
+        with self._saving:
+            self.lease.save(complete)
+            with self._lock:
+                self._ranges = None
+        self._recorder.add(CHECKPOINTS, self.table)
+        self._show_share(SnapshotShare(0, 1.0, 0.0))
+        log.info("snapshot_complete", table=str(self.table))
+        return True
+
+    def follow(self, reading: Reading) -> None:
+        """Record that the log is read now."""
+        self._reading = reading
+
     def complete(self, read: WindowComplete) -> None:
         """Record that a window has been read to its end."""
         self._recorder.add(WINDOWS, self.table)
@@ -137,13 +200,19 @@ class TableProgress:
 
     def acknowledge(self, in_flight: InFlightChange) -> int:
         """Record that a change is handled; return how many no longer need to be remembered."""
+        is_done = False
         with self._lock:
-            held = self._work.held
-            self._note(self._work.acknowledge(in_flight))
+            if self._ranges is not None:
+                is_done, freed = self._ranges.acknowledge(in_flight.reading), 1
+            else:
+                held = self._work.held
+                self._note(self._work.acknowledge(in_flight))
+                freed = held - self._work.held
             self._outstanding -= 1
-            freed = held - self._work.held
+        if not self._outstanding:
+            self._acknowledged.set()
         self._tell()
-        if self.is_finished:
+        if is_done or self.is_finished:
             self._wake()
         return freed
 
@@ -156,7 +225,7 @@ class TableProgress:
         """Save what was acknowledged since the last save, if anything."""
         with self._saving:
             with self._lock:
-                checkpoint = self._work.take()
+                checkpoint = (self._ranges or self._work).take()
             if checkpoint is None:
                 return
             self.lease.save(self._reading.with_table_facts(checkpoint))
@@ -167,6 +236,8 @@ class TableProgress:
     def show(self) -> None:
         """Set the gauges; lag and headroom change even while nothing is read."""
         self._recorder.set(OUTSTANDING, self.table, self._outstanding)
+        if isinstance(self._reading, SnapshotReader):
+            self._show_share(self._reading.share)
         if (position := self._oldest_unread()) is None:
             return
         now, ttls = self._clock.now(), self._reading.ttls
@@ -175,6 +246,11 @@ class TableProgress:
             expires = ttls.expires(position)
             left = math.inf if expires == FOREVER else (expires - now) / _SECOND
             self._recorder.set(HEADROOM, self.table, left)
+
+    def _show_share(self, read: SnapshotShare) -> None:
+        left = math.nan if read.seconds_left is None else read.seconds_left
+        self._recorder.set(SNAPSHOT_SHARE, self.table, read.share)
+        self._recorder.set(SNAPSHOT_SECONDS_LEFT, self.table, left)
 
     def _oldest_unread(self) -> Micros | None:
         """The write time, in µs, before which everything is read; None while it is unknown."""

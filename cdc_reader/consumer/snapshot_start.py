@@ -1,0 +1,42 @@
+"""Where a consumer's snapshot begins; shards agree on it in the store that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cdc_reader._time import SteadyClock, SystemClock
+from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.checkpoints.store import CheckpointName, LeasingStore, Owner
+from cdc_reader.consumer.config import ConsumerConfig
+from cdc_reader.errors import StoppedError
+from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.retry import Stop
+
+_PAUSE = 0.1
+"""Seconds between attempts at the lease, which others hold for a moment only."""
+
+
+def snapshot_start(
+    name: CheckpointName,
+    store: LeasingStore,
+    config: ConsumerConfig,
+    stop: Stop,
+    begin: Callable[[], Checkpoint],
+) -> Checkpoint:
+    """Return the start of the snapshot of all shards, as the first of them saved it.
+
+    Even in a store without leases no change is lost: a shard calls `begin` before it finds that
+    none is saved, so what it saves is from before any shard reads a row.
+    """
+    begun = begin()
+    owner = Owner.of_this_process(SystemClock().now())
+    lease = Lease(store, name.shared, owner, config.lease, SteadyClock())
+    while lease.acquire() is not None:
+        if stop.wait(_PAUSE):
+            raise StoppedError("stopped while other shards began their snapshot")
+    try:
+        if lease.load() is None:
+            lease.save(begun)
+        return lease.load() or begun
+    finally:
+        lease.release()
