@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from cdc_reader._time import BEGINNING
+from cdc_reader._time import BEGINNING, Clock
 from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRows
+from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.cluster.wire import Queries, Query, Request
 from cdc_reader.config import ReadConfig
+from cdc_reader.consumer import ConsumerConfig
+from cdc_reader.consumer import snapshot_start as consumer_snapshot
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import LeaseLostError, RetriesExhaustedError, TransientError
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint, RowKey
+from cdc_reader.reading.retry import Stop
+from cdc_reader.reading.snapshot import (
+    RangeComplete,
+    SnapshotReader,
+    SnapshotRows,
+    begin_snapshot,
+)
 from cdc_reader.streams.shard import Shard
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from tests.cdc_reader.simulation.holding import Holding
 from tests.cdc_reader.simulation.laws import Laws, Past
 from tests.cdc_reader.simulation.scenario import SECOND, Scenario
+from tests.cdc_reader.simulation.snapshot_laws import Beginning, Row, SnapshotLaws, SnapshotPast
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
@@ -35,8 +47,16 @@ class Crash(BaseException):
     """The end of a process, which handlers cannot catch."""
 
 
+@frozen
+class Handed:
+    """A row of a snapshot that the handler has, and the reading it came with."""
+
+    reading: int
+    row: Row
+
+
 class _Connection(Queries):
-    """Reads the log in pages of one size, and everything else in pages of another."""
+    """Reads log and table in pages of one size, and everything else in pages of another."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -47,20 +67,28 @@ class _Connection(Queries):
         return self._other.hosts
 
     def request(self, query: Query) -> Request:
-        return (self._log if "cdc$time" in query.cql else self._other).request(query)
+        is_large = "cdc$time" in query.cql or "token(" in query.cql
+        return (self._log if is_large else self._other).request(query)
 
     def retry(self, action: Callable[[], T]) -> T:
         return self._other.retry(action)
 
 
 def rivals(
-    world: World, scenario: Scenario, rng: random.Random, luck: random.Random, shard: Shard
+    world: World,
+    scenario: Scenario,
+    rng: random.Random,
+    luck: random.Random,
+    shard: Shard,
+    beginning: Beginning,
 ) -> list[Application]:
     """Return the processes of a shard: one, or several that hold its lease in turn."""
     name = CheckpointName("simulation", TABLE, str(shard))
-    holding, past = Holding(world, name, scenario.lease), Past()
+    holding, past, rows = Holding(world, name, scenario.lease), Past(), SnapshotPast()
+    if scenario.delay and shard.number > 1:
+        world.pass_time(scenario.delay)
     return [
-        Application(world, scenario, rng, luck, shard, holding, past)
+        Application(world, scenario, rng, luck, shard, holding, past, rows, beginning)
         for _ in range(scenario.rivals + 1)
     ]
 
@@ -77,8 +105,11 @@ class Application:
         shard: Shard,
         holding: Holding,
         past: Past,
+        rows: SnapshotPast,
+        beginning: Beginning,
     ) -> None:
-        self.laws = Laws(world, scenario, shard, past)
+        self.laws = Laws(world, scenario, shard, past, beginning)
+        self.snapshot_laws = SnapshotLaws(world, scenario, shard, rows, beginning)
         self.starts = 0
         self.holding = holding
         self._world = world
@@ -87,7 +118,9 @@ class Application:
         self._luck = luck
         self._shard = shard
         self._clock = ReaderClock(world, scenario.skew)
-        self._first = Checkpoint(self._position())
+        self._beginning = beginning
+        self._first_position = 0 if scenario.snapshot else self._position()
+        self._ranges: RangeAcknowledgements | None = None
         self._awake_at = self._renew_at = BEGINNING
         self._start()
 
@@ -147,26 +180,48 @@ class Application:
         self._hold = self.holding.hold(self._scenario.skew)
         self._waits, self._renew_at = True, BEGINNING
         self._position_reached = BEGINNING
+        self._late_scan_at: int | None = None
         self._is_running()
 
     def _begin(self) -> None:
         self._waits = False
-        start = self.holding.load(self._first)
+        self._outage: str | None = None
+        try:
+            start = self.holding.load(self._first)
+        except (Crash, RetriesExhaustedError):
+            self._waits = True  # it never came to run
+            return
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
-        self._outage: str | None = None
-        self._handed: list[InFlightRows] = []
+        self._handed: list[InFlightRows | Handed] = []
         self._position_reached, self._late_scan_at = start.position, start.late_scan_at
         self._acknowledgements = Acknowledgements(start, settled=not self._scenario.is_eager)
         self.laws.begin(start)
-        self._follower = Follower(
-            CdcTable(self._connection(), TABLE),
-            self._clock,
-            self._scenario.config,
-            start,
-            self._shard,
-        )
+        self.snapshot_laws.begin(start)
+        if start.snapshot is None:
+            self._ranges = None
+            self._follow(start)
+        else:
+            self._ranges = RangeAcknowledgements(start)
+            self._reader = SnapshotReader(*self._reading(start))
+            self._rows = self._reader.deliveries()
+
+    def _follow(self, start: Checkpoint) -> None:
+        self._follower = Follower(*self._reading(start))
         self._deliveries = self._follower.follow()
+
+    def _reading(self, start: Checkpoint) -> tuple[CdcTable, Clock, ReadConfig, Checkpoint, Shard]:
+        table = CdcTable(self._connection(), TABLE)
+        return table, self._clock, self._scenario.config, start, self._shard
+
+    def _first(self) -> Checkpoint:
+        """Return where the shard begins."""
+        if not self._scenario.snapshot:
+            return Checkpoint(self._first_position)
+        table = CdcTable(self._connection(), TABLE)
+        begin = partial(begin_snapshot, table, self._clock, self._scenario.config)
+        shared, name = self._beginning.store, self.holding.name
+        return consumer_snapshot.snapshot_start(name, shared, ConsumerConfig(), Stop(), begin)
 
     def _connection(self) -> _Connection:
         scenario = self._scenario
@@ -182,7 +237,11 @@ class Application:
         )
 
     def _take_next(self) -> None:
+        if self._ranges is not None:
+            self._take_rows(self._ranges)
+            return
         delivery = next(self._deliveries)
+        self.snapshot_laws.follow()
         self._world.tell(f"{self._shard} has {_said(delivery)}")
         if isinstance(delivery, WindowComplete):
             self.laws.complete(delivery, self._clock.now())
@@ -193,6 +252,24 @@ class Application:
         else:
             rows = list(self.laws.deliver(delivery, self._clock.now()))
             self._handed += map(self._enter, rows)
+
+    def _take_rows(self, ranges: RangeAcknowledgements) -> None:
+        """Take the next rows of the snapshot; follow once all of them are acknowledged."""
+        delivery = next(self._rows, None)
+        match delivery:
+            case SnapshotRows():
+                self._world.tell(f"{self._shard} has rows of {delivery.tokens}")
+                for row in self.snapshot_laws.deliver(delivery):
+                    self._handed.append(Handed(delivery.reading, row))
+                    ranges.deliver(delivery.reading)
+            case RangeComplete():
+                self._world.tell(f"{self._shard} has all of {delivery.tokens}")
+                self.snapshot_laws.complete(delivery)
+                ranges.complete(delivery)
+            case None if not self._handed:
+                self._keep(self._reader.complete)
+                self._ranges = None
+                self._follow(self._reader.complete)
 
     def _enter(self, row: LogRow) -> InFlightRows:
         stream, key = row.name
@@ -235,19 +312,29 @@ class Application:
             self._hold.keep()
         for _ in range(count):
             handed = self._handed.pop()
+            if isinstance(handed, Handed):
+                if self._ranges is not None:
+                    self._ranges.acknowledge(handed.reading)
+                self.snapshot_laws.acknowledge(handed.row)
+                continue
             self._acknowledgements.acknowledge(handed)
             self.laws.acknowledge((handed.stream, RowKey(handed.time, *handed.seqs)))
 
     def _save(self) -> None:
-        checkpoint = self._acknowledgements.take()
-        if checkpoint is None:
-            return
-        self.laws.save(self._hold.save(checkpoint))
+        checkpoint = (self._ranges or self._acknowledgements).take()
+        if checkpoint is not None:
+            self._keep(checkpoint)
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        kept = self._hold.save(checkpoint)
+        self.laws.save(kept)
+        self.snapshot_laws.save(kept)
 
     def _stop(self) -> None:
-        self._follower.stop()
-        for _ in self._rest():
-            pass
+        if self._ranges is None:
+            self._follower.stop()
+            for _ in self._rest():
+                pass
         self._acknowledge(len(self._handed))
         self._save()
 
@@ -266,6 +353,7 @@ class Application:
             self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
             self._strike(asked)
         self._renew()
+        self.snapshot_laws.ask(asked)
         self.laws.ask(asked)
 
     def _strike(self, asked: RecordedQuery) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -34,12 +34,12 @@ class Holding:
         self._holds: list[Hold] = []
         self.losses = 0
 
-    def load(self, first: Checkpoint) -> Checkpoint:
+    def load(self, first: Callable[[], Checkpoint]) -> Checkpoint:
         """Return the last checkpoint saved, or before that the `first` of the first process.
 
         A consumer saves its start before it reads.
         """
-        self._first = self._first or first
+        self._first = self._first or first()
         return self.store.load(self.name) or self._first
 
     @property

@@ -10,12 +10,12 @@ pair of twins.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from attrs import define, evolve, field
 
-from cdc_reader._time import BEGINNING
+from cdc_reader._time import BEGINNING, FOREVER
 from cdc_reader.cql import timeuuid
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.reading.late_rows import DOUBT, RowName
@@ -31,6 +31,12 @@ from tests.cdc_reader.simulation.world import World
 _GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
+
+
+class Beginning(Protocol):
+    """When snapshots began, in µs by the cluster's clock; None without one."""
+
+    began: int | None
 
 
 class LawBroken(AssertionError):
@@ -70,8 +76,11 @@ class Laws:
     Processes of the same shard share their `past`.
     """
 
-    def __init__(self, world: World, scenario: Scenario, shard: Shard, past: Past) -> None:
+    def __init__(
+        self, world: World, scenario: Scenario, shard: Shard, past: Past, beginning: Beginning
+    ) -> None:
         self._world = world
+        self._beginning = beginning
         self._scenario = scenario
         self._shard = shard
         self._past = past
@@ -177,12 +186,14 @@ class Laws:
     def _is_due(self, row: LogRow) -> bool:
         """True if the row must be delivered.
 
-        It must not be from before the start. Unless late rows are wanted, it must be in time and in
-        its own stream.
+        It must not be from before the start, or else have arrived after a snapshot began. Unless
+        late rows are wanted, it must be in time and in its own stream.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
-        return row.micros >= first and (is_wanted or self._is_due_late(row))
+        began = FOREVER if self._beginning.began is None else self._beginning.began
+        is_after = row.micros >= first or row.arrived > began
+        return is_after and (is_wanted or self._is_due_late(row))
 
     def _is_due_late(self, row: LogRow) -> bool:
         """True if a row is due even if it is late or a stray; never a stray that has a twin."""

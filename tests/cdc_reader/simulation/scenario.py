@@ -28,6 +28,9 @@ class Scenario:
 
     Each shard has `rivals` further processes, which share a `lease` (µs); without rivals there is
     no lease. A process is suspended with the chance `nap` per step, mostly for longer than a lease.
+
+    With a `snapshot` the reader begins with the table's rows; each shard comes `delay` µs after the
+    one before.
     """
 
     topology: str
@@ -52,6 +55,8 @@ class Scenario:
     rivals: int = 0
     lease: int = 0
     nap: float = 0.0
+    snapshot: bool = False
+    delay: int = 0
 
     @property
     def confidence(self) -> int:
@@ -103,6 +108,13 @@ def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
         lease=rng.choice([4, 8, 15]) * SECOND,
         nap=rng.choice([0, 0.1, 0.3]),
     )
+
+
+def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Return the scenario with a snapshot at its beginning, of a table that has rows."""
+    delay = rng.choice([0, 0, 5, 20]) * SECOND
+    shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
+    return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
 
 
 def _config(rng: random.Random) -> ReadConfig:

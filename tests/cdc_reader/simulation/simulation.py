@@ -13,7 +13,14 @@ from attrs import frozen
 from cdc_reader.streams.shard import Shard
 from tests.cdc_reader.simulation.application import Application, rivals
 from tests.cdc_reader.simulation.laws import LawBroken
-from tests.cdc_reader.simulation.scenario import SECOND, Scenario, draw, with_rivals
+from tests.cdc_reader.simulation.scenario import (
+    SECOND,
+    Scenario,
+    draw,
+    with_rivals,
+    with_snapshot,
+)
+from tests.cdc_reader.simulation.snapshot_laws import Beginning
 from tests.cdc_reader.simulation.world import World
 
 _MOST_STEPS = 5_000
@@ -41,11 +48,16 @@ class Run:
     digest: str
 
 
-def simulate(seed: int) -> Run:
-    """Run a seed; raises BrokenSeed if a law is broken, or the reader fails."""
+def simulate(seed: int, *, snapshot: bool = False) -> Run:
+    """Run a seed; raises BrokenSeed if a law is broken, or the reader fails.
+
+    With a `snapshot` the readers begin with the table's rows; otherwise the history is the same.
+    """
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
     scenario = with_rivals(draw(rng), luck)
+    if snapshot:
+        scenario = with_snapshot(scenario, random.Random(f"snapshot of {seed}"))
     with _same_pauses(seed), _no_logging():
         world = World(scenario, rng)
         try:
@@ -63,13 +75,16 @@ def _run(
 ) -> list[Application]:
     world.begin()
     shards = [Shard(number + 1, scenario.shards) for number in range(scenario.shards)]
-    groups = [rivals(world, scenario, rng, luck, shard) for shard in shards]
+    beginning = Beginning(world)
+    groups = [rivals(world, scenario, rng, luck, shard, beginning) for shard in shards]
     applications = [application for group in groups for application in group]
     while not world.is_calm:
         rng.choice(applications).step()
     until = world.clock.now() + _REACH
     for survivor, *_ in groups:  # the other processes just end, and their leases expire
         _finish(survivor, until)
+    if scenario.snapshot:
+        beginning.finish()
     return applications
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
-from cdc_reader._time import BEGINNING
-from cdc_reader.checkpoints import MemoryCheckpoints
+from cdc_reader._time import BEGINNING, duration_micros
+from cdc_reader.checkpoints import MemoryCheckpoints, acknowledgement
 from cdc_reader.checkpoints.lease import Lease
+from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.cluster import wire
+from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
 from cdc_reader.reading import (
@@ -24,9 +29,14 @@ from cdc_reader.reading import (
     horizon,
     late_rows,
     planner,
+    snapshot,
     strays,
 )
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.ownership import Ownership
+from cdc_reader.streams.range_cutter import RangeCutter
+from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.window import Window, WindowSize
 from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
 
@@ -84,7 +94,29 @@ def _renewed_anyway(self: Any, name: Any, owner: Any, duration: Any) -> bool:
     return True
 
 
+def _at_its_end(self: Any) -> Checkpoint:
+    settled = self._clock.now() - duration_micros(self._config.confidence_window)
+    complete: Checkpoint = _COMPLETE(self)
+    return evolve(complete, position=settled)
+
+
+def _all_of_it(self: Any, ownership: Any) -> RangeCutter:
+    self._total = ownership.spans.size
+    return RangeCutter(ownership.spans, ownership.ends, 100)
+
+
+def _without_gaps(self: TokenRanges, *more: TokenRange) -> TokenRanges:
+    found = [*self, *more]
+    start, end = min(each.start for each in found), max(each.end for each in found)
+    return TokenRanges([TokenRange(start, end)])
+
+
+def _unless_snapshot(value: Any, **changes: Any) -> Any:
+    return value if changes == {"snapshot": None} else evolve(value, **changes)
+
+
 _INIT = follower.Follower.__init__
+_COMPLETE: Any = vars(snapshot.SnapshotReader)["complete"].fget
 _PAGES = wire.Queries._pages
 _BOUND = timeuuid.bound
 
@@ -147,22 +179,82 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 """What is broken and how, and a seed that is known to find it, which is tried first."""
 
 
+SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
+    "start: not settled": (snapshot, "settled_before", lambda now, _confidence: now, 1),
+    "start: each shard by itself": (
+        (snapshot_start, "snapshot_start", lambda _name, _store, _config, _stop, begin: begin(), 1)
+    ),
+    "log: followed from the end of the snapshot": (
+        (snapshot.SnapshotReader, "complete", property(_at_its_end), 1)
+    ),
+    "log: late rows are not sought": (
+        snapshot.SnapshotReader,
+        "complete",
+        property(lambda self: evolve(_COMPLETE(self), late_scan_at=None)),
+        1,
+    ),
+    "ranges: done before their rows are handled": (
+        (RangeAcknowledgements, "deliver", lambda _self, _reading, _rows=1: None, 1)
+    ),
+    "ranges: done and read again": (snapshot.SnapshotReader, "_cutter", _all_of_it, 1),
+    "ranges: gaps are lost where they are merged": (TokenRanges, "adding", _without_gaps, 1),
+    "ranges: dropped when the schema changes": (
+        (RangeCutter, "put_back", lambda _self, _ranges: None, 1)
+    ),
+    "rows: a page that fails is taken for the last": (wire.Queries, "_pages", _until_it_fails, 1),
+    "rows: a shard reads those of others": (
+        (Ownership, "owns", lambda _self, tokens: np.ones(len(tokens), bool), 1)
+    ),
+    "rows: a shard has those of its part of the ring": (
+        Ownership,
+        "owns",
+        lambda self, tokens: (tokens > self._shard.start) & (tokens <= self._shard.end),
+        1,
+    ),
+    "checkpoint: saved as begun though it is complete": (
+        (acknowledgement, "evolve", _unless_snapshot, 1)
+    ),
+}
+"""The same, in histories that begin with a snapshot."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes a few seeds at most."""
-    owner, name, broken, known = MUTATIONS[mutation]
-    assert _is_whole(known)
+    _check_found(*MUTATIONS[mutation], monkeypatch, snapshot=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", SNAPSHOT_MUTATIONS)
+def test_the_simulation_finds_what_is_broken_in_snapshots(
+    mutation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a few seeds at most."""
+    _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
+
+
+def _check_found(
+    owner: object,
+    name: str,
+    broken: Any,
+    known: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    snapshot: bool,
+) -> None:
+    is_whole = partial(_is_whole, snapshot=snapshot)
+    assert is_whole(known)
     monkeypatch.setattr(owner, name, broken)
-    assert not all(map(_is_whole, (known, *range(1, _MOST_SEEDS))))
+    assert not all(map(is_whole, (known, *range(1, _MOST_SEEDS))))
 
 
-def _is_whole(seed: int) -> bool:
+def _is_whole(seed: int, *, snapshot: bool) -> bool:
     """True if all laws hold in the history of a seed."""
     try:
-        simulate(seed)
+        simulate(seed, snapshot=snapshot)
     except BrokenSeed:
         return False
     return True

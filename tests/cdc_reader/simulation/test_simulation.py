@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -29,11 +30,17 @@ def test_the_laws_hold_in_some_histories() -> None:
     _check_laws(range(FIRST, FIRST + _AT_A_TIME))
 
 
+def test_the_laws_hold_in_some_snapshots() -> None:
+    """The same, and those of a snapshot with which the reader begins."""
+    _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
-def test_the_laws_hold_in_every_history() -> None:
+@pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
+def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
     """Several processes share the seeds, each of which runs in one thread."""
-    runs = _check_laws(range(FIRST, FIRST + SEEDS))
+    runs = _check_laws(range(FIRST, FIRST + SEEDS), snapshot=snapshot)
     if SEEDS >= 100:
         _check_variety(runs)
 
@@ -45,26 +52,26 @@ def test_a_seed_repeats() -> None:
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}
 
 
-def _check_laws(seeds: range) -> list[Run]:
+def _check_laws(seeds: range, *, snapshot: bool = False) -> list[Run]:
     """Fail with the first seed that breaks a law, its story, and the command to repeat it."""
-    runs = list(_runs(seeds))
+    runs = list(_runs(seeds, partial(_run, snapshot=snapshot)))
     broken = [run for run in runs if isinstance(run, str)]
     assert not broken, "\n\n".join([f"{len(broken)} seeds are broken; the first:", broken[0]])
     return [run for run in runs if isinstance(run, Run)]
 
 
-def _runs(seeds: range) -> Iterator[Run | str]:
+def _runs(seeds: range, run: Callable[[int], Run | str]) -> Iterator[Run | str]:
     if len(seeds) <= _AT_A_TIME:
-        yield from map(_run, seeds)
+        yield from map(run, seeds)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        yield from pool.map(_run, seeds, chunksize=_AT_A_TIME)
+        yield from pool.map(run, seeds, chunksize=_AT_A_TIME)
 
 
-def _run(seed: int) -> Run | str:
+def _run(seed: int, *, snapshot: bool) -> Run | str:
     try:
-        return simulate(seed)
+        return simulate(seed, snapshot=snapshot)
     except BrokenSeed as error:
         return str(error)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from attrs import define
 
 from cdc_reader._time import FOREVER
+from cdc_reader.cluster.token import murmur3
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from cdc_reader.testing.embedded.errors import CqlError
 from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
@@ -79,6 +80,10 @@ class World:
         """True if a row is in a stream of a set not in force at its time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
+
+    def token_of(self, p: int) -> int:
+        """Return the token of a partition of the table."""
+        return murmur3(p.to_bytes(4, "big", signed=True))
 
     def log_columns(self) -> set[str]:
         """Return the names of the log's current columns."""
