@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from attrs import frozen
+from attrs import asdict, frozen
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +29,7 @@ from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, Misuse, cli_errors
 from cdc_reader.cli.following import since
 from cdc_reader.cli.generations import Row, rows_of, show
+from cdc_reader.cli.snapshot_progress import SnapshotState
 from cdc_reader.cli.spark_checkpoint import SparkCheckpoint
 from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -59,6 +60,12 @@ class Reader:
         """Every row written before is acknowledged; None if reading begins with the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
+
+    @property
+    def snapshot(self) -> SnapshotState | None:
+        """How far the snapshot is with which reading begins; None if it is complete."""
+        kept = self.checkpoint.snapshot
+        return None if kept is None else SnapshotState.of(self.name, kept, self.now)
 
     @property
     def lag(self) -> int | None:
@@ -92,13 +99,15 @@ class Reader:
             "generation": _time(self.checkpoint.generation),
             "marked_streams": len(self.checkpoint.marks),
             "swept": _time(self.checkpoint.late_scan_at),
+            "snapshot": None if self.snapshot is None else asdict(self.snapshot),
         }
 
     def cells(self) -> Iterator[str]:
         """Return the reader's table cells, for people."""
         yield self.name.application
         yield self.name.shard
-        yield since(self.checkpoint.position)
+        position = since(self.checkpoint.position)
+        yield position if self.snapshot is None else f"{position} ({self.snapshot})"
         yield "-" if self.lag is None else _span(self.lag)
         yield str(len(self.checkpoint.marks))
         yield self._expiry()
@@ -232,7 +241,7 @@ def _kept(
     else:
         store = place.open(connection)
     try:
-        names = [name for name in store.names() if name.table == table]
+        names = [name for name in store.names() if name.table == table and not name.is_shared]
         wanted = [name for name in names if application in (None, name.application)]
         found = {name: store.load(name) for name in wanted}
     finally:

@@ -11,24 +11,33 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 import click
-from attrs import define, field
+from attrs import define, evolve, field
+from click.core import ParameterSource
 from rich.console import Console
 
-from cdc_reader._time import FOREVER, Micros
+from cdc_reader._time import BEGINNING, EARLIEST, FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
 from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import Failure, cli_errors
+from cdc_reader.cli.failure import Failure, Misuse, cli_errors
 from cdc_reader.cli.following import (
     FollowOptions,
     follow_options,
     seconds,
     since,
+    snapshot_option,
 )
+from cdc_reader.cli.snapshot_progress import SnapshotLines
 from cdc_reader.cluster import Connection, SchemaSource
-from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.config import (
+    ConnectionConfig,
+    DeliveryMode,
+    LateRowsMode,
+    ReadConfig,
+    SnapshotMode,
+)
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.cql.names import TableName
@@ -80,6 +89,7 @@ class Printer:
     "found after later changes of their stream are marked (late). By default changes are printed "
     "a confidence window after they are written, in order of write time.",
 )
+@snapshot_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line, in the same order."
@@ -100,6 +110,7 @@ def command(
     connection: ConnectionConfig,
     tables: tuple[str, ...],
     follow: FollowOptions,
+    snapshot: str,
     limit: int | None,
     as_json: bool,
     place: CheckpointPlace | None,
@@ -113,13 +124,23 @@ def command(
 
     Changes go to stdout, everything else to stderr.
     """
+    if snapshot == SnapshotMode.INITIAL:
+        follow = _from_snapshot(follow)
     with cli_errors():
         names = list(dict.fromkeys(map(TableName.parse, tables)))
         store = place.open(connection) if place else MemoryCheckpoints()
         printer = Printer(len(names) > 1, as_json, limit or FOREVER)
         _check(connection, names)
         with _writing():
-            _tail(connection, names, follow, Kept(store, application), printer)
+            _tail(connection, names, follow, snapshot, Kept(store, application), printer)
+
+
+def _from_snapshot(follow: FollowOptions) -> FollowOptions:
+    """Return the options without a start: the snapshot is of now."""
+    given = click.get_current_context().get_parameter_source("start")
+    if given is not ParameterSource.DEFAULT:
+        raise Misuse("--snapshot is 'initial': the log is followed from now, so leave --from out")
+    return evolve(follow, start=BEGINNING)
 
 
 def _check(connection: ConnectionConfig, names: Sequence[TableName]) -> None:
@@ -136,6 +157,7 @@ def _tail(
     connection: ConnectionConfig,
     names: Sequence[TableName],
     follow: FollowOptions,
+    snapshot: str,
     kept: Kept,
     printer: Printer,
 ) -> None:
@@ -152,27 +174,32 @@ def _tail(
         names,
         show,
         application=kept.application,
-        start=follow.start,
+        start=EARLIEST if snapshot == SnapshotMode.INITIAL else follow.start,
+        snapshot=snapshot,
         end=follow.end,
         checkpoints=kept.store,
         config=_ONE_BY_ONE,
         read=follow.read,
         shard=follow.shard,
         on_window=reached,
+        metrics=SnapshotLines() if snapshot == SnapshotMode.INITIAL else None,
     )
     try:
         with stopped_by_signals(consumer.stop):
             for name in names:
-                click.echo(_greeting(name, follow, kept.position(name, follow.shard)), err=True)
+                saved = kept.position(name, follow.shard)
+                click.echo(_greeting(name, follow, snapshot, saved), err=True)
             consumer.run()
     finally:
         kept.store.close()
 
 
-def _greeting(name: TableName, follow: FollowOptions, saved: Micros | None) -> str:
+def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micros | None) -> str:
     """Describe the start position and the delay, so that users know why nothing is printed yet."""
     part = "" if follow.shard.is_whole else f", part {follow.shard}"
     where = since(follow.start if saved is None else saved)
+    if snapshot == SnapshotMode.INITIAL and saved is None:
+        where = "now, after the rows it has"
     resumed = "" if saved is None else ", where the last run stopped"
     window = seconds(follow.read.confidence_window)
     if follow.read.delivery == DeliveryMode.EAGER:

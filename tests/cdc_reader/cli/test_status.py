@@ -15,7 +15,9 @@ from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark
+from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, SnapshotProgress
+from cdc_reader.streams.ring import TokenRange, TokenRanges
+from cdc_reader.streams.shard import MIN_TOKEN
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
 
@@ -210,3 +212,21 @@ def test_a_position_that_is_not_there_is_told_in_one_line(
     [line] = outcome.stderr.splitlines()
     assert message.format(table=table) in line
     assert not (tmp_path / "missing").exists()
+
+
+def test_how_far_a_snapshot_is(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """Of each shard its rows and share, with the time left; what shards share is no reader."""
+    file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
+    quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])
+    start = Checkpoint(began, snapshot=SnapshotProgress(began, None, quarter, 1234))
+    save(file, table, app=start)
+    store = SqliteCheckpoints(file)
+    store.save(CheckpointName("app", TableName.parse(table), "0/2"), start)
+    store.close()
+    readers = found(scylla, table, "--checkpoint", str(file))["applications"]
+    assert [reader["shard"] for reader in readers] == ["1/2", "2/2"]
+    snapshot = readers[0]["snapshot"]
+    assert (snapshot["rows"], snapshot["share"]) == (1234, 0.5)
+    assert snapshot["seconds_left"] == pytest.approx(60, abs=30)
+    shown = invoke(scylla, table, "--checkpoint", str(file)).stdout
+    assert "(snapshot: 1,234 rows, 50%, 1 min left)" in shown

@@ -341,3 +341,30 @@ def test_what_cannot_be_done_is_told_in_one_line(
     [line] = outcome.stderr.splitlines()
     assert line.startswith("Error: ")
     assert message.format(ks=keyspace) in line
+
+
+def test_a_snapshot_comes_first(
+    scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """The rows that the table has, then changes; a second run with the checkpoint has no rows."""
+    write(insert(1), insert(2), "UPDATE <t> SET st = 5 WHERE p = 1")
+    scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
+    again = ("--checkpoint", str(tmp_path / "tail.db"), "--snapshot", "initial", *SETTLED[2:])
+    outcome = invoke(scylla, table, "--json", *again)
+    assert outcome.exit_code == 0, outcome.output
+    found = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert {change["operation"] for change in found} == {"snapshot"}
+    assert sorted(change["after"].get("v") or "" for change in found) == ["", "v1", "v2"]
+    assert f"following {table} from now, after the rows it has" in outcome.stderr
+    assert f"{table}: snapshot: 2 rows, 100%\n" in outcome.stderr
+    write(insert(3))
+    outcome = invoke(scylla, table, *again)
+    assert outcome.stdout.count("\n") == 1
+    assert "insert" in outcome.stdout
+
+
+def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
+    """So a start is refused."""
+    outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
+    assert outcome.exit_code == 2
+    assert "leave --from out" in outcome.stderr

@@ -1,0 +1,94 @@
+"""How far a snapshot is, as the commands say it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+import click
+from attrs import define, field, frozen
+
+from cdc_reader._time import Micros
+from cdc_reader.checkpoints.store import CheckpointName
+from cdc_reader.cql.names import TableName
+from cdc_reader.metrics import SNAPSHOT_ROWS, SNAPSHOT_SECONDS_LEFT, SNAPSHOT_SHARE, Metric
+from cdc_reader.reading.progress import SnapshotProgress
+from cdc_reader.streams.ring import WHOLE_RING
+from cdc_reader.streams.shard import Shard
+
+_EVERY = 5.0
+"""Seconds between two lines about one table."""
+_MINUTE, _HOUR = 60, 3_600
+
+
+@frozen
+class SnapshotState:
+    """The acknowledged part of a snapshot: `rows`, a `share` from 0 to 1, and the seconds left.
+
+    These are at the mean pace since the snapshot began, interruptions included; None if nothing
+    is done yet.
+    """
+
+    rows: int
+    share: float
+    seconds_left: float | None
+
+    @classmethod
+    def of(cls, name: CheckpointName, kept: SnapshotProgress, now: Micros) -> SnapshotState:
+        """Return the state of a checkpoint; a shard has about its part of the ring."""
+        share = min(1.0, kept.done.size * Shard.parse(name.shard).count / WHOLE_RING.size)
+        took = max(0, now - kept.began) / 1_000_000
+        return cls(kept.rows, share, took * (1 - share) / share if share else None)
+
+    def __str__(self) -> str:
+        left = "" if self.seconds_left is None else f", {_span(self.seconds_left)} left"
+        return f"snapshot: {self.rows:,} rows, {self.share:.0%}{left}"
+
+
+@define
+class SnapshotLines:
+    """A recorder that prints to stderr, now and then, how far snapshots are."""
+
+    _values: defaultdict[tuple[Metric, TableName], float] = field(
+        factory=lambda: defaultdict(float), init=False
+    )
+    _printed: dict[TableName, float] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def add(self, metric: Metric, table: TableName, amount: float = 1) -> None:
+        """See `Recorder.add`."""
+        with self._lock:
+            self._values[metric, table] += amount
+
+    def set(self, metric: Metric, table: TableName, value: float) -> None:
+        """See `Recorder.set`."""
+        with self._lock:
+            self._values[metric, table] = value
+            is_due = metric is SNAPSHOT_SECONDS_LEFT and self._is_due(table)
+        if is_due:
+            click.echo(f"{table}: {self._state(table)}", err=True)
+
+    def _is_due(self, table: TableName) -> bool:
+        """Whether a line is due: at the end, and at intervals before."""
+        now, printed = time.monotonic(), self._printed.setdefault(table, time.monotonic())
+        if self._values[SNAPSHOT_SHARE, table] < 1 and now < printed + _EVERY:
+            return False
+        self._printed[table] = now
+        return True
+
+    def _state(self, table: TableName) -> SnapshotState:
+        rows, share, left = (
+            self._values[metric, table]
+            for metric in (SNAPSHOT_ROWS, SNAPSHOT_SHARE, SNAPSHOT_SECONDS_LEFT)
+        )
+        is_known = left == left and share < 1  # NaN while unknown
+        return SnapshotState(int(rows), share, left if is_known else None)
+
+
+def _span(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h"
