@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -82,7 +83,7 @@ class SnapshotLines:
             self._values[metric, table]
             for metric in (SNAPSHOT_ROWS, SNAPSHOT_SHARE, SNAPSHOT_SECONDS_LEFT)
         )
-        is_known = left == left and share < 1  # NaN while unknown
+        is_known = share < 1 and not math.isnan(left)
         return SnapshotState(int(rows), share, left if is_known else None)
 
 

@@ -106,8 +106,7 @@ class Reader:
         """Return the reader's table cells, for people."""
         yield self.name.application
         yield self.name.shard
-        position = since(self.checkpoint.position)
-        yield position if self.snapshot is None else f"{position} ({self.snapshot})"
+        yield since(self.checkpoint.position)
         yield "-" if self.lag is None else _span(self.lag)
         yield str(len(self.checkpoint.marks))
         yield self._expiry()
@@ -299,6 +298,9 @@ def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> N
     console.print()
     if readers:
         console.print(table)
+        for reader in readers:
+            if reader.snapshot is not None:
+                console.print(f"{reader}: {reader.snapshot}", soft_wrap=True)
     else:  # do not break paths
         console.print(f"no position of this table in {place}", soft_wrap=True)
 

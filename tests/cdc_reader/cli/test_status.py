@@ -229,4 +229,4 @@ def test_how_far_a_snapshot_is(scylla: Scylla, table: str, tmp_path: Path) -> No
     assert (snapshot["rows"], snapshot["share"]) == (1234, 0.5)
     assert snapshot["seconds_left"] == pytest.approx(60, abs=30)
     shown = invoke(scylla, table, "--checkpoint", str(file)).stdout
-    assert "(snapshot: 1,234 rows, 50%, 1 min left)" in shown
+    assert "app (1/2): snapshot: 1,234 rows, 50%, 1 min left\n" in shown
