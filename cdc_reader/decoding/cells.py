@@ -96,7 +96,7 @@ def _bounded(buffer: Buffer, factor: int) -> int:
     """Read the number of parts; check it against the buffer's size before building anything."""
     count = buffer.count("elements") * factor
     if count * 4 > buffer.end:
-        raise DecodeError(f"a collection of {buffer.end} bytes says it has {count} parts")
+        raise DecodeError(f"a collection of {buffer.end} bytes claims to have {count} parts")
     return count
 
 

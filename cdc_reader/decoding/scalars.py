@@ -64,7 +64,7 @@ def _timestamp(cells: Cells) -> pa.Array:
     except pa.ArrowInvalid:
         beyond = [value for value in millis.drop_null().to_pylist() if abs(value) > _MOST_MILLIS]
         raise DecodeError(
-            f"a timestamp of {beyond[0]} ms, and 64 bits of microseconds hold no such"
+            f"a timestamp of {beyond[0]} ms does not fit 64 bits of microseconds"
         ) from None
 
 
@@ -134,7 +134,7 @@ def _duration(cells: Cells) -> pa.Array:
     try:
         return pa.array(parts, DURATION)
     except (pa.ArrowInvalid, OverflowError):
-        raise DecodeError("a duration's part does not fit its bits") from None
+        raise DecodeError("a part of a duration is out of range") from None
 
 
 def _duration_parts(cell: bytes) -> dict[str, int]:

@@ -15,11 +15,11 @@ cdef int refuse_boolean() except -1 with gil:
 
 
 cdef int refuse_timestamp(int64_t millis) except -1 with gil:
-    raise DecodeError(f"a timestamp of {millis} ms, and 64 bits of microseconds hold no such")
+    raise DecodeError(f"a timestamp of {millis} ms does not fit 64 bits of microseconds")
 
 
 cdef int refuse_duration() except -1 with gil:
-    raise DecodeError("a duration's part does not fit its bits")
+    raise DecodeError("a part of a duration is out of range")
 
 
 cdef int refuse_utf8() except -1 with gil:
@@ -55,7 +55,7 @@ cdef int refuse_count(int64_t count) except -1 with gil:
 
 
 cdef int refuse_parts(int64_t size, int64_t parts) except -1 with gil:
-    raise DecodeError(f"a collection of {size} bytes says it has {parts} parts")
+    raise DecodeError(f"a collection of {size} bytes claims to have {parts} parts")
 
 
 cdef int refuse_key() except -1 with gil:
