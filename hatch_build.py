@@ -80,7 +80,7 @@ def compile_kernel(root: Path, folder: Path) -> Path:
     """Build the extension in `folder`; raises NotCompiledError if that is impossible."""
     if missing := what_is_missing():
         raise NotCompiledError(missing)
-    # They are there whenever a builder read our requirements; without isolation they may not be.
+    # Builders install these from our requirements; without isolation they may be missing.
     try:
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension

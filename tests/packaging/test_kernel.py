@@ -47,7 +47,7 @@ def test_without_a_compiler_a_wheel_is_one_of_any_platform(
     built = build(tmp_path / "dist")
     assert built.returncode == 0, built.stderr
     [said] = [line for line in built.stderr.splitlines() if "kernel" in line]
-    assert said.startswith("The kernel is not compiled, its plain twin will run: ")
+    assert said.startswith("The kernel is not compiled, so the plain Python one will run: ")
     assert said.endswith("there is no C compiler 'no-such-compiler'")
     [wheel] = (tmp_path / "dist").glob("*-py3-none-any.whl")
     assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
