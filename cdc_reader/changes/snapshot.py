@@ -79,7 +79,7 @@ def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.Rec
     columns[STREAM_ID] = pa.repeat(pa.scalar(_NO_STREAM, arrow_type(types[STREAM_ID])), count)
     columns[TIME] = pa.repeat(str(timeuuid.bound(position)), count)
     columns[BATCH_SEQ_NO] = pa.repeat(pa.scalar(0, pa.int32()), count)
-    columns[OPERATION] = pa.repeat(pa.scalar(int(Operation.SNAPSHOT), pa.int8()), count)
+    columns[OPERATION] = pa.repeat(pa.scalar(int(Operation.SNAPSHOT), pa.int16()), count)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

@@ -155,11 +155,11 @@ class Operation(IntEnum):
     """The operation of a log row.
 
     A code that this version does not know becomes a new member named ``UNKNOWN_<code>``, so rows
-    of newer servers are passed on, never dropped. `SNAPSHOT` is no log's: rows of a snapshot have
-    it.
+    of newer servers are passed on, never dropped. `SNAPSHOT` is that of a snapshot's rows; it does
+    not fit in the log's byte.
     """
 
-    SNAPSHOT = -100
+    SNAPSHOT = 256
     SERVER_PARTITION_DELETE = -4
     SERVER_ROW_DELETE = -3
     PREIMAGE = 0
