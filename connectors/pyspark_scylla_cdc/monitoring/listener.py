@@ -154,7 +154,11 @@ def _facts(status: StreamStatus) -> dict[str, Any]:
         "retention_headroom_seconds": status.retention_headroom_seconds,
     }
     left_out = ("as_of", "expires")
-    return {name: fact for name, fact in told.items() if fact is not None and name not in left_out}
+    return {
+        name: round(fact, 3) if isinstance(fact, float) else fact
+        for name, fact in told.items()
+        if fact is not None and name not in left_out
+    }
 
 
 def _text(at: datetime) -> str:
