@@ -194,7 +194,6 @@ def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[Collecto
     query.stop()
     spark.streams.removeListener(listener)
     listener.close()
-    spark.stop()
 
 
 class Prometheus:
