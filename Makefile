@@ -50,7 +50,7 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus demo test test-slow test-all test-spark test-spark-quick \
-    test-scylla-driver test-scylla-driver-quick soak fuzz fuzz-kernel bench simulate \
+    test-scylla-driver test-scylla-driver-quick test-clients soak fuzz fuzz-kernel bench simulate \
     lint format api constraints clean
 
 help: ## list the targets
@@ -82,6 +82,9 @@ test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark
 
 test-scylla-driver-quick: ## run the quick part of test-scylla-driver
 	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
+
+test-clients: install ## connect drivers in Go, Java, Rust, Node and Python, and cqlsh; what has no compiler is skipped
+	$(BIN)/python -m pytest -rs tests/clients $(ARGS)
 
 soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
 	SOAK_SECONDS=$(SOAK) KILLS=20 $(SPARK_ENV) $(BIN)/python -m pytest -rP --timeout 1800 \

@@ -1,0 +1,93 @@
+"""How the clients are built: each in a folder of its own under build/, or in an environment.
+
+A client that cannot be built, for want of a compiler or of its registry, is skipped by name.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent
+BUILD = Path("build", "clients").resolve()
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scylla-cdc-tests"
+
+Command = list[str | Path]
+
+JAVA_DRIVERS = {
+    "apache": ("org.apache.cassandra", "4.19.2"),
+    "scylla": ("com.scylladb", "4.18.1.0"),
+}
+
+
+def go(module: str) -> Command:
+    """gocql, by the driver that `module` names."""
+    program = BUILD / "go" / Path(module).stem
+    _make("go", "build", "-C", SOURCES / "go", f"-modfile={module}", "-o", program)
+    return [program]
+
+
+def java(driver: str) -> Command:
+    """The Java driver, Apache's or ScyllaDB's."""
+    group, version = JAVA_DRIVERS[driver]
+    home = _copied("java", driver)
+    # A look-up that once failed is tried again: a registry may have caught up.
+    quiet = ("--batch-mode", "--quiet", "--update-snapshots", "--file", home / "pom.xml")
+    chosen = (f"-Ddriver.group={group}", f"-Ddriver.version={version}")
+    _make("mvn", *quiet, *chosen, "compile", "dependency:copy-dependencies")
+    return ["java", "-cp", f"{home}/target/classes:{home}/target/lib/*", "Client"]
+
+
+def rust() -> Command:
+    """ScyllaDB's Rust driver."""
+    home = _copied("rust")
+    _make("cargo", "build", "--quiet", "--manifest-path", home / "Cargo.toml")
+    return [home / "target" / "debug" / "client"]
+
+
+def node() -> Command:
+    """cassandra-driver for Node."""
+    home = _copied("node")
+    _make("npm", "install", "--prefix", home, "--no-package-lock", "--no-audit", "--silent")
+    return ["node", home / "client.js"]
+
+
+def python() -> Command:
+    """scylla-driver."""
+    return [environment("scylla-driver==3.29.12") / "python", SOURCES / "python" / "client.py"]
+
+
+def environment(*requirements: str) -> Path:
+    """The bin directory of an environment with `requirements`, made once and kept in the cache.
+
+    scylla-driver and cqlsh need one each, for they bring the package `cassandra` too.
+    """
+    wanted = "\n".join((sys.version, *requirements))
+    home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
+    if not (home / "ready").exists():
+        venv.create(home, with_pip=True, clear=True)
+        _make(home / "bin" / "pip", "install", "--quiet", "--timeout", "30", *requirements)
+        (home / "ready").touch()
+    return home / "bin"
+
+
+def _copied(language: str, variant: str = "") -> Path:
+    """A copy of a client's sources, so that nothing is built among them."""
+    home = BUILD / language / variant
+    shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
+    return home
+
+
+def _make(tool: str | Path, *arguments: str | Path) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool} on this machine")
+    made = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    if made.returncode:
+        said = [*made.stderr.splitlines(), *made.stdout.splitlines()]
+        reasons = [line for line in said if "error" in line.lower()] or said or ["no reason given"]
+        pytest.skip(f"{Path(tool).name} failed: {reasons[0].strip()[:500]}")
