@@ -36,7 +36,7 @@ VALUES: dict[str, tuple[str, Any, Any]] = {
     "a_date": ("date", Date("2026-11-21"), dt.date(2026, 11, 21)),
     "a_decimal": ("decimal", Decimal("-12.340"), "-12.340"),
     "a_double": ("double", 0.1, 0.1),
-    "a_duration": ("duration", Duration(1, -2, 3), (1, -2, 3)),
+    "a_duration": ("duration", Duration(-1, -2, -3), (-1, -2, -3)),
     "a_float": ("float", 0.5, 0.5),
     "a_inet": ("inet", ip_address("::1"), "::1"),
     "an_int": ("int", -(2**31), -(2**31)),

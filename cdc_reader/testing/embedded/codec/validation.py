@@ -7,6 +7,7 @@ without duplicates, because clients may send them in any order.
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable
 
 from cdc_reader.cql.types import (
@@ -21,6 +22,7 @@ from cdc_reader.cql.types import (
     VectorType,
 )
 from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
+from cdc_reader.testing.embedded.codec.native import decode
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
 
 Validate = Callable[[bytes], bytes]
@@ -80,7 +82,7 @@ def _native(name: str, cql_type: Native) -> Validate:
         "timeuuid": _timeuuid,
         "inet": _sized((0, 4, 16), cql_type),
         "decimal": _at_least(4, cql_type),
-        "duration": _at_least(3, cql_type),
+        "duration": _duration,
     }
     return variable.get(name, _anything)
 
@@ -112,6 +114,19 @@ def _at_least(size: int, cql_type: CqlType) -> Validate:
         return value
 
     return validate
+
+
+def _duration(value: bytes) -> bytes:
+    _at_least(3, Native("duration"))(value)
+    try:
+        found = decode(Native("duration"), value) if value else None
+    except (IndexError, ValueError, struct.error):
+        raise _wrong_size(value, Native("duration")) from None
+    if found and min(parts := (found.months, found.days, found.nanoseconds)) < 0 < max(parts):
+        raise MarshalError(
+            f"The duration months, days, and nanoseconds must be all of the same sign {parts}"
+        )
+    return value
 
 
 def _wrong_size(value: bytes, cql_type: CqlType) -> MarshalError:

@@ -202,7 +202,7 @@ def _remove(column: Column, term: Term, scope: Scope) -> Operation:
 
 def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
     """Compile ``c = c + n``: a counter is read and rewritten."""
-    value = compile_term(change.value, scope.spec(column.name, Native("bigint")), scope)
+    value = compile_term(change.value, scope.column_spec(column), scope)
     sign = -1 if change.change is Change.REMOVE else 1
 
     def operation(row: Row, write: Write, read: ReadRow) -> None:
