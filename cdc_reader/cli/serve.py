@@ -42,6 +42,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--port", default=9042, show_default=True, help="Port of all nodes; 0 chooses a free one."
 )
+@click.option(
+    "--api-port", type=int, help="Port of all nodes' REST API, which is 10000 on a real server."
+)
 @click.option("--nodes", default=1, show_default=True, help="Nodes that clients can connect to.")
 @click.option("--vnodes", default=16, show_default=True, help="Token ranges of each node.")
 @click.option("--shards", default=2, show_default=True, help="Shards of each node.")
@@ -101,6 +104,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def command(
     host: str,
     port: int,
+    api_port: int | None,
     nodes: int,
     vnodes: int,
     shards: int,
@@ -138,6 +142,7 @@ def command(
             key=key,
             client_authority=client_authority,
             ring_delay_ms=round(ring_delay * 1000),
+            api_port=api_port,
         )
         scylla.faults.add(*map(Fault.parse, faults))
     except ConfigurationError as error:

@@ -22,6 +22,7 @@ from cdc_reader.testing.embedded.protocol import responses
 from cdc_reader.testing.embedded.query.engine import Engine, Values
 from cdc_reader.testing.embedded.query.model import MOST_KEYS, QueryOptions
 from cdc_reader.testing.embedded.query.result import EncodedPage, Prepared, Rows
+from cdc_reader.testing.embedded.rest import RestApi
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.session import Host, supported_options
@@ -79,6 +80,7 @@ class EmbeddedScylla:
             this plus 5 s after it is created. With 0 it operates at once, as in the server: rows
             written with its time before it was created are in streams of the previous one.
         most_partitions: the server's `max_partition_key_restrictions_per_query`.
+        api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
 
     Raises ConfigurationError for invalid values. `faults` makes statements fail, and `misplacing`
     makes log rows go to wrong streams.
@@ -102,10 +104,12 @@ class EmbeddedScylla:
         seed: int | None = None,
         ring_delay_ms: int = RING_DELAY_MS,
         most_partitions: int = MOST_KEYS,
+        api_port: int | None = None,
     ) -> None:
         _positive(nodes=nodes, vnodes=vnodes, shards=shards, most_partitions=most_partitions)
         _check_streams(nodes, vnodes, shards)
-        _check_port(port)
+        _check_port("port", port)
+        _check_port("api_port", api_port or 0)
         self.host = host
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
@@ -148,13 +152,24 @@ class EmbeddedScylla:
         self._listen_addresses = dict(zip(addresses, listen_addresses, strict=True))
         hosts = dict(zip(listen_addresses, map(self._host, self.cluster.nodes), strict=True))
         self._first = next(iter(hosts.values()))
-        self._server = Server(hosts, port, server_context(certificate, key, client_authority))
+        self._server = Server(
+            hosts,
+            port,
+            server_context(certificate, key, client_authority),
+            api_port,
+            lambda host: RestApi(self, host.address),
+        )
         self.catalog.listeners += [self.tablets.follow, self._announce]
 
     @property
     def port(self) -> int:
         """The port that all nodes listen on."""
         return self._server.port
+
+    @property
+    def api_port(self) -> int | None:
+        """The port of the REST API on all nodes; None if there is none."""
+        return self._server.rest_port
 
     @property
     def contact_point(self) -> str:
@@ -235,6 +250,10 @@ class EmbeddedScylla:
         self._server.open_host(self._listen_addresses[node.address], host)
         del self._down[node.address]
         self._announce_node("STATUS_CHANGE", "UP", node.address)
+
+    def is_up(self, node: Node) -> bool:
+        """True unless the node was taken down."""
+        return node.address not in self._down
 
     def skew_clock(self, node: Node, micros: int) -> None:
         """Set a node's clock ahead of the cluster's by `micros`; negative for behind.
@@ -419,9 +438,9 @@ def _check_streams(nodes: int, vnodes: int, shards: int) -> None:
         raise ConfigurationError("vnodes", vnodes, remedy)
 
 
-def _check_port(port: int) -> None:
+def _check_port(name: str, port: int) -> None:
     if not 0 <= port < 1 << 16:
-        raise ConfigurationError("port", port, "expected 0 to 65535; 0 is one that is free")
+        raise ConfigurationError(name, port, "expected 0 to 65535; 0 is one that is free")
 
 
 def _profile(version: str) -> Profile:

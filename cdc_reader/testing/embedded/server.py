@@ -21,6 +21,7 @@ from typing import TypeVar
 from cdc_reader._log import get_logger
 from cdc_reader.testing.embedded.grammar.parser import parse_ahead
 from cdc_reader.testing.embedded.protocol.responses import Answer
+from cdc_reader.testing.embedded.rest import RestApi
 from cdc_reader.testing.embedded.session import Host, LongText, Session
 
 log = get_logger(__name__)
@@ -37,15 +38,23 @@ class Server:
     """Listens for clients: on each node's address, on one port for all.
 
     On another port of each address, a client's own port selects its shard: the remainder by the
-    number of shards. A `port` of 0 means any free port. `start` and `stop` may each be called once.
+    number of shards. On `rest_port`, unless None, what `rest` makes of a host answers HTTP. A port
+    of 0 means any free port. `start` and `stop` may each be called once.
     """
 
     def __init__(
-        self, hosts: Mapping[str, Host], port: int = 0, tls: ssl.SSLContext | None = None
+        self,
+        hosts: Mapping[str, Host],
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        rest_port: int | None = None,
+        rest: Callable[[Host], RestApi] | None = None,
     ) -> None:
         self._hosts = dict(hosts)
         self._port = port
         self._tls = tls
+        self.rest_port = rest_port
+        self._rest = rest
         self._writers: dict[Session, asyncio.StreamWriter] = {}
         self._conversations: set[asyncio.Task[None]] = set()
         self._listening: dict[str, tuple[asyncio.Server, ...]] = {}
@@ -153,6 +162,11 @@ class Server:
             await self._accepting(listener, partial(Session, host, shard_aware_port=told)),
             await self._accepting(aware, partial(Session.of_shard, host, shard_aware_port=told)),
         )
+        if self.rest_port is not None and self._rest is not None:
+            listener = _listener(address, self.rest_port)
+            self.rest_port = listener.getsockname()[1]
+            served = await asyncio.start_server(self._rest(host).serve, sock=listener)
+            self._listening[address] += (served,)
 
     async def _accepting(
         self, listener: socket.socket, session: Callable[..., Session]

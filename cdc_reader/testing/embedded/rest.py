@@ -1,0 +1,128 @@
+"""The REST API of the nodes, as far as test suites use it.
+
+It lists nodes and keyspaces, repairs the streams, and takes nodes off the ring. There are no files,
+so requests that only concern files are accepted and do nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from attrs import frozen
+
+from cdc_reader.testing.embedded.topology.ring import Node
+
+if TYPE_CHECKING:
+    from cdc_reader.testing.embedded.scylla import EmbeddedScylla
+
+_OF_FILES = {
+    "autocompaction", "compact", "flush", "keyspace_cleanup", "keyspace_compaction",
+    "keyspace_flush", "keyspace_upgrade_sstables", "major_compaction", "snapshots",
+}  # fmt: skip
+
+
+class _Refused(Exception):
+    """What the client asked for cannot be done; carries the status and the reason."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@frozen
+class RestApi:
+    """Answers the HTTP requests that one node gets at its `address`."""
+
+    scylla: EmbeddedScylla
+    address: str
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, then close the connection."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            method, target, _ = head.split("\r\n", 1)[0].split(" ")
+            status, answer = self._answered(method, target)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            status, answer = _refusal(HTTPStatus.BAD_REQUEST, "expected an HTTP request")
+        body = json.dumps(answer).encode()
+        writer.write(
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            + body
+        )
+        writer.close()
+
+    def _answered(self, method: str, target: str) -> tuple[HTTPStatus, Any]:
+        url = urlsplit(target)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        path = url.path.strip("/").split("/")
+        try:
+            return HTTPStatus.OK, (self._read if method == "GET" else self._act)(path, query)
+        except _Refused as refused:
+            return _refusal(refused.status, str(refused))
+
+    def _read(self, path: list[str], _: dict[str, str]) -> Any:
+        scylla, nodes = self.scylla, self.scylla.cluster.nodes
+        facts: dict[str, Callable[[], Any]] = {
+            "gossiper/endpoint/down": lambda: [n.address for n in nodes if not scylla.is_up(n)],
+            "gossiper/endpoint/live": lambda: [n.address for n in nodes if scylla.is_up(n)],
+            "storage_service/host_id": lambda: [
+                {"key": node.address, "value": str(node.host_id)} for node in nodes
+            ],
+            "storage_service/hostid/local": lambda: str(self._own_node().host_id),
+            "storage_service/keyspaces": lambda: list(scylla.catalog.keyspaces),
+            "storage_service/operation_mode": lambda: "NORMAL",
+            "storage_service/scylla_release_version": lambda: scylla.profile.version,
+        }
+        if (fact := facts.get("/".join(path))) is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, "Not found")
+        return fact()
+
+    def _act(self, path: list[str], query: dict[str, str]) -> None:
+        match path:
+            case ["storage_service", "cdc_streams_check_and_repair"]:
+                self.scylla.check_and_repair_streams()
+            case ["storage_service", "decommission"]:
+                self._leave(self._own_node())
+            case ["storage_service", "remove_node"]:
+                host_id = query.get("host_id", "")
+                self._leave(self._node(lambda node: str(node.host_id) == host_id))
+            case ["storage_service" | "column_family", verb, *names] if verb in _OF_FILES:
+                self._check_tables(names, query)
+            case _:
+                raise _Refused(HTTPStatus.NOT_FOUND, "Not found")
+
+    def _own_node(self) -> Node:
+        return self._node(lambda node: node.address == self.address)
+
+    def _node(self, is_meant: Callable[[Node], bool]) -> Node:
+        for node in self.scylla.cluster.nodes:
+            if is_meant(node):
+                return node
+        raise _Refused(HTTPStatus.BAD_REQUEST, "expected a node on the ring")
+
+    def _leave(self, node: Node) -> None:
+        try:
+            self.scylla.leave(node)
+        except ValueError as error:
+            raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+
+    def _check_tables(self, names: list[str], query: dict[str, str]) -> None:
+        """Check the names in a path, KEYSPACE or KEYSPACE:TABLE, and tables in the query."""
+        for name in names:
+            keyspace, _, table = name.partition(":")
+            if keyspace not in self.scylla.catalog.keyspaces:
+                raise _Refused(HTTPStatus.BAD_REQUEST, f"Can't find a keyspace {keyspace}")
+            for each in filter(None, [table, *query.get("cf", "").split(",")]):
+                if not self.scylla.catalog.has(keyspace, each):
+                    reason = f"Can't find a column family {each} in keyspace {keyspace}"
+                    raise _Refused(HTTPStatus.BAD_REQUEST, reason)
+
+
+def _refusal(status: HTTPStatus, reason: str) -> tuple[HTTPStatus, Any]:
+    return status, {"message": reason, "code": status.value}
