@@ -15,7 +15,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from cdc_reader.testing.tally import PROPERTY, Tally
+from cdc_reader.testing.tally import PROPERTY, VERSION, Tally
 from cdc_reader.testing.target import CAPABILITIES, Scylla, Target, TargetError, parse_target
 
 
@@ -93,6 +93,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     target = item.config.stash[_RUN].target
     for capability in sorted(_needs(item) - target.capabilities):
         pytest.skip(f"needs {capability} ({CAPABILITIES[capability]}), which {target.label} lacks")
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Record which version a test meets."""
+    if "scylla" in getattr(item, "fixturenames", ()):
+        item.user_properties.append((VERSION, item.config.stash[_RUN].scylla().version))
 
 
 @pytest.fixture(scope="session")

@@ -7,24 +7,29 @@ from collections import Counter
 import pytest
 
 PROPERTY = "scylla_target"
+VERSION = "scylla_version"
 NO_SERVER = "no server"
 
 
 class Tally:
     """A pytest plugin that collects the reports; silent in runs where no test uses a server.
 
-    A test's report names its server in a user property, so tests that ran in other processes
-    are counted too.
+    A test's report names its server and its version in user properties, so tests that ran in other
+    processes are counted too.
     """
 
     def __init__(self) -> None:
         self._outcomes: dict[str, tuple[str, str]] = {}
+        self._versions: dict[str, str] = {}
         self._skips: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when != "call" and report.passed:
             return
-        target = str(dict(report.user_properties).get(PROPERTY, NO_SERVER))
+        properties = dict(report.user_properties)
+        target = str(properties.get(PROPERTY, NO_SERVER))
+        if VERSION in properties:
+            self._versions[target] = str(properties[VERSION])
         self._outcomes[report.nodeid] = (target, report.outcome)
         if report.skipped:
             self._skips[target, _reason(report)] += 1
@@ -38,7 +43,7 @@ class Tally:
             terminalreporter.write_line(line)
 
     def lines(self, targets: list[str]) -> list[str]:
-        """Return the table: a line for each target, then one for each reason to skip."""
+        """Return the table: a line for each target; then its version, and each reason to skip."""
         counts = Counter(self._outcomes.values())
         width = max(map(len, ["target", *targets]))
         lines = [f"{'target':{width}}  passed  failed  skipped"]
@@ -47,6 +52,7 @@ class Tally:
             f"  {counts[target, 'skipped']:7}"
             for target in targets
         ]
+        lines += [f"{target} is ScyllaDB {found}" for target, found in self._versions.items()]
         lines += [
             f"skipped on {target}: {number} x {reason}"
             for (target, reason), number in sorted(self._skips.items())

@@ -62,6 +62,12 @@ class Scylla:
         """A driver session that all tests of the run share."""
         return self.connect()
 
+    @cached_property
+    def version(self) -> str:
+        """The version of ScyllaDB, such as ``2026.1.4``."""
+        (row,) = self.session.execute("SELECT version FROM system.versions")
+        return str(row.version).partition("-")[0]
+
     def connect(self, **settings: Any) -> Session:
         """Open a separate driver session; `settings` are arguments of the driver's Cluster."""
         from cdc_reader.testing.cql_session import open_session

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from cdc_reader.testing import Scylla
+from cdc_reader.testing.embedded.profile import NEWEST
 
 SUITE = """
     import pytest
@@ -51,6 +52,7 @@ def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pyte
             "target     passed  failed  skipped",
             "embedded        3       1        0",
             "no server       1       0        0",
+            f"embedded is ScyllaDB {NEWEST}.0",
         ]
     )
 
@@ -66,6 +68,7 @@ def test_what_a_server_cannot_do_is_skipped_with_the_reason(
     result.stdout.fnmatch_lines(
         [
             f"{label}       2       1        1",
+            f"{label} is ScyllaDB {scylla.version}",
             f"skipped on {label}: 1 x needs clock (*), which {label} lacks",
         ]
     )
