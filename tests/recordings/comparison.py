@@ -33,6 +33,13 @@ class Result:
             [[None if c is None else bytes.fromhex(c) for c in row] for row in recorded["rows"]],
         )
 
+    def recording(self) -> dict[str, list[list[str | None]]]:
+        """The result as a recording holds it."""
+        return {
+            "columns": [list(column) for column in self.columns],
+            "rows": [[None if c is None else c.hex() for c in row] for row in self.rows],
+        }
+
     def column(self, name: str) -> int:
         """Return the index of a column; ValueError if there is none."""
         return [column for column, _ in self.columns].index(name)

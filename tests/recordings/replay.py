@@ -39,7 +39,8 @@ _TABLES = (
     "SELECT table_name, comment, compaction, default_time_to_live, gc_grace_seconds "
     "FROM system_schema.tables WHERE keyspace_name = '{ks}'"
 )
-_MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+_EXTENSIONS = "SELECT table_name, extensions FROM system_schema.tables WHERE keyspace_name = '{ks}'"
+MADE = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 _DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?")
 _OF_HOST = re.compile(r"Unable to complete the operation.*(<Error from server.*>)}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -94,14 +95,25 @@ def recorded_scenario(scenario: Recording) -> Outcome:
 
 
 def recorded_history(history: Recording) -> Outcome:
-    """Return the outcome of a recorded history on the real server."""
+    """Return the outcome of a recorded history on the real server.
+
+    Write times count from the last statement's.
+    """
+    last = max(op["timestamp"] for op in history["ops"])
     parts = {n: Result.from_recording(history[n]) for n in ("log", "base", "writetimes")}
-    return _outcome("", [None] * len(history["ops"]), parts, shift=0)
+    return _outcome("", [None] * len(history["ops"]), parts, shift=last)
 
 
 def replay_scenario(
-    session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = _MADE
+    session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
 ) -> Outcome:
+    """Return the outcome of `record_scenario`."""
+    return recorded_scenario(record_scenario(session, timestamps, scenario, now, made))
+
+
+def record_scenario(
+    session: Session, timestamps: Timestamps, scenario: Recording, now: int, made: str = MADE
+) -> Recording:
     """Run a scenario's statements in a new keyspace; ``{T+n}`` becomes `now` + n µs.
 
     `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
@@ -110,31 +122,52 @@ def replay_scenario(
     with _keyspace(session, made) as keyspace:
         for cql in (*scenario["types"], scenario["table"]):
             session.execute(cql.replace("{ks}", keyspace))
-        errors = []
+        ops = []
         try:
             for number, op in enumerate(scenario["ops"]):
                 timestamps.next = now + _FIRST + number * _STEP
-                errors.append(_refusal(session, op["op"], keyspace, now))
+                error = _refusal(session, op["op"], keyspace, now)
+                ops.append({"op": op["op"], "error": error})
         finally:
             timestamps.next = None
-        return _outcome(keyspace, errors, _parts(session, keyspace), shift=0)
+        parts = {n: raw_select(session, cql.format(ks=keyspace)) for n, cql in _PARTS.items()}
+    return {
+        **{name: scenario[name] for name in ("name", "types", "table")},
+        "ops": ops,
+        "base_ts": now,
+        "keyspace": keyspace,
+        **{name: part.recording() for name, part in parts.items()},
+    }
 
 
 def replay_history(
-    session: Session, timestamps: Timestamps, history: Recording, now: int
+    session: Session, timestamps: Timestamps, history: Recording, now: int, made: str = MADE
 ) -> Outcome:
+    """Return the outcome of `record_history`."""
+    return recorded_history(record_history(session, timestamps, history, now, made))
+
+
+def record_history(
+    session: Session, timestamps: Timestamps, history: Recording, now: int, made: str = MADE
+) -> Recording:
     """Run a history's statements with their own timestamps, moved so that the last is `now`.
 
-    The session's cluster must use `timestamps` as its timestamp generator.
+    `made` holds the keyspace's properties. The session's cluster must use `timestamps` as its
+    timestamp generator.
     """
-    with _keyspace(session) as keyspace:
+    shift = now - max(op["timestamp"] for op in history["ops"])
+    ops = [
+        {"cql": _shifted(op["cql"], shift), "timestamp": op["timestamp"] + shift}
+        for op in history["ops"]
+    ]
+    with _keyspace(session, made) as keyspace:
         for cql in (*history["types"], history["table"]):
             session.execute(cql.replace("{ks}", keyspace))
-        shift = now - max(op["timestamp"] for op in history["ops"])
         try:
-            for op in history["ops"]:
-                timestamps.next = op["timestamp"] + shift
-                session.execute(_shifted(op["cql"].replace("{ks}", keyspace), shift))
+            for op in ops:
+                timestamps.next = op["timestamp"]
+                cql = re.sub(r"\{(\d{16})\}", r"\1", op["cql"])
+                session.execute(cql.replace("{ks}", keyspace))
         finally:
             timestamps.next = None
         parts = {
@@ -142,7 +175,11 @@ def replay_history(
             "base": raw_select(session, _PARTS["base"].format(ks=keyspace)),
             "writetimes": raw_select(session, history["writetimes_cql"].replace("{ks}", keyspace)),
         }
-        return _outcome(keyspace, [None] * len(history["ops"]), parts, shift)
+    return {
+        **{name: history[name] for name in ("seed", "types", "table", "writetimes_cql")},
+        "ops": ops,
+        **{name: part.recording() for name, part in parts.items()},
+    }
 
 
 def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
@@ -162,7 +199,7 @@ def raw_select(session: Session, cql: str, fetch_size: int = 1000) -> Result:
         session.client_protocol_handler = handler
 
 
-class _RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no types
+class RawRows(ResultMessage):  # type: ignore[misc]  # the driver ships no types
     """A ROWS result whose cells stay bytes."""
 
     def recv_results_rows(
@@ -181,29 +218,29 @@ class RawHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver ships no
 
     message_types_by_opcode: ClassVar = {
         **_ProtocolHandler.message_types_by_opcode,
-        _RawRows.opcode: _RawRows,
+        RawRows.opcode: RawRows,
     }
 
 
 @contextmanager
-def _keyspace(session: Session, made: str = _MADE) -> Iterator[str]:
+def _keyspace(session: Session, made: str = MADE) -> Iterator[str]:
     """Create a keyspace for the replay, and drop it at the end."""
     name = f"replay_{uuid.uuid4().hex[:12]}"
     session.execute(f"CREATE KEYSPACE {name} WITH {made}")
     try:
         yield name
     finally:
-        session.execute(f"DROP KEYSPACE {name}")
+        session.execute(f"DROP KEYSPACE IF EXISTS {name}")
 
 
 def _refusal(
     session: Session, statement: str | Recording, keyspace: str, base_ts: int
-) -> str | None:
-    """Run one statement; return the server's refusal, if any."""
+) -> dict[str, str] | None:
+    """Run one statement; return the type and message of the server's refusal, if any."""
     try:
         _run(session, statement, keyspace, base_ts)
     except (DriverException, ErrorMessage, NoHostAvailable) as error:
-        return str(error)
+        return {"type": type(error).__name__, "message": str(error)}
     return None
 
 
@@ -224,11 +261,8 @@ def _placed(cql: str, keyspace: str, base_ts: int) -> str:
 
 
 def _shifted(cql: str, shift: int) -> str:
-    return re.sub(r"\{(\d{16})\}", lambda m: str(int(m.group(1)) + shift), cql)
-
-
-def _parts(session: Session, keyspace: str) -> dict[str, Result]:
-    return {name: raw_select(session, cql.format(ks=keyspace)) for name, cql in _PARTS.items()}
+    """The statement with its own timestamps, which stand in braces, moved."""
+    return re.sub(r"\{(\d{16})\}", lambda m: f"{{{int(m.group(1)) + shift}}}", cql)
 
 
 _PARTS = {
@@ -236,6 +270,7 @@ _PARTS = {
     "base": "SELECT * FROM {ks}.t",
     "schema": _SCHEMA,
     "tables": _TABLES,
+    "extensions": _EXTENSIONS,
 }
 
 

@@ -1,4 +1,4 @@
-"""The raw answers to 88 requests equal those recorded from a real ScyllaDB 5.2.
+"""The raw answers to 88 requests equal those recorded from real servers.
 
 The tests compare opcode, flags, kind, metadata, error code and text. Ids, times, tokens and paging
 states differ between runs of the real server too. `DIFFERENT` lists the answers that differ here,
@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, frozen
 
 from cdc_reader.testing import EmbeddedScylla
 from tests.drivers import read_result
+from tests.recordings.bare_client import ERROR, RESULT, SUPPORTED, Answer, Client, ask
 
 DATA = Path(__file__).parents[3] / "data"
-QUERY, PREPARE, EXECUTE, BATCH, REGISTER, OPTIONS, STARTUP = 7, 9, 10, 13, 11, 5, 1
-ERROR, SUPPORTED, RESULT, EVENT = 0, 6, 8, 12
-ONE = 1
+VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-responses.json.gz"))
 
 DIFFERENT = {
     "QUERY CREATE INDEX i ON t (a)": "secondary indexes are not simulated",
@@ -36,149 +34,21 @@ DIFFERENT = {
 }
 
 
-def recorded() -> Any:
+def recorded(version: str) -> Any:
     """Return the recorded requests and answers."""
-    with gzip.open(DATA / "scylla-5.2-responses.json.gz", "rt") as file:
+    with gzip.open(DATA / f"scylla-{version}-responses.json.gz", "rt") as file:
         return json.load(file)
 
 
-@frozen
-class Answer:
-    """A received frame: header fields and body."""
-
-    version: int
-    flags: int
-    opcode: int
-    body: bytes
-
-
-@define
-class Client:
-    """A minimal client: frames over one socket, one request at a time."""
-
-    connection: socket.socket
-    events: list[bytes]
-
-    def another(self) -> socket.socket:
-        """Open another connection to the same server."""
-        return socket.create_connection(self.connection.getpeername(), timeout=20)
-
-    def send(self, opcode: int, body: bytes, version: int = 4) -> Answer:
-        """Return the answer to one request; earlier events are kept."""
-        self.connection.sendall(struct.pack(">BBhBI", version, 0, 1, opcode, len(body)) + body)
-        while (answer := self.receive()).opcode == EVENT:
-            self.events.append(answer.body)
-        return answer
-
-    def receive(self) -> Answer:
-        """Return the next frame."""
-        version, flags, _, opcode, size = struct.unpack(">BBhBI", self.read(9))
-        return Answer(version, flags, opcode, self.read(size))
-
-    def read(self, size: int) -> bytes:
-        """Read exactly this many bytes."""
-        data = b""
-        while len(data) < size:
-            chunk = self.connection.recv(size - len(data))
-            assert chunk, "the server closed the connection"
-            data += chunk
-        return data
-
-
-def text(value: str) -> bytes:
-    """Encode a [string]."""
-    return struct.pack(">H", len(value.encode())) + value.encode()
-
-
-def long_text(value: str) -> bytes:
-    """Encode a [long string]."""
-    return struct.pack(">I", len(value.encode())) + value.encode()
-
-
-def values(*cells: bytes | None) -> bytes:
-    """Encode consistency, flags and bound values of a QUERY or EXECUTE."""
-    encoded = b"".join(
-        b"\xff\xff\xff\xff" if c is None else struct.pack(">I", len(c)) + c for c in cells
-    )
-    return struct.pack(">HBH", ONE, 0x01, len(cells)) + encoded
-
-
-def query(cql: str) -> bytes:
-    """Return the body of a QUERY without values or paging."""
-    return long_text(cql) + struct.pack(">HB", ONE, 0)
-
-
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
+def client(version: str) -> Iterator[Client]:
     """A minimal client of a server that behaves like the recorded version."""
     with (
-        EmbeddedScylla(version="5.2") as server,
+        EmbeddedScylla(version=version) as server,
         socket.create_connection((server.host, server.port)) as connection,
     ):
         connection.settimeout(20)
-        yield Client(connection, [])
-
-
-def prepared_id(client: Client, cql: str) -> bytes:
-    """Return the id of a prepared statement."""
-    body = client.send(PREPARE, long_text(cql)).body
-    return body[6 : 6 + struct.unpack(">H", body[4:6])[0]]
-
-
-def ask(client: Client, request: str) -> Answer:
-    """Send the request that a recording describes."""
-    verb, _, rest = request.partition(" ")
-    if verb == "OPTIONS":
-        # An unknown version ends the connection, so each of these has its own.
-        with client.another() as other:
-            return Client(other, []).send(OPTIONS, b"", int(rest.split()[-1]))
-    return client.send(*message(client, verb, rest))
-
-
-def message(client: Client, verb: str, rest: str) -> tuple[int, bytes]:
-    """Return opcode and body of a request."""
-    kinds = ("TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE")
-    fixed = {
-        "STARTUP": (STARTUP, b"\x00\x01" + text("CQL_VERSION") + text("3.3.1")),
-        "REGISTER": (REGISTER, b"\x00\x03" + b"".join(map(text, kinds))),
-        "opcode": (0x99, b""),
-        "BATCH": (BATCH, batch(rest)),
-        "PREPARE": (PREPARE, long_text(rest)),
-        "QUERY": (QUERY, query(rest)),
-    }
-    if verb == "QUERY" and rest == "SELECT * FROM resp.t":
-        return QUERY, long_text(rest) + struct.pack(">HBI", ONE, 0x04, 1)  # a page of one row
-    if rest == "truncated body":
-        return QUERY, b"\x00\x00"
-    if rest == "unknown id":
-        return EXECUTE, text("0123456789abcdef") + values()
-    if verb == "EXECUTE":
-        statement = prepared_id(client, "SELECT * FROM resp.t WHERE pk = ?")
-        return EXECUTE, struct.pack(">H", 16) + statement + execute_options(rest)
-    return fixed[verb]
-
-
-def execute_options(described: str) -> bytes:
-    """Return the options of an EXECUTE from the recording's words in brackets."""
-    one = struct.pack(">i", 1)
-    if "skip metadata" in described:
-        return struct.pack(">HBHI", ONE, 0x03, 1, 4) + one
-    if "no values" in described:
-        return struct.pack(">HB", ONE, 0)
-    return values(b"\x00\x01") if "wrong size" in described else values(None)
-
-
-def batch(described: str) -> bytes:
-    """Return a BATCH of two statements, logged or not, one of which may be a SELECT."""
-    statements = ["INSERT INTO resp.t (pk, ck) VALUES (7, 1)"]
-    statements.append(
-        "SELECT * FROM resp.t"
-        if "select" in described
-        else "INSERT INTO resp.t (pk, ck) VALUES (7, 2)"
-    )
-    kind = 1 if described.startswith("unlogged") else 0
-    parts = b"".join(b"\x00" + long_text(cql) + b"\x00\x00" for cql in statements)
-    return struct.pack(">BH", kind, len(statements)) + parts + struct.pack(">HB", ONE, 0)
+        yield Client(connection)
 
 
 def comparable(answer: Answer) -> object:
@@ -217,18 +87,19 @@ def columns(metadata: Any) -> list[tuple[object, ...]]:
     return [(*column[:3], column[3].cql_parameterized_type()) for column in metadata or ()]
 
 
-def test_raw_answers_repeat(client: Client) -> None:
+@pytest.mark.parametrize("version", VERSIONS, scope="module")
+def test_raw_answers_repeat(client: Client, version: str) -> None:
     """Every answer has the recorded opcode, kind, metadata, error code and text.
 
     All requests form one conversation, because answers depend on earlier requests.
     """
     wrong = []
-    for entry in recorded()["responses"]:
+    for entry in recorded(version)["responses"]:
         request = entry["request"]
         answer = ask(client, request)
         if "header" in entry:
-            version, flags, _, opcode, _ = struct.unpack(">BBhBI", bytes.fromhex(entry["header"]))
-            expected = Answer(version, flags, opcode, base64.b64decode(entry["body"]))
+            number, flags, _, opcode, _ = struct.unpack(">BBhBI", bytes.fromhex(entry["header"]))
+            expected = Answer(number, flags, opcode, base64.b64decode(entry["body"]))
         else:
             expected = Answer(
                 0x84, entry["flags"], entry["opcode"], base64.b64decode(entry["body"])
@@ -242,6 +113,7 @@ def test_raw_answers_repeat(client: Client) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("version", VERSIONS, scope="module")
 def test_what_is_not_simulated_is_refused_with_the_reason(client: Client) -> None:
     """The error says that the statement is not supported."""
     for request in DIFFERENT:

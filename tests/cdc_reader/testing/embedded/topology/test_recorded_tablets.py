@@ -5,19 +5,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
 
 DATA = Path(__file__).parents[4] / "data"
+VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-tablets.json.gz"))
 LITTLE_MS = 10
 
 State = tuple[str, int, str, str]
 """Table, number of the set, state, and the token of a stream."""
 
 
-def recorded() -> Any:
-    """Return a table's recorded life on 2026.1: its DDL, and the streams in each phase."""
-    with gzip.open(DATA / "scylla-2026.1-tablets.json.gz", "rt") as file:
+def recorded(version: str) -> Any:
+    """Return a table's recorded life: its DDL, and the streams in each phase."""
+    with gzip.open(DATA / f"scylla-{version}-tablets.json.gz", "rt") as file:
         return json.load(file)
 
 
@@ -30,11 +33,12 @@ def states(rows: list[tuple[str, int, int, bytes]]) -> set[State]:
     }
 
 
-def test_streams_follow_the_least_number_of_tablets() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
     """Tablets double or halve step by step, and stay when CDC is disabled."""
-    recording = recorded()
+    recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"] - 60_000_000)
-    scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
+    scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
     scylla.execute(
         "CREATE KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
         "'replication_factor': 1} AND tablets = {'initial': 2}"
@@ -57,11 +61,12 @@ def test_streams_follow_the_least_number_of_tablets() -> None:
         assert phase["name"] == "splitting" or found == expected
 
 
-def test_the_first_streams_begin_before_their_table() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_streams_begin_before_their_table(version: str) -> None:
     """They begin five seconds earlier, so that the first writes find them."""
-    recording = recorded()
+    recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"])
-    scylla = EmbeddedScylla(version="2026.1", clock=clock, ring_delay_ms=0)
+    scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)
     scylla.execute(
         "CREATE KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
         "'replication_factor': 1} AND tablets = {'initial': 2}"

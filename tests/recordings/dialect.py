@@ -1,0 +1,78 @@
+"""Run single statements on a server, and take the errors, columns, rows and warnings."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import Any
+
+from cassandra.cluster import Session
+from cassandra.query import UNSET_VALUE, SimpleStatement
+
+from tests.recordings.replay import RawHandler
+
+Answer = dict[str, Any]
+
+
+def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
+    """Return the server's answers to the statements, in a separate keyspace with `properties`.
+
+    The session's rows must be lists.
+    """
+    keyspace = f"d_{uuid.uuid4().hex[:8]}"
+    session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")
+    try:
+        return [answer(session, each["op"], keyspace) for each in ops]
+    finally:
+        # Some statements create more keyspaces, whose names begin with this one's.
+        for (name,) in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
+            if name.startswith(keyspace):
+                session.execute(f"DROP KEYSPACE {name}")
+
+
+def answer(session: Session, op: Any, keyspace: str) -> Answer:
+    """Return the error, or the columns, rows and warnings; random names and ids are replaced."""
+    try:
+        future = execute(session, op, keyspace)
+        result = future.result()
+    except Exception as error:  # noqa: BLE001 - whatever the server refused is the answer
+        return {"error": refusal(str(error), type(error).__name__, keyspace)}
+    found: Answer = {"warnings": [text.replace(keyspace, "{ks}") for text in future.warnings or ()]}
+    if names := getattr(result, "column_names", None):
+        types = (of_type.cql_parameterized_type() for of_type in result.column_types)
+        found["columns"] = [list(column) for column in zip(names, types, strict=True)]
+        written, mark = keyspace.encode(), b"{ks}"
+        cells = [
+            [None if c is None else c.replace(written, mark).hex() for c in row]
+            for row in result.current_rows
+        ]
+        found["rows"] = sorted(cells, key=json.dumps)
+    return found
+
+
+def execute(session: Session, op: Any, keyspace: str) -> Any:
+    """Send a statement: text, or a dictionary with a statement to prepare and its values."""
+    if isinstance(op, dict):
+        statement = session.prepare(op["prepare"].replace("{ks}", keyspace))
+        values = [UNSET_VALUE if value == "__unset__" else value for value in op["values"]]
+    else:
+        statement, values = SimpleStatement(op.replace("{ks}", keyspace), fetch_size=1000), None
+    handler, session.client_protocol_handler = session.client_protocol_handler, RawHandler
+    try:
+        future = session.execute_async(statement, values)
+        future.result()
+    finally:
+        session.client_protocol_handler = handler
+    return future
+
+
+def refusal(text: str, kind: str, keyspace: str) -> list[str]:
+    """Return [code, message], in the form of the recording."""
+    text = text.replace(keyspace, "{ks}")
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?= for timestamp)", "{id}", text)
+    code, message = (
+        re.search(r"code=([0-9a-f]{4})", text),
+        re.search(r'message="(.*)"', text, re.DOTALL),
+    )
+    return [code.group(1) if code else kind, message.group(1) if message else text]

@@ -1,0 +1,159 @@
+"""`python -m tests.record` records a server, here the embedded one, in the form that tests take."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_reader.testing import EmbeddedScylla, Scylla
+from tests import record
+from tests.recordings.loading import read_recording
+from tests.recordings.replay import recorded_history, recorded_scenario
+
+KINDS_OF = {
+    "5.2": {"dialect", "frames", "histories", "responses", "scenarios"},
+    "2026.1": {
+        "dialect",
+        "frames",
+        "histories",
+        "responses",
+        "tablets",
+        "tablets-scenarios",
+        "vnodes-scenarios",
+    },
+}
+LEAST_EQUAL = 0.98
+
+
+@pytest.fixture(scope="module", params=KINDS_OF)
+def version(request: pytest.FixtureRequest) -> str:
+    """The version that the recorded server behaves as."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is recorded of a server, by kind; the server has the keyspaces it had before."""
+    folder = tmp_path_factory.mktemp("recorded")
+    began = time.time_ns() // 1000 - 60_000_000  # its generation takes the oldest writes
+    with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
+        before = set(server.catalog.keyspaces)
+        paths = list(record.record(server.contact_point, folder))
+        assert set(server.catalog.keyspaces) == before
+    assert sorted(paths) == sorted(folder.iterdir())
+    prefix, suffix = f"scylla-{version}-", ".json.gz"
+    assert all(path.name.startswith(prefix) for path in paths)
+    return {
+        path.name.removeprefix(prefix).removesuffix(suffix): read_recording(path) for path in paths
+    }
+
+
+class Since:
+    """The system's clock, which was at another time when it was first asked."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._is_started = False
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        if self._is_started:
+            return time.time_ns() // 1000
+        self._is_started = True
+        return self._start
+
+
+def kept(version: str, kind: str) -> Any:
+    """The recording of the real server."""
+    return read_recording(record.DATA / f"scylla-{version}-{kind}.json.gz")
+
+
+@pytest.mark.slow
+def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
+    """Tablets where the server has them."""
+    assert set(recorded) == KINDS_OF[version]
+
+
+@pytest.mark.slow
+def test_scenarios_recorded_here_are_those_of_the_real_server(
+    recorded: dict[str, Any], version: str
+) -> None:
+    """Log, base table, schema and refusals."""
+    for kind in (each for each in KINDS_OF[version] if each.endswith("scenarios")):
+        pairs = zip(kept(version, kind)["scenarios"], recorded[kind]["scenarios"], strict=True)
+        for expected, found in pairs:
+            assert expected["name"] == found["name"]
+            wanted = recorded_scenario(expected)
+            assert not list(wanted.differences(recorded_scenario(found))), expected["name"]
+
+
+@pytest.mark.slow
+def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
+    """Also write times, counted from the last statement's."""
+    for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
+        assert not list(recorded_history(expected).differences(recorded_history(found)))
+
+
+@pytest.mark.slow
+def test_statements_recorded_here_are_those_of_the_real_server(
+    recorded: dict[str, Any], version: str
+) -> None:
+    """Nearly all to the letter."""
+    expected = kept(version, "dialect")
+    assert recorded["dialect"]["keyspace"].split() == expected["keyspace"].split()
+    pairs = [
+        (a, b)
+        for one, other in zip(expected["cases"], recorded["dialect"]["cases"], strict=True)
+        for a, b in zip(one["ops"], other["ops"], strict=True)
+    ]
+    assert sum(a == b for a, b in pairs) >= LEAST_EQUAL * len(pairs)
+
+
+@pytest.mark.slow
+def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
+    recorded: dict[str, Any],
+) -> None:
+    """The same requests, labels and keys; the bytes are compared by the tests that take them."""
+    expected = record.newest("responses")
+    requests = [each["request"] for each in expected["responses"]]
+    assert [each["request"] for each in recorded["responses"]["responses"]] == requests
+    assert recorded["responses"]["events"]
+    frames, real = recorded["frames"], record.newest("frames")
+    labels = {each["label"] for each in real["results"]}
+    assert {each["label"] for each in frames["results"]} == labels - {"stream_ids"}
+    assert all(each["rows"] for each in frames["results"] if each["label"] != "empty_result")
+    assert set(frames["supported"]) >= set(real["supported"])
+    assert json.dumps(frames).isascii()
+
+
+@pytest.mark.slow
+def test_a_life_of_tablets_has_the_phases_of_the_real_one(
+    recorded: dict[str, Any], version: str
+) -> None:
+    """And the same statements."""
+    if "tablets" not in KINDS_OF[version]:
+        assert "tablets" not in recorded
+        return
+    expected, found = kept(version, "tablets"), recorded["tablets"]
+    assert [each["cql"] for each in found["ddl"]] == [each["cql"] for each in expected["ddl"]]
+    assert [p["name"] for p in found["phases"]] == [p["name"] for p in expected["phases"]]
+
+
+@pytest.mark.slow
+def test_the_command_writes_where_it_is_told(
+    scylla: Scylla,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One kind of the server of the run."""
+    command = ["record", scylla.contact_point, "--into", str(tmp_path), "--only", "dialect"]
+    monkeypatch.setattr("sys.argv", command)
+    assert record.main() == 0
+    (path,) = tmp_path.iterdir()
+    assert f"recorded {path}" in capsys.readouterr().out
+    assert read_recording(path)["cases"]
