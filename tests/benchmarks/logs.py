@@ -26,9 +26,14 @@ def fill(served: Served, rows: int = PAGE_ROWS) -> None:
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))
-    _create(served, IMAGES, "{'enabled': true, 'preimage': 'full', 'postimage': true}")
-    served.execute(_INSERT.format(table=f"{KEYSPACE}.{IMAGES}"), _inserts(PAGE_ROWS // 10))
-    served.execute(_UPDATE.format(table=f"{KEYSPACE}.{IMAGES}"), _updates(PAGE_ROWS // 3))
+    fill_images(served, IMAGES)
+
+
+def fill_images(served: Served, table: str) -> None:
+    """Create a table whose log has images, and fill a page."""
+    _create(served, table, "{'enabled': true, 'preimage': 'full', 'postimage': true}")
+    served.execute(_INSERT.format(table=f"{KEYSPACE}.{table}"), _inserts(PAGE_ROWS // 10))
+    served.execute(_UPDATE.format(table=f"{KEYSPACE}.{table}"), _updates(PAGE_ROWS // 3))
 
 
 def _create(served: Served, table: str, cdc: str) -> None:

@@ -16,8 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_scylla_cdc.local_session import local_session
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.logs import FLAT, IMAGES, fill, log_of
+from tests.benchmarks.logs import FLAT, fill, fill_images, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
@@ -123,27 +125,40 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
 
 
 def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """What it takes to make changes of the rows of the log."""
-    bench.served.replay(log_of(IMAGES), PAGES, IMAGE_ROWS)
-
-    def read(shape: str) -> DataFrame:
-        options = {**bench.ours(IMAGES), "maxPartitions": "1", "fetchSize": str(IMAGE_ROWS)}
-        return bench.spark.read.format("scylla_cdc").options(**options, format=shape).load()
-
+    """What it takes to make changes of the rows of the log, each from the columns it reads."""
     rows = PAGES * IMAGE_ROWS
-    assert read("log").count() == rows
-    shapes = ("log", "changes", "envelope")
-    found = take_turns({shape: partial(_drain, read(shape)) for shape in shapes}, times)
-    for shape in shapes[1:]:
+    frames: dict[str, DataFrame] = {}
+    for shape in ("log", "changes", "envelope"):
+        table = f"images_{shape}"
+        fill_images(bench.served, table)
+        options = {
+            **bench.ours(table),
+            "maxPartitions": "1",
+            "fetchSize": str(IMAGE_ROWS),
+            "format": shape,
+        }
+        bench.served.replay_columns(log_of(table), _columns(options), PAGES, IMAGE_ROWS)
+        frames[shape] = bench.spark.read.format("scylla_cdc").options(**options).load()
+    assert frames["log"].count() == rows
+    found = take_turns({shape: partial(_drain, frame) for shape, frame in frames.items()}, times)
+    rate = {shape: rows / turn.wall for shape, turn in found.items()}
+    for shape in ("changes", "envelope"):
         yield Figure(
             f"spark_{shape}",
-            rows / found[shape].wall,
+            rate[shape],
             "log rows/s",
-            rows / found["log"].wall,
+            rate["log"],
             "format log",
             at_least=0.5,
             note=f"{rows:,} log rows a read, with images",
         )
+
+
+def _columns(given: dict[str, str]) -> list[str]:
+    """Return the columns of the log that a query with these options reads."""
+    options = SourceOptions.parse(given)
+    form = form_of(options, schema_of(options))
+    return [column.name for column in form.log_columns(form.schema.names)]
 
 
 def _drain(frame: DataFrame) -> None:
