@@ -1,0 +1,93 @@
+"""Why filters are options: what Spark does with a Python source that takes filters itself.
+
+The tests use a source of their own. If one of them fails, Spark may have changed, and our source
+can take filters: see "Filters" in docs/reference/spark-options.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENABLED = "spark.sql.python.filterPushdown.enabled"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        not hasattr(DataSourceReader, "pushFilters"),
+        reason="Spark 4.0 passes no filters to a Python source",
+    ),
+]
+
+
+class Numbers(DataSource):
+    """The numbers 0, 1 and 2; of `number = x`, only x."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "numbers"
+
+    def schema(self) -> str:
+        return "number int"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        del schema
+        return NumbersReader()
+
+
+class NumbersReader(DataSourceReader):
+    """Takes equality filters, and leaves all others to Spark."""
+
+    wanted = (0, 1, 2)
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        for given in filters:
+            if type(given).__name__ == "EqualTo":
+                self.wanted = (given.value,)
+            else:
+                yield given
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(self.wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        for number in partition.value:
+            yield (number,)
+
+
+@pytest.fixture
+def numbers(spark: SparkSession) -> Iterator[DataFrame]:
+    """The DataFrame of a source that takes filters, where Spark passes them."""
+    spark.dataSource.register(Numbers)
+    spark.conf.set(ENABLED, "true")
+    yield spark.read.format("numbers").load()
+    spark.conf.unset(ENABLED)
+
+
+def values(frame: DataFrame) -> list[int]:
+    """Return the numbers of a DataFrame."""
+    return sorted(row.number for row in frame.collect())
+
+
+def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
+    """Queries made of one DataFrame share what was planned last, so rows are lost silently."""
+    one, two = numbers.where("number = 1"), numbers.where("number = 2")
+    assert values(one) == [1]
+    assert values(one.union(two)) == [2, 2]  # expected: [1, 2]
+    assert values(numbers) == [2]  # expected: [0, 1, 2]
+
+
+def test_a_source_that_takes_filters_needs_a_setting(
+    spark: SparkSession, numbers: DataFrame
+) -> None:
+    """Without it, which is Spark's default, no query of the source runs, even without a filter."""
+    spark.conf.unset(ENABLED)
+    with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        numbers.collect()
