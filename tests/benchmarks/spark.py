@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.reading.sessions import form_of, schema_of
+from pyspark_scylla_cdc.sessions import row_format, schema_of
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, fill, fill_images, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
@@ -157,8 +157,8 @@ def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
 def _columns(given: dict[str, str]) -> list[str]:
     """Return the columns of the log that a query with these options reads."""
     options = SourceOptions.parse(given)
-    form = form_of(options, schema_of(options))
-    return [column.name for column in form.log_columns(form.schema.names)]
+    output = row_format(options, schema_of(options))
+    return [column.name for column in output.log_columns(output.schema.names)]
 
 
 def _drain(frame: DataFrame) -> None:

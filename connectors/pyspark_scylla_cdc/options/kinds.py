@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
@@ -25,6 +26,9 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.reports import Address
 
 _MOST_PARTITIONS = 100_000
+_SIZE = re.compile(r"([0-9]{1,18}) *(|[kmgt])b?")
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""The units of Spark's own options: powers of 1,024."""
 EARLIEST = "earliest"
 LATEST = "latest"
 
@@ -102,6 +106,16 @@ def _count(text: str, option: str) -> int:
     return int(text)
 
 
+def _bytes(text: str, option: str) -> int:
+    found = _SIZE.fullmatch(text.lower())
+    size = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    if not 0 < size < 1 << 63:
+        raise ConfigurationError(
+            option, text, "give a number of bytes, such as '500k', '64m', '1g'"
+        )
+    return size
+
+
 def _partitions(text: str, option: str) -> int:
     if (count := _count(text, option)) > _MOST_PARTITIONS:
         raise ConfigurationError(option, text, f"give {_MOST_PARTITIONS} or fewer")
@@ -173,6 +187,7 @@ ADDRESS = Kind("address", _address)
 TEXT = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)
+BYTES = Kind("number of bytes", _bytes)
 PARTITIONS = Kind(f"number up to {_MOST_PARTITIONS}", _partitions)
 FLAG = Kind("`true` or `false`", _flag)
 DURATION = Kind("duration", parse_duration)

@@ -62,6 +62,9 @@ class SourceOptions:
     confidence_window: timedelta
     max_window: timedelta | None
     max_rows: int | None
+    max_bytes: int | None
+    min_rows: int
+    max_trigger_delay: timedelta
     min_advance: timedelta
     idle_advance: timedelta
     strategy: Strategy
@@ -99,6 +102,9 @@ class SourceOptions:
                 confidence_window=values["confidenceWindow"],
                 max_window=values["maxWindowPerTrigger"],
                 max_rows=values["maxRowsPerTrigger"],
+                max_bytes=values["maxBytesPerTrigger"],
+                min_rows=values["minRowsPerTrigger"] or 1,
+                max_trigger_delay=values["maxTriggerDelay"],
                 min_advance=values["minAdvance"],
                 idle_advance=values["idleAdvance"],
                 strategy=values["readStrategy"],
@@ -122,6 +128,7 @@ class SourceOptions:
         options._check_order()
         options._check_starting_offset()
         options._check_partitions()
+        options._check_rows()
         return options
 
     @property
@@ -191,6 +198,11 @@ class SourceOptions:
                 "give an earlier start or a later end"
             )
             raise ConfigurationError("startingTimestamp", format_timestamp(self.starting), remedy)
+
+    def _check_rows(self) -> None:
+        if self.max_rows is not None and self.min_rows > self.max_rows:
+            remedy = f"give no more than maxRowsPerTrigger, which is {self.max_rows}"
+            raise ConfigurationError("minRowsPerTrigger", self.min_rows, remedy)
 
     def _check_partitions(self) -> None:
         if self.min_partitions > self.max_partitions:

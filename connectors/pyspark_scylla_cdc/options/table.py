@@ -19,6 +19,7 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
     ADDRESS,
+    BYTES,
     COUNT,
     DECIMAL_TYPE,
     DURATION,
@@ -300,6 +301,24 @@ OPTIONS = (
         COUNT,
         "Approximate maximum of log rows in one micro-batch. It is estimated from at most 512 "
         "streams, so with more streams a hot one may be missed.",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        BYTES,
+        "Approximate maximum size of the log rows in one micro-batch, as Arrow in memory: bytes, "
+        "or a number with `k`, `m` or `g`. The size of a row is estimated from a few rows.",
+    ),
+    Option(
+        "minRowsPerTrigger",
+        COUNT,
+        "Approximate minimum of log rows in one micro-batch: a stream that has caught up waits for "
+        "more rows. It is estimated from as many streams as `maxRowsPerTrigger`.",
+    ),
+    Option(
+        "maxTriggerDelay",
+        POSITIVE_DURATION,
+        "With `minRowsPerTrigger`: how long rows wait for others at most, in write time.",
+        default="15m",
     ),
     Option(
         "minAdvance",

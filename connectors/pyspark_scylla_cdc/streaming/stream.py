@@ -32,7 +32,7 @@ from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.partition import LatePartition
+from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
@@ -120,23 +120,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
         window = Window(since.position, until.position)
-        parts: list[InputPartition] = []
+        parts: list[SourcePartition] = []
         if since.is_before_snapshot and not until.is_before_snapshot:
             parts += snapshot_partitions(since.position, self._options.max_partitions)
         if until.late is not None and until.late.rows and until != since:
             parts.append(LatePartition(until.late.rows))
         if window.is_empty:
-            return parts
+            return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
         self._check_loss(window, ttls)
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
         self._monitor.see(timeline)
         planned = None if until.late is None else until.late.planned(window, ttls)
-        return [
-            *parts,
-            *plan(self._options, self._schema.base, timeline, window, filled, planned),
-        ]
+        rest = plan(self._options, self._schema.base, timeline, window, filled, planned)
+        return of_one_plan([*parts, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)

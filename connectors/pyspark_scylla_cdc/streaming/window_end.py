@@ -1,13 +1,14 @@
 """Decides where a micro-batch ends: how far its window of write time reaches.
 
-The window begins at the position of the last offset. Each of five steps may only bring its end
+The window begins at the position of the last offset. Each of six steps may only bring its end
 nearer, and in the end a window may be empty:
 
 1. It reaches as far as rows have settled and Spark's trigger allows (`AdvancePolicy`).
 2. If that is everything that has settled, but no rows are found, the window is empty (`Idle`).
-3. It ends before a generation that is only partly published (`PublicationGate`).
-4. It holds about as many rows as a micro-batch may have (`RowLimit`).
-5. It holds as many strays as an offset can name (`LateWatch`), which also finds the late rows that
+3. Likewise if it has fewer rows than a micro-batch should, and is not long yet (`MinimumRows`).
+4. It ends before a generation that is only partly published (`PublicationGate`).
+5. It holds about as many rows and bytes as a micro-batch may have (`RowLimit`).
+6. It holds as many strays as an offset can name (`LateWatch`), which also finds the late rows that
    the micro-batch delivers.
 """
 
@@ -30,7 +31,9 @@ from pyspark_scylla_cdc.sessions import generations_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
 from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
-from pyspark_scylla_cdc.streaming.row_limit import row_limit
+from pyspark_scylla_cdc.streaming.minimum import MinimumRows
+from pyspark_scylla_cdc.streaming.row_count import row_count
+from pyspark_scylla_cdc.streaming.row_limit import within_limits
 from pyspark_scylla_cdc.streaming.row_probe import row_probe
 
 
@@ -65,6 +68,13 @@ class WindowEnd:
             duration_micros(options.min_advance),
             duration_micros(options.idle_advance),
         )
+        self._minimum = MinimumRows(
+            partial(_rows, options, schema),
+            options.min_rows,
+            shortest=duration_micros(options.min_advance),
+            longest=duration_micros(options.max_trigger_delay),
+            idle=duration_micros(options.idle_advance),
+        )
         self._gate = PublicationGate(
             partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
         )
@@ -92,7 +102,7 @@ class WindowEnd:
             window = self._with_rows(window, now)
         window = self._published(window, now)
         if limited:
-            window = self._within_row_limit(window)
+            window = self._within_limits(window)
         return self._with_late_rows(since, window, ttls)
 
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
@@ -101,17 +111,20 @@ class WindowEnd:
     def _with_rows(self, window: Window, now: Micros) -> Window:
         if not self._policy.has_caught_up(window.end, now):
             return window
-        return evolve(window, end=self._idle.end(window))
+        window = evolve(window, end=self._idle.end(window))
+        if window.is_empty or self._options.min_rows == 1:
+            return window
+        return evolve(window, end=self._minimum.end(window))
 
     def _published(self, window: Window, now: Micros) -> Window:
         if window.is_empty:
             return window
         return evolve(window, end=max(window.start, min(window.end, self._gate.limit(now))))
 
-    def _within_row_limit(self, window: Window) -> Window:
-        if window.is_empty or self._options.max_rows is None:
+    def _within_limits(self, window: Window) -> Window:
+        if window.is_empty or (self._options.max_rows or self._options.max_bytes) is None:
             return window
-        return evolve(window, end=row_limit(self._options, self._schema)(window))
+        return evolve(window, end=within_limits(self._options, self._schema, window))
 
     def _with_late_rows(
         self, since: Offset, window: Window, ttls: Callable[[], TtlHistory]
@@ -120,3 +133,8 @@ class WindowEnd:
         if late is not None and not window.is_empty:
             window = evolve(window, end=late.position)
         return MicroBatch(window, late)
+
+
+def _rows(options: SourceOptions, schema: LogSchema, window: Window) -> float:
+    """Count the rows of a window, up to the number that a micro-batch waits for."""
+    return row_count(options, schema).rows(window, options.min_rows)

@@ -132,6 +132,12 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "confidenceWindow": [("30", "confidenceWindow is '30': give a unit, such as '30s'")],
     "maxWindowPerTrigger": [("0s", "maxWindowPerTrigger is '0s': give a duration above zero")],
     "maxRowsPerTrigger": [("-1", "maxRowsPerTrigger is '-1': give a whole number above zero")],
+    "maxBytesPerTrigger": [
+        ("64 MiB", "maxBytesPerTrigger is '64 MiB': give a number of bytes, such as"),
+        ("0", "maxBytesPerTrigger is '0': give a number of bytes"),
+    ],
+    "minRowsPerTrigger": [("0", "minRowsPerTrigger is '0': give a whole number above zero")],
+    "maxTriggerDelay": [("0s", "maxTriggerDelay is '0s': give a duration above zero")],
     "minAdvance": [("soon", "minAdvance is 'soon': give a duration such as")],
     "fetchSize": [(FAR, f"fetchSize is '{FAR}': give a whole number above zero that fits 64 bits")],
     "chunkSize": [("101", "chunkSize is 101: give a whole number from 1 to 100")],

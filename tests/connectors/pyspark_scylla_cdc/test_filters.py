@@ -45,7 +45,7 @@ class Numbers(DataSource):
 class NumbersReader(DataSourceReader):
     """Takes equality filters, and leaves all others to Spark."""
 
-    wanted = (0, 1, 2)
+    wanted: tuple[Any, ...] = (0, 1, 2)
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
         for given in filters:

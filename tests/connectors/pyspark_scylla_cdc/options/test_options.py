@@ -71,6 +71,9 @@ def test_options_of_this_source() -> None:
         endingBoundInclusive="true",
         failOnDataLoss="false",
         maxRowsPerTrigger="7",
+        maxBytesPerTrigger="64m",
+        minRowsPerTrigger="5",
+        maxTriggerDelay="1h",
         readStrategy="ranges",
         minPartitions="3",
         partitionKey='{"a": 1}',
@@ -81,6 +84,8 @@ def test_options_of_this_source() -> None:
     assert options.columns == ("a", "b,c")
     assert options.types.decimal == pa.decimal128(20, 3)
     assert options.window(now=0) == Window(1_000_001, 2_000_001)
+    assert (options.max_bytes, options.min_rows) == (64 << 20, 5)
+    assert options.max_trigger_delay == timedelta(hours=1)
     assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
     assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
     assert options.partition_key == '{"a": 1}'
@@ -235,6 +240,10 @@ def test_latest_is_the_moment_of_the_query() -> None:
         ),
         ({"startingBoundInclusive": "1"}, "startingBoundInclusive is '1': give true or false"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': give true or false"),
+        (
+            {"maxRowsPerTrigger": "5", "minRowsPerTrigger": "6"},
+            "minRowsPerTrigger is 6: give no more than maxRowsPerTrigger, which is 5",
+        ),
         ({"maxRowsPerTrigger": "-1"}, "maxRowsPerTrigger is '-1': give a whole number above zero"),
         ({"readStrategy": "scan"}, "readStrategy is 'scan': give streams, ranges or auto"),
         ({"minPartitions": "9"}, "minPartitions is 9: give no more than maxPartitions, which is 8"),

@@ -1,0 +1,50 @@
+"""Delays micro-batches until there are enough rows for one, or enough time has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cdc_reader._time import BEGINNING, Micros
+from cdc_reader.streams.window import Window
+
+
+class MinimumRows:
+    """Decides whether a settled window has enough rows for a micro-batch; times in µs.
+
+    That is about `least` rows, counted by `count`, or any number once the window is `longest` long.
+    A window of `idle` or more without rows is worth one too: it only moves the position. Rows that
+    have settled do not change, so each is counted once, when `shortest` µs of write time have been
+    added.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[Window], float],
+        least: int,
+        *,
+        shortest: int,
+        longest: int,
+        idle: int,
+    ) -> None:
+        self._count = count
+        self._least = least
+        self._shortest = shortest
+        self._longest = longest
+        self._idle = idle
+        self._position = self._counted_until = BEGINNING
+        self._rows = 0.0
+
+    def end(self, window: Window) -> Micros:
+        """Return the end of the window if it is worth a micro-batch; else its start."""
+        if window.start != self._position:
+            self._position = self._counted_until = window.start
+            self._rows = 0.0
+        if window.length >= self._longest:
+            return window.end
+        is_idle = not self._rows and window.length >= self._idle
+        uncounted = Window(self._counted_until, window.end)
+        if uncounted.length >= self._shortest or (is_idle and not uncounted.is_empty):
+            self._rows += self._count(uncounted)
+            self._counted_until = window.end
+        is_worth_it = self._rows >= self._least or (is_idle and not self._rows)
+        return window.end if is_worth_it else window.start

@@ -1,0 +1,82 @@
+"""Estimates the number and the size of the rows of a window, from a sample of its streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from cdc_reader._time import Micros
+from cdc_reader.cql.schema import BATCH_SEQ_NO, Column, LogSchema
+from cdc_reader.reading.ports import LogSource
+from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.plan import StreamSpan, spans
+from pyspark_scylla_cdc.planning.streams import Streams
+from pyspark_scylla_cdc.sessions import row_format, source_of, streams_loader, timeline_of
+
+SAMPLE, AT_ONCE = 512, 64
+"""The number of streams sampled in a generation, and of streams per query."""
+TOO_MANY = math.inf
+"""Stands for a number of rows that was not counted to its end."""
+_WEIGHED = 64
+"""Most rows per query that are read to estimate the size of rows."""
+
+
+@frozen
+class RowCount:
+    """Reads samples: `keys` with a small column of each row, `some` with a few rows per query.
+
+    `some` reads the columns that the query does.
+    """
+
+    keys: LogSource
+    some: LogSource
+    streams: Callable[[Micros], Streams]
+    spans: Callable[[Window], Sequence[StreamSpan]]
+
+    def rows(self, window: Window, most: float) -> float:
+        """Return the estimated number of rows; TOO_MANY if it is above `most`."""
+        rows = 0.0
+        for batch, share in self._sampled(self.keys, window):
+            rows += batch.num_rows * share
+            if rows > most:
+                return TOO_MANY
+        return rows
+
+    def row_size(self, window: Window) -> float | None:
+        """Return the estimated bytes of a row in memory, as Arrow; None without rows."""
+        batches = [batch for batch, _ in self._sampled(self.some, window)]
+        rows = sum(batch.num_rows for batch in batches)
+        return sum(batch.nbytes for batch in batches) / rows if rows else None
+
+    def _sampled(self, source: LogSource, window: Window) -> Iterator[tuple[pa.RecordBatch, float]]:
+        """Yield rows of some streams, with the number of streams that each of these stands for."""
+        for span in self.spans(window):
+            streams = self.streams(span.generation)
+            sample = streams.sample(SAMPLE)
+            share = len(streams) / len(sample)
+            tasks = sample.tasks(span.window, AT_ONCE)
+            for batch in chain.from_iterable(map(source.read, tasks)):
+                yield batch, share
+
+
+def row_count(options: SourceOptions, schema: LogSchema) -> RowCount:
+    """Make the samples of a query's rows."""
+    keys = tuple(column for column in schema.columns if column.name == BATCH_SEQ_NO)
+    output = row_format(options, schema)
+    streams = streams_loader(options, schema.base)
+
+    def source(columns: Sequence[Column], limit: int | None = None) -> LogSource:
+        read = evolve(schema, columns=tuple(columns))
+        return source_of(options.connection(), options.read, read, limit, tolerant=True)
+
+    return RowCount(
+        source(keys),
+        source(output.log_columns(output.schema.names), _WEIGHED),
+        streams,
+        lambda window: spans(timeline_of(options), window, lambda g: len(streams(g))),
+    )

@@ -1,0 +1,196 @@
+"""What a micro-batch may hold, and what it waits for; the rate that its tasks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from cassandra.cluster import Session
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.streams.window import Window
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.sessions import connection_of
+from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
+from pyspark_scylla_cdc.streaming.minimum import MinimumRows
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+
+SECOND = 1_000_000
+LIMIT = ReadMaxFiles(1)
+Make = Callable[..., StreamReader]
+Offset = dict[str, Any]
+
+
+@pytest.fixture
+def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
+    """Make readers of a table without changes, which read what is older than a second."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
+    known = {
+        "hosts": cluster.contact_point,
+        "path": "ks.t",
+        "consistencyLevel": "ONE",
+        "startingTimestamp": "latest",
+        "lateRows": "ignore",
+        "confidenceWindow": "1s",
+    }
+    opened = []
+
+    def make(**more: str) -> StreamReader:
+        parsed = SourceOptions.parse({**known, **more})
+        opened.append(connection_of(parsed.connection(), parsed.read))
+        return stream_reader(parsed, clock)
+
+    yield make
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def write(session: Session, clock: ManualClock) -> Callable[..., None]:
+    """Write so many rows of so many characters, a tenth of a second apart, and let them settle."""
+
+    def write(count: int, size: int = 1) -> None:
+        for number in range(count):
+            clock.advance(SECOND // 10)
+            session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (number, "x" * size))
+        clock.advance(2 * SECOND)
+
+    return write
+
+
+def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
+    """Return the rows and the bytes of each micro-batch from `start` on."""
+    found = []
+    while (end := stream.latestOffset(start, LIMIT)) != start:
+        parts = stream.partitions(start, end)
+        batches = [batch for part in parts for batch in stream.read(part)]
+        found.append((sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize(("rows", "size"), [(300, 1_000), (60, 20_000)])
+def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> None:
+    """Micro-batches are of about the same size, whatever that of a row."""
+    stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
+    start = stream.initialOffset()
+    write(rows, size)
+    found = sizes(stream, start)
+    assert sum(count for count, _ in found) == rows
+    assert all(count for count, _ in found)
+    assert max(held for _, held in found) <= 1.5 * 100 * 1024
+    assert len(found) <= 3 * rows * size / 100_000
+
+
+def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
+    """The limit that is reached first applies, also where a row exceeds it."""
+    stream = make(maxBytesPerTrigger="100k", maxRowsPerTrigger="10")
+    start = stream.initialOffset()
+    write(40)
+    assert max(count for count, _ in sizes(stream, start)) <= 10
+    stream = make(maxBytesPerTrigger="1", minAdvance="1ms")
+    assert [count for count, _ in sizes(stream, start)] == [1] * 40
+
+
+def test_a_micro_batch_waits_for_rows(
+    make: Make, write: Callable[..., None], clock: ManualClock
+) -> None:
+    """Until there are enough of them, or until the first ones have waited long enough."""
+    stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
+    start = stream.initialOffset()
+    write(15)
+    assert stream.latestOffset(start, LIMIT) == start
+    clock.advance(120 * SECOND)
+    assert stream.latestOffset(start, LIMIT) == start
+    write(6)
+    assert [count for count, _ in sizes(stream, start)] == [21]
+
+    start = stream.latestOffset(start, LIMIT)
+    write(3)
+    assert stream.latestOffset(start, LIMIT) == start
+    clock.advance(600 * SECOND)
+    assert [count for count, _ in sizes(stream, start)] == [3]
+
+
+def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
+    """Nor does one whose trigger asks for everything, or ends."""
+    stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
+    start = stream.initialOffset()
+    write(30)
+    first = stream.latestOffset(start, LIMIT)
+    assert first != start
+    waiting = make(minRowsPerTrigger="50")
+    assert waiting.latestOffset(start, LIMIT) == start
+    assert waiting.latestOffset(start, ReadAllAvailable()) != start
+    waiting.prepareForTriggerAvailableNow()
+    assert [count for count, _ in sizes(waiting, start)] == [30]
+
+
+def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
+    """A window without rows does not wait for them."""
+    stream = make(minRowsPerTrigger="50", idleAdvance="1m")
+    start = stream.initialOffset()
+    clock.advance(62 * SECOND)
+    assert [count for count, _ in sizes(stream, start)] == [0]
+
+
+@given(
+    rows=st.lists(st.integers(1, 1_000), max_size=50),
+    polls=st.lists(st.integers(1, 1_200), min_size=1, max_size=30),
+    least=st.integers(2, 20),
+    shortest=st.integers(1, 100),
+    longest=st.integers(200, 2_000),
+    idle=st.integers(50, 500),
+)
+def test_each_row_is_counted_once(
+    rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
+) -> None:
+    """A window that is offered has enough rows, is long, or is empty; any other one waits."""
+    counted: list[Window] = []
+
+    def held(window: Window) -> int:
+        return sum(at in window for at in rows)
+
+    def count(window: Window) -> float:
+        counted.append(window)
+        return held(window)
+
+    minimum = MinimumRows(count, least, shortest=shortest, longest=longest, idle=idle)
+    start = 0
+    for end in sorted(polls):
+        window = Window(start, end)
+        is_offered = minimum.end(window) == end > start
+        is_long = window.length >= longest
+        if is_offered:
+            assert is_long or held(window) >= least or not held(window)
+            start = end
+        else:
+            assert not is_long
+            assert window.length < idle or held(window)
+            assert held(Window(start, max(start, end - shortest))) < least
+    for before, after in pairwise(counted):
+        assert before.end <= after.start
+
+
+def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
+    """Each partition has its part of the limit; the driver has all of it."""
+    stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
+    options = stream._options
+    throttle = connection_of(options.connection(), options.read).throttle
+    start = stream.initialOffset()
+    write(20)
+    end = stream.latestOffset(start, LIMIT)
+    assert throttle.rate == 1_000
+    parts = stream.partitions(start, end)
+    assert len(parts) == 4
+    assert sum(b.num_rows for part in parts for b in stream.read(part)) == 20
+    assert throttle.rate == 1_000 / 4
