@@ -1,12 +1,14 @@
 """Which base rows belong to a shard: those whose stream, in one generation, is the shard's.
 
-The token of a base partition determines its group, and its place among the group's streams. The
-streams of a group may belong to several shards, so a span of tokens may have rows of several.
+The token of a base partition determines its group, and its place among the group's streams. A
+group's streams are close together in the ring, so nearly all groups are one shard's. The streams of
+a group at a shard's end may belong to two; then rows are told apart by their tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -38,13 +40,14 @@ class Ownership:
         self.spans = self._spans()
         self._is_own = self._streams_of_shard()
 
-    @property
+    @cached_property
     def is_exact(self) -> bool:
-        """True if every token in `spans` is the shard's."""
-        return self._shard.is_whole or not self._groups
+        """True if every token in `spans` is the shard's, as no group has streams of several."""
+        groups = ([stream.token in self._shard for stream in g.streams] for g in self._groups)
+        return all(all(own) or not any(own) for own in groups)
 
     def owns(self, tokens: Tokens) -> Mask:
-        """Return which of these tokens are of the shard's rows."""
+        """Return which of these tokens, all in `spans`, are of the shard's rows."""
         if self.is_exact:
             return np.ones(len(tokens), bool)
         number = np.searchsorted(np.array(self.ends, np.int64), tokens) % len(self.ends)

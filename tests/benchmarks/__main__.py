@@ -27,6 +27,7 @@ NAMES = (
     "decode",
     "changes",
     "read",
+    "snapshot",
     "peers",
     "spark",
     "idle",

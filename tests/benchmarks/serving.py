@@ -46,12 +46,12 @@ class Served:
         """Execute a statement in the server's process, once for each row of values."""
         self._ask(_execute, cql, list(rows))
 
-    def replay(self, table: str, times: int, page_rows: int = 5_000) -> int:
+    def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
         """Answer every read of a table with its first page, `times` times; return the page's size.
 
-        The size is in bytes.
+        The size is in bytes. `selected` is what the reads select.
         """
-        size: int = self._ask(_replay, table, times, page_rows)
+        size: int = self._ask(_replay, table, times, page_rows, selected)
         return size
 
     def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
@@ -174,8 +174,8 @@ def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
         yield bytes(later)
 
 
-def _replay(scylla: EmbeddedScylla, table: str, times: int, page_rows: int) -> int:
+def _replay(scylla: EmbeddedScylla, table: str, times: int, page_rows: int, selected: str) -> int:
     scylla.end_replay(KEYSPACE, table)
-    page, *_ = scylla.pages(f"SELECT * FROM {KEYSPACE}.{table}", page_rows)
+    page, *_ = scylla.pages(f"SELECT {selected} FROM {KEYSPACE}.{table}", page_rows)
     scylla.replay(KEYSPACE, table, [page], times)
     return len(page)

@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 
 from cdc_reader.cluster.log import CdcTable
+from cdc_reader.cluster.token import murmur3
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -30,8 +31,8 @@ from cdc_reader.reading.snapshot import (
     SnapshotRows,
     begin_snapshot,
 )
-from cdc_reader.streams.ring import WHOLE_RING, TokenRange
-from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.ring import WHOLE_RING, TokenRange, TokenRanges
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN, Shard
 from cdc_reader.testing.in_process import RecordedQuery
 from tests.cdc_reader.followed import EPOCH, SECOND, Followed
 
@@ -93,6 +94,21 @@ def test_each_row_comes_once(followed: Followed) -> None:
     assert last is not None
     assert (last.done, last.rows) == (WHOLE_RING, 100)
     assert (reader.share.share, reader.share.rows, reader.share.seconds_left) == (1.0, 100, 0.0)
+
+
+def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
+    """A partition whose token is an end is in the range before it, and in no other."""
+    token = murmur3((7).to_bytes(4, "big"))
+    start = begin(followed)
+    assert start.snapshot is not None
+    halves = TokenRange(MIN_TOKEN, token), TokenRange(token, MAX_TOKEN)
+    found = []
+    for half in halves:
+        done = WHOLE_RING.without(TokenRanges([half]))
+        part = evolve(start, snapshot=evolve(start.snapshot, done=done))
+        found.append(rows(reader_of(followed, part).deliveries()))
+    assert [(7, 1, 1) in part for part in found] == [True, False]
+    assert sum(found, Counter()) == WHOLE
 
 
 def test_it_begins_with_a_position_that_has_settled(followed: Followed) -> None:

@@ -9,7 +9,6 @@ from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from attrs import evolve
@@ -37,6 +36,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ownership import Ownership
 from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import TokenRange, TokenRanges
+from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window, WindowSize
 from tests.cdc_reader.simulation.simulation import BrokenSeed, simulate
 
@@ -111,11 +111,20 @@ def _without_gaps(self: TokenRanges, *more: TokenRange) -> TokenRanges:
     return TokenRanges([TokenRange(start, end)])
 
 
+def _of_all_shards(self: Ownership, groups: Any, _shard: Shard) -> None:
+    _OWNED(self, groups, Shard())
+
+
+def _of_no_groups(self: Ownership, _groups: Any, shard: Shard) -> None:
+    _OWNED(self, (), shard)
+
+
 def _unless_snapshot(value: Any, **changes: Any) -> Any:
     return value if changes == {"snapshot": None} else evolve(value, **changes)
 
 
 _INIT = follower.Follower.__init__
+_OWNED = Ownership.__init__
 _COMPLETE: Any = vars(snapshot.SnapshotReader)["complete"].fget
 _PAGES = wire.Queries._pages
 _BOUND = timeuuid.bound
@@ -182,7 +191,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "start: not settled": (snapshot, "settled_before", lambda now, _confidence: now, 1),
     "start: each shard by itself": (
-        (snapshot_start, "snapshot_start", lambda _name, _store, _config, _stop, begin: begin(), 1)
+        (snapshot_start, "snapshot_start", lambda _name, _store, _config, _stop, begin: begin(), 7)
     ),
     "log: followed from the end of the snapshot": (
         (snapshot.SnapshotReader, "complete", property(_at_its_end), 1)
@@ -191,28 +200,21 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         snapshot.SnapshotReader,
         "complete",
         property(lambda self: evolve(_COMPLETE(self), late_scan_at=None)),
-        1,
+        4,
     ),
     "ranges: done before their rows are handled": (
-        (RangeAcknowledgements, "deliver", lambda _self, _reading, _rows=1: None, 1)
+        (RangeAcknowledgements, "deliver", lambda _self, _reading, _rows=1: None, 2)
     ),
-    "ranges: done and read again": (snapshot.SnapshotReader, "_cutter", _all_of_it, 1),
+    "ranges: done and read again": (snapshot.SnapshotReader, "_cutter", _all_of_it, 4),
     "ranges: gaps are lost where they are merged": (TokenRanges, "adding", _without_gaps, 1),
     "ranges: dropped when the schema changes": (
         (RangeCutter, "put_back", lambda _self, _ranges: None, 1)
     ),
-    "rows: a page that fails is taken for the last": (wire.Queries, "_pages", _until_it_fails, 1),
-    "rows: a shard reads those of others": (
-        (Ownership, "owns", lambda _self, tokens: np.ones(len(tokens), bool), 1)
-    ),
-    "rows: a shard has those of its part of the ring": (
-        Ownership,
-        "owns",
-        lambda self, tokens: (tokens > self._shard.start) & (tokens <= self._shard.end),
-        1,
-    ),
+    "rows: a page that fails is taken for the last": (wire.Queries, "_pages", _until_it_fails, 2),
+    "rows: a shard reads those of others": (Ownership, "__init__", _of_all_shards, 3),
+    "rows: a shard has those of its part of the ring": (Ownership, "__init__", _of_no_groups, 1),
     "checkpoint: saved as begun though it is complete": (
-        (acknowledgement, "evolve", _unless_snapshot, 1)
+        (acknowledgement, "evolve", _unless_snapshot, 45)
     ),
 }
 """The same, in histories that begin with a snapshot."""

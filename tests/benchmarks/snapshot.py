@@ -1,0 +1,130 @@
+"""Reading a table's rows: a snapshot's batches and changes, against the driver's own paging.
+
+The server replays pages, in a process of its own, so that the client is the bottleneck. Each range
+of tokens gets the same pages, so a snapshot's rows are those of the ranges it cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+
+from cassandra.cluster import Cluster, ExecutionProfile
+from cassandra.query import tuple_factory
+
+from cdc_reader.cluster.rows import rows_query
+from cdc_reader.config import ConnectionConfig
+from cdc_reader.reader import CdcReader
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from tests.benchmarks.apart import apart, peak_mb
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.logs import FLAT, PAGE_ROWS, fill
+from tests.benchmarks.serving import KEYSPACE, Served, serving
+from tests.benchmarks.turns import take_turns
+
+PAGES, RANGES = 5, 40
+"""Pages of each range, and ranges of the driver: about as many as a snapshot cuts of such pages."""
+LARGE = 20
+"""Pages of each range where memory is measured: the ranges keep their size."""
+FEW, MANY = 50_000, 5_000_000
+
+
+def figures(times: int) -> Iterator[Figure]:
+    """Rows a second, and how far memory rises with the number of rows."""
+    with serving() as served:
+        fill(served)
+        yield from _rates(served, times)
+        served.replay(FLAT, LARGE, PAGE_ROWS)
+        few, many = (apart(_reading, served.config, rows) for rows in (FEW, MANY))
+        note = f"{many:.0f} MB for {MANY:,} rows, {few:.0f} MB for {FEW:,}"
+        yield Figure("snapshot_memory", many - few, "MB more", at_most=100, note=note)
+
+
+def _rates(served: Served, times: int) -> Iterator[Figure]:
+    with CdcReader(served.config, f"{KEYSPACE}.{FLAT}") as reader:
+        base = reader.table.schema.base
+        for name, ttls, read, target in (
+            ("snapshot", False, _batches, 2),
+            ("snapshot_changes", True, _changes, None),
+        ):
+            selected, _, _ = rows_query(base, ttls=ttls, tokens=False).cql.partition(" FROM ")
+            selected = selected.removeprefix("SELECT ")
+            served.replay(FLAT, PAGES, PAGE_ROWS, selected=selected)
+            yield _rate(served, times, name, partial(read, reader), selected, target)
+
+
+def _rate(
+    served: Served,
+    times: int,
+    name: str,
+    read: Callable[[], int],
+    selected: str,
+    target: float | None,
+) -> Figure:
+    rows: dict[str, int] = {}
+
+    def counting(way: str, read: Callable[[], int]) -> Callable[[], None]:
+        def run() -> None:
+            rows[way] = read()
+
+        return run
+
+    with _driver(served, selected) as tuples:
+        ways = {"tuples": counting("tuples", tuples), name: counting(name, read)}
+        found = take_turns(ways, times)
+    rates = {way: rows[way] / turn.wall for way, turn in found.items()}
+    return Figure(
+        name,
+        rates[name],
+        "rows/s",
+        rates["tuples"],
+        "the driver's rows as tuples, by ranges of tokens",
+        at_least=target,
+        note=f"{found[name].cpu / rows[name] * 1e9:,.0f} ns of CPU a row; {rows[name]:,} rows, "
+        f"the driver's {rows['tuples']:,}",
+    )
+
+
+def _batches(reader: CdcReader) -> int:
+    """Read all rows as batches."""
+    return sum(batch.num_rows for batch in reader.snapshot().batches())
+
+
+def _changes(reader: CdcReader) -> int:
+    """Read all changes, and the key and the row that each shows."""
+    count = 0
+    for change in reader.snapshot().changes():
+        _ = change.operation, change.key, change.after
+        count += 1
+    return count
+
+
+def _reading(config: ConnectionConfig, rows: int) -> float:
+    """Read at least so many rows of a snapshot; the peak of memory, in MB."""
+    found = 0
+    with CdcReader(config, f"{KEYSPACE}.{FLAT}") as reader:
+        for batch in reader.snapshot().batches():
+            found += batch.num_rows
+            if found >= rows:
+                break
+    assert found >= rows, f"expected {rows} rows, found {found}"
+    return peak_mb()
+
+
+@contextmanager
+def _driver(served: Served, selected: str) -> Iterator[Callable[[], int]]:
+    """What reads the table by the driver alone, range after range."""
+    edges = [MIN_TOKEN + (MAX_TOKEN - MIN_TOKEN) * n // RANGES for n in range(RANGES + 1)]
+    with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
+        cluster.add_execution_profile("tuples", ExecutionProfile(row_factory=tuple_factory))
+        session = cluster.connect()
+        statement = session.prepare(
+            f"SELECT {selected} FROM {KEYSPACE}.{FLAT} WHERE token(pk) > ? AND token(pk) <= ?"
+        )
+        yield lambda: sum(
+            1
+            for tokens in pairwise(edges)
+            for _ in session.execute(statement, tokens, execution_profile="tuples")
+        )
