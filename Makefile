@@ -49,9 +49,9 @@ FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decodin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java prometheus demo test test-slow test-all test-spark test-spark-quick \
-    test-scylla-driver test-scylla-driver-quick test-clients soak fuzz fuzz-kernel bench simulate \
-    lint format api constraints clean
+.PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
+    test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients soak fuzz \
+    fuzz-kernel bench simulate lint format api constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -62,13 +62,16 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
 test: install prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
 test-slow: install prometheus ## run the other tests: faults, load, random histories, other libraries
-	$(SPARK_ENV) $(BIN)/python -m pytest -m slow $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not cluster" $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
 
 test-all: install prometheus ## run all tests
-	$(SPARK_ENV) $(BIN)/python -m pytest $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+
+test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
+	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),tests/cluster) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import row_format, schema_of
+from tests.benchmarks.executors import scale_figures
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, fill, fill_images, log_of
 from tests.benchmarks.serving import KEYSPACE, Served, serving
@@ -71,7 +72,7 @@ class Bench:
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure reads of ten million rows, and micro-batches with almost none."""
+    """Measure reads of ten million rows, micro-batches with almost none, and several executors."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
         # Compiled as in production. This takes a while, but ends before the measurement begins.
@@ -84,6 +85,7 @@ def figures(times: int) -> Iterator[Figure]:
             yield from _stream_figures(Bench(spark, many, folder), times)
         finally:
             spark.stop()
+    yield from scale_figures(times)
 
 
 def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:

@@ -14,8 +14,8 @@ from cdc_reader.errors import ConfigurationError
 class Addresses:
     """Allocates consecutive addresses, starting with that of `host`.
 
-    A single node may have any address; several need IPv4 loopback addresses, of which a machine has
-    many. `next` raises ConfigurationError if there is none left.
+    A single node may have any address; several need consecutive IPv4 addresses of this machine,
+    such as those of its loopback. `next` raises ConfigurationError if there is none left.
     """
 
     host: str
@@ -29,10 +29,24 @@ class Addresses:
 
     def _following(self, offset: int) -> str:
         first = ipaddress.ip_address(_resolved(self.host))
-        if first.version != 4 or not first.is_loopback:
-            remedy = "several nodes need a loopback IPv4 address such as '127.0.0.1' to begin with"
+        following = first + offset
+        if first.version != 4 or not (first.is_loopback or _is_here(str(following))):
+            remedy = (
+                "several nodes need a loopback IPv4 address such as '127.0.0.1' to begin with, or "
+                "one that is followed by others of this machine"
+            )
             raise ConfigurationError("host", self.host, remedy)
-        return str(first + offset)
+        return str(following)
+
+
+def _is_here(address: str) -> bool:
+    """True if it is an address of this machine."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def reachable(listen_address: str) -> str:

@@ -199,8 +199,8 @@ class EmbeddedScylla:
     def join(self, vnodes: int = 16, shards: int = 2) -> Generation:
         """Add a node that listens on the next address; return the generation that results.
 
-        Notifies clients that registered for events. Raises ConfigurationError if the nodes are not
-        on IPv4 loopback addresses, OSError if the address is not available.
+        Notifies clients that registered for events. Raises ConfigurationError if the next
+        address is not one of this machine's IPv4 addresses, OSError if it is not available.
         """
         _positive(vnodes=vnodes, shards=shards)
         address = self._addresses.next()

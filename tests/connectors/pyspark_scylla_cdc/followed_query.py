@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from attrs import frozen
 
@@ -50,7 +50,7 @@ class FollowedQuery:
     def __init__(self, folder: Path, options: dict[str, str]) -> None:
         self.folder = folder
         self.failures: list[str] = []
-        self._command = [sys.executable, str(SCRIPT), str(folder), json.dumps(options)]
+        self._options = json.dumps(options)
 
     def __enter__(self) -> Self:
         self.start()
@@ -67,13 +67,17 @@ class FollowedQuery:
     def start(self) -> None:
         """Start the query, from its checkpoint if there is one, in its own process group."""
         with (self.folder / "stderr.log").open("ab") as errors:
-            self._process = subprocess.Popen(
-                self._command,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
+            self._process = self._launch(errors)
+
+    def _launch(self, errors: IO[bytes]) -> subprocess.Popen[str]:
+        """Start the driver, whose standard output is a pipe."""
+        return subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(self.folder), self._options],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
 
     def kill(self) -> None:
         """Kill the driver, Python and JVM at once."""

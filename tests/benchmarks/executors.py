@@ -1,0 +1,136 @@
+"""The Spark source on two executors against one, each on a processor core of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from attrs import frozen
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_scylla_cdc.local_session import quiet_session
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.logs import FLAT, fill, log_of
+from tests.benchmarks.serving import KEYSPACE, Served, serving
+from tests.cluster.machine import Isolation, Machine
+from tests.cluster.standalone import Standalone, standalone
+
+PAGE_ROWS = 8_000
+PAGES = 100
+PARTITIONS = 8
+"""So many tasks share the work: each executor does one after the other."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@frozen
+class Read:
+    """A read: its rows, what it took, and how much CPU others than the executors took for it."""
+
+    rows: int
+    seconds: float
+    others: float
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return self.rows / self.seconds
+
+
+def scale_figures(times: int) -> Iterator[Figure]:
+    """Reads of the same pages by one executor and by two, in turns."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serving(vnodes=PARTITIONS) as served,
+        standalone(Path(name), Isolation.NONE) as cluster,
+    ):
+        fill(served, PAGE_ROWS)
+        served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
+        for core, worker in enumerate(cluster.workers):
+            _pin(worker, core % (os.cpu_count() or 1))
+        reads: dict[int, list[Read]] = {1: [], 2: []}
+        for _ in range(times):
+            for executors, found in reads.items():
+                found.append(_read(cluster, served, executors))
+    assert len({read.rows for found in reads.values() for read in found}) == 1
+    one, two = (statistics.median(read.rate for read in reads[count]) for count in (1, 2))
+    share = statistics.median(read.others / read.seconds for read in reads[2])
+    cores = os.cpu_count() or 1
+    yield Figure(
+        "spark_scale",
+        two,
+        "rows/s",
+        one,
+        "one executor",
+        at_least=1.7,
+        note=f"server and driver take {share:.2f} of {cores} cores meanwhile",
+    )
+
+
+def _pin(worker: Machine, core: int) -> None:
+    """Keep the worker, and with it the executors that it will start, to a core."""
+    for pid in worker.pids():
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), {core})
+
+
+def _read(cluster: Standalone, served: Served, executors: int) -> Read:
+    """Read with so many executors, which have read once before."""
+    settings = {
+        **cluster.conf,
+        "spark.cores.max": str(executors),
+        "spark.scheduler.minRegisteredResourcesRatio": "1",
+    }
+    builder = SparkSession.builder.appName("spark_scale").master(cluster.master)
+    spark = quiet_session(builder, cluster.folder / "spark.log", settings)
+    try:
+        rows = _frame(spark, served).count()
+        _drain(_frame(spark, served))
+        before, start = _cpu_of_others(), time.perf_counter()
+        _drain(_frame(spark, served))
+        return Read(rows, time.perf_counter() - start, _cpu_of_others() - before)
+    finally:
+        spark.stop()
+
+
+def _frame(spark: SparkSession, served: Served) -> DataFrame:
+    options = {
+        "hosts": f"127.0.0.1:{served.port}",
+        "consistencyLevel": "ONE",
+        "maxPartitions": str(PARTITIONS),
+        "fetchSize": str(PAGE_ROWS),
+    }
+    return spark.read.format("scylla_cdc").options(**options).load(f"{KEYSPACE}.{FLAT}")
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _cpu_of_others() -> float:
+    """Seconds of CPU of this process, of the driver's JVM, and of the server."""
+    servers = {str(child.pid) for child in multiprocessing.active_children()}
+    found = sum(os.times()[:2])
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_driver = b"SparkSubmit" in (folder / "cmdline").read_bytes()
+            if folder.name in servers or (is_driver and _parent(folder) == os.getpid()):
+                found += sum(map(int, _stat(folder)[11:13])) / _TICKS
+    return found
+
+
+def _parent(folder: Path) -> int:
+    return int(_stat(folder)[1])
+
+
+def _stat(folder: Path) -> list[str]:
+    """The fields of a process from its state on: its name may have blanks."""
+    return (folder / "stat").read_text().rpartition(") ")[2].split()

@@ -1,0 +1,57 @@
+"""The Python environment of a cluster's machines: the wheel and what it needs, without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from tests.packaging.conftest import Environment, make_environment
+
+BESIDE = ("pandas", "click", "rich", "deltalake")
+"""What Spark needs for Python data sources, what the command `doctor` needs, and what the tests
+write Delta tables with.
+"""
+
+
+def executor_environment(folder: Path, wheel: Path) -> Environment:
+    """An environment as on a cluster's machines, where Spark itself is installed apart."""
+    made = make_environment(folder)
+    add_package(made, wheel)
+    return made
+
+
+def add_package(environment: Environment, wheel: Path) -> None:
+    """Install the wheel, and copy what it needs from where the tests run."""
+    environment.install(wheel)
+    [site_packages] = environment.folder.glob("lib/python*/site-packages")
+    for name in _closure(("scylla-cdc", *BESIDE), {"scylla-cdc"}):
+        _copy(metadata.distribution(name), site_packages)
+
+
+def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:
+    """The names of the distributions and of what they need, but for those left out."""
+    wanted, seen = list(names), set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in left_out:
+            yield name
+        needed = map(Requirement, metadata.requires(name) or ())
+        wanted += [
+            one.name for one in needed if not one.marker or one.marker.evaluate({"extra": ""})
+        ]
+
+
+def _copy(distribution: metadata.Distribution, folder: Path) -> None:
+    """Copy the files of an installed distribution into a folder of packages."""
+    for file in distribution.files or ():
+        path = folder / file
+        if ".." not in file.parts and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(Path(str(file.locate())), path)

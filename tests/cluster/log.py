@@ -1,0 +1,96 @@
+"""A table whose changes are numbered, on an embedded ScyllaDB that all machines reach."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import define, field
+from cassandra.cluster import Session
+
+from cdc_reader.testing import EmbeddedScylla
+from cdc_reader.testing.cql_session import open_session
+
+ROWS = 50_000
+"""So many rows have the logs that are read on several machines."""
+_KEYSPACE = (
+    "CREATE KEYSPACE ks WITH replication = "
+    "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+)
+_TABLE = (
+    "CREATE TABLE ks.t (pk int PRIMARY KEY, number int, note text) "
+    "WITH cdc = {'enabled': true, 'postimage': true}"
+)
+_INSERT = "INSERT INTO ks.t (pk, number, note) VALUES (?, ?, ?)"
+_NOTE = "a text as long as a short note in a row of a real table may be"
+
+
+@define
+class NumberedLog:
+    """The log of the table `ks.t`: each write inserts the next number."""
+
+    scylla: EmbeddedScylla
+    _session: Session
+    written: int = field(default=0, init=False)
+    """How many rows were inserted: the numbers below this one."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of the source to read the log."""
+        return {
+            "hosts": self.scylla.contact_point,
+            "keyspace": "ks",
+            "table": "t",
+            "consistencyLevel": "ONE",
+            "format": "changes",
+        }
+
+    @property
+    def whole(self) -> list[int]:
+        """What is found if each number is there once: rows, different ones, least, greatest."""
+        return [self.written, self.written, 0, self.written - 1]
+
+    def fill(self, rows: int) -> None:
+        """Insert so many rows at once."""
+        note = _NOTE.encode()
+        for number in range(self.written, self.written + rows):
+            key = struct.pack(">i", number)
+            self.scylla.execute(_INSERT, (key, key, note))
+            self.written = number + 1
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """Insert row after row meanwhile."""
+        stop = threading.Event()
+        insert = self._session.prepare(_INSERT)
+
+        def write() -> None:
+            while not stop.wait(0.001):
+                self._session.execute(insert, (self.written, self.written, _NOTE))
+                self.written += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@contextmanager
+def numbered_log(address: str, rows: int) -> Iterator[NumberedLog]:
+    """A log of so many rows, on a server with this address."""
+    with EmbeddedScylla(address, vnodes=4, ring_delay_ms=0) as scylla:
+        session = open_session(scylla.host, scylla.port)
+        session.use_client_timestamp = False  # the server's time is that of the order of writes
+        for statement in (_KEYSPACE, _TABLE):
+            session.execute(statement)
+        log = NumberedLog(scylla, session)
+        log.fill(rows)
+        try:
+            yield log
+        finally:
+            session.cluster.shutdown()

@@ -1,0 +1,21 @@
+"""A streaming query on the cluster, to be watched: SETTINGS_JSON FOLDER OPTIONS_JSON.
+
+It does what `following_query.py` does on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.connectors.pyspark_scylla_cdc.following_query import Narrator, follow
+
+if __name__ == "__main__":
+    settings, folder, options = sys.argv[1:]
+    spark = SparkSession.builder.config(map=json.loads(settings)).getOrCreate()
+    spark.streams.addListener(Narrator(spark))
+    while True:
+        follow(spark, Path(folder), json.loads(options))

@@ -1,0 +1,119 @@
+"""An application that reads a log in the way the test asks for: SETTINGS_JSON.
+
+Each line of its input is JSON: the name of a way, the options of the source, and a folder for what
+it writes. It answers with a line: what it found of the column `number`, or an error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Options = dict[str, str]
+
+
+def batch(spark: SparkSession, options: Options, _folder: str) -> list[int]:
+    """What a batch read finds."""
+    return found(spark.read.format("scylla_cdc").options(**options).load())
+
+
+def places(spark: SparkSession, options: Options, _folder: str) -> list[str]:
+    """The folders of the executors that take part in a batch read."""
+    frame = spark.read.format("scylla_cdc").options(**options).load().select("number")
+    return sorted({row.place for row in frame.mapInArrow(place, "place string").collect()})
+
+
+def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where a partition with rows is read."""
+    if sum(batch.num_rows for batch in batches):
+        yield pa.RecordBatch.from_pydict({"place": [str(Path.cwd())]})
+
+
+def parquet(spark: SparkSession, options: Options, folder: str) -> list[int]:
+    """What a query has written to Parquet files."""
+    run(changes(spark, options).format("parquet").option("path", f"{folder}/rows"), folder)
+    return kept(spark, options, folder)
+
+
+def kept(spark: SparkSession, _options: Options, folder: str) -> list[int]:
+    """What a query, this or another, has kept in Parquet files."""
+    return found(spark.read.parquet(f"{folder}/rows"))
+
+
+def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[int]:
+    """What a query has handed to a function, which keeps each micro-batch under its number."""
+
+    def keep(frame: DataFrame, number: int) -> None:
+        frame.write.mode("overwrite").parquet(f"{folder}/rows/batch={number}")
+
+    run(changes(spark, options).foreachBatch(keep), folder)
+    return kept(spark, options, folder)
+
+
+def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
+    """What a query has appended to a Delta table, a micro-batch in one commit."""
+    rows = f"{folder}/rows"
+
+    def append(frame: DataFrame, number: int) -> None:
+        done = (
+            DeltaTable(rows).transaction_version("rows") if DeltaTable.is_deltatable(rows) else None
+        )
+        if done is None or number > done:
+            commit = CommitProperties(app_transactions=[Transaction("rows", number)])
+            columns = frame.select("pk", "number").toArrow()
+            write_deltalake(rows, columns, mode="append", commit_properties=commit)
+
+    run(changes(spark, options).foreachBatch(append), folder)
+    return found(spark.createDataFrame(DeltaTable(rows).to_pyarrow_table(columns=["number"])))
+
+
+WAYS = {way.__name__: way for way in (batch, places, parquet, kept, for_each_batch, delta)}
+
+
+def changes(spark: SparkSession, options: Options) -> DataStreamWriter:
+    """A query that ends when it has read all that is settled."""
+    frame = spark.readStream.format("scylla_cdc").options(**options).load()
+    return frame.writeStream.trigger(availableNow=True)
+
+
+def run(writer: DataStreamWriter, folder: str) -> None:
+    """Run the query to its end."""
+    writer.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
+
+
+def found(frame: DataFrame) -> list[int]:
+    """Rows, different numbers, the least and the greatest."""
+    number = sf.col("number")
+    [row] = frame.agg(
+        sf.count(number), sf.count_distinct(number), sf.min(number), sf.max(number)
+    ).collect()
+    return list(row)
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Answer until the input ends."""
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    for line in sys.stdin:
+        asked: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = {
+                "found": WAYS[asked["way"]](spark, asked["options"], asked["folder"])
+            }
+        except Exception:  # noqa: BLE001 - the test shows it
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

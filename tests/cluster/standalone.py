@@ -1,0 +1,186 @@
+"""A standalone Spark cluster: a master and workers, each on a machine with its own Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from threading import Thread
+from typing import IO, Any
+
+import pyspark
+from attrs import define, field
+
+from tests.cluster.machine import Isolation, Machine
+from tests.cluster.network import Network
+
+SPARK = Path(pyspark.__file__).parent
+ROOT = Path(__file__).parents[2]
+WORKERS = 2
+WORKER_MEMORY = "1g"
+_MASTER_URL = r"Starting Spark master at (spark://\S+)"
+_REGISTERED = "Successfully registered with master"
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@define(eq=False)
+class Standalone:
+    """A cluster that runs.
+
+    Master and drivers are on the machine `driver`, which shares the test's network: a server of the
+    test listens on its address. All machines have Spark in the folder `spark` of their disks, and
+    `python3` is the Python of their folder `environment`, if it is there.
+    """
+
+    network: Network
+    folder: Path
+    driver: Machine
+    workers: list[Machine]
+    environment: Path | None
+    """What each disk has a copy of, as `environment`."""
+    master: str = field(default="", init=False)
+
+    @property
+    def store(self) -> Path:
+        """The folder that all machines share, as the test sees it."""
+        return self.folder / "store"
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Settings by which an application fits into the workers."""
+        return {
+            "spark.driver.bindAddress": self.driver.address,
+            "spark.driver.host": self.driver.address,
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+        }
+
+    @property
+    def pyspark(self) -> str:
+        """PYTHONPATH by which a Python finds the pyspark of the machine's Spark."""
+        return ":".join(
+            f"{self.driver.home}/spark/python/lib/{path.name}"
+            for path in (SPARK / "python/lib").glob("*.zip")
+        )
+
+    def variables(self, machine: Machine) -> dict[str, str]:
+        """The environment variables of a machine's programs."""
+        java = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
+        return {
+            **java,
+            "PATH": f"{machine.home}/environment/bin:{SYSTEM_PATH}",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_HOME": f"{machine.home}/spark",
+            "SPARK_LOCAL_DIRS": f"{machine.home}/tmp",
+            "SPARK_LOCAL_IP": machine.address,
+        }
+
+    def application(
+        self,
+        program: Path,
+        *arguments: str | Path,
+        conf: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> Popen[str]:
+        """Start a driver: a Python program, whose first argument is Spark's settings as JSON."""
+        copy = self.driver.disk / program.name
+        shutil.copy(program, copy)
+        given = {**self.conf, "spark.master": self.master, **(conf or {})}
+        return self.driver.start(
+            "python3",
+            program.name,
+            json.dumps(given),
+            *arguments,
+            env={
+                **self.variables(self.driver),
+                "PYTHONPATH": self.pyspark,
+                "PYSPARK_PYTHON": "python3",
+            },
+            **settings,
+        )
+
+    def start_worker(self, machine: Machine) -> None:
+        """Start Spark's worker on a machine, and wait until the master knows it."""
+        size = ("--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", f"{machine.home}/work")
+        self._start(machine, "worker.Worker", _REGISTERED, *size, self.master)
+
+    def start_master(self) -> None:
+        """Start Spark's master."""
+        self.master = self._start(self.driver, "master.Master", _MASTER_URL)[1]
+
+    def _start(self, machine: Machine, name: str, pattern: str, *arguments: str) -> re.Match[str]:
+        """Start a part of Spark, and wait for this in its log."""
+        ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
+        process = machine.start(
+            machine.home / "spark/bin/spark-class",
+            f"org.apache.spark.deploy.{name}",
+            *ports,
+            *arguments,
+            env=self.variables(machine),
+            stderr=PIPE,
+        )
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if found := re.search(pattern, line):
+                Thread(target=_drain, args=[process.stderr], daemon=True).start()
+                return found
+        raise AssertionError("".join(lines))
+
+
+@contextmanager
+def standalone(
+    folder: Path, isolation: Isolation, environment: Path | None = None
+) -> Iterator[Standalone]:
+    """A master and workers that run; all disks are in the folder."""
+    with ExitStack() as stack:
+        network = stack.enter_context(Network(isolation))
+        store = folder / "store"
+        store.mkdir(parents=True)
+
+        def machine(name: str, number: int) -> Machine:
+            disk = folder / name
+            disk.mkdir()
+            if environment is not None:
+                _copy(environment, disk / "environment")
+            made = Machine(
+                name,
+                network.address(number),
+                disk,
+                store,
+                SPARK,
+                isolation,
+                hidden=(ROOT, folder),
+                has_network=name != "driver",
+            )
+            stack.enter_context(made)
+            network.connect(made)
+            return made
+
+        driver = machine("driver", 1)
+        workers = [machine(f"worker-{number}", 10 + number) for number in range(1, WORKERS + 1)]
+        cluster = Standalone(network, folder, driver, workers, environment)
+        cluster.start_master()
+        for worker in workers:
+            cluster.start_worker(worker)
+        yield cluster
+
+
+def _copy(environment: Path, folder: Path) -> None:
+    """Copy an environment by linking its files."""
+    shutil.copytree(environment, folder, symlinks=True, copy_function=os.link)
+
+
+def _drain(stream: IO[str]) -> None:
+    """Read a stream to its end, so that who writes it never waits."""
+    with stream:
+        stream.read()

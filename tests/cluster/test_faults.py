@@ -1,0 +1,171 @@
+"""A streaming query on several machines outlives the loss of each part of the cluster.
+
+One query follows a log all the while. Rows are written while a part fails, and then each row that
+was written is in the sink exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import IO
+
+import pytest
+from attrs import define
+
+from cdc_reader._time import SystemClock
+from tests.cluster.log import ROWS, NumberedLog, numbered_log
+from tests.cluster.machine import Isolation, best_isolation
+from tests.cluster.reader import PROGRAM as READING
+from tests.cluster.reader import Reader
+from tests.cluster.standalone import ROOT, Standalone
+from tests.connectors.pyspark_scylla_cdc.followed_query import SCRIPT, FollowedQuery
+
+PROGRAM = Path(__file__).parent / "programs" / "following.py"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+WORKER = "deploy.worker.Worker"
+SILENCE = 30.0  # seconds without network
+LONGEST = 1.5  # seconds into a micro-batch, the time one takes
+OPTIONS = {
+    "confidenceWindow": "1s",
+    "minAdvance": "200ms",
+    "idleAdvance": "1s",  # so that the position tells when all is read
+    "maxPartitions": "4",
+}
+NOTICED = {
+    # A machine without network counts as lost before it comes back, and comes back as a stranger.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "2s",
+}
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+class ClusterQuery(FollowedQuery):
+    """A followed query whose driver is on a cluster's machine."""
+
+    def __init__(self, cluster: Standalone, options: dict[str, str]) -> None:
+        super().__init__(cluster.store, options)
+        self._cluster = cluster
+        there = cluster.driver.disk / SCRIPT.relative_to(ROOT)
+        there.parent.mkdir(parents=True)
+        shutil.copy(SCRIPT, there)
+
+    def _launch(self, errors: IO[bytes]) -> Popen[str]:
+        where = str(self._cluster.driver.store)
+        return self._cluster.application(
+            PROGRAM, where, self._options, conf=NOTICED, stdout=PIPE, stderr=errors
+        )
+
+
+@define
+class Followed:
+    """A log, and the query that follows it."""
+
+    cluster: Standalone
+    log: NumberedLog
+    query: ClusterQuery
+    reader: Reader
+    chance: random.Random
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Something fails in the midst of a micro-batch with rows; then each row is there once."""
+        with self.log.growing():
+            self.run(3)
+            self.query.stay(self.chance.uniform(0, LONGEST))
+            yield
+            self.run(3)
+        self.query.await_position(SystemClock().now())
+        self.check()
+
+    def run(self, batches: int) -> None:
+        """Let the query finish so many micro-batches with rows."""
+        for _ in range(batches):
+            while not self.query.next_batch().rows:
+                pass
+
+    def check(self) -> None:
+        """Compare what the sink has with what was written."""
+        found = self.reader.read("kept")
+        print(f"{self.log.written} rows were written")
+        assert found == self.log.whole
+        assert self.log.written > ROWS
+        assert self.query.failures == []
+
+
+@pytest.fixture(scope="module")
+def log(cluster: Standalone) -> Iterator[NumberedLog]:
+    """The log of a table of its own."""
+    with numbered_log(cluster.driver.address, ROWS) as log:
+        yield log
+
+
+@pytest.fixture(scope="module")
+def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
+    """An application without executors, which looks at the sink."""
+    local = {"spark.master": "local[1]"}
+    with (cluster.folder / "reading.log").open("w") as errors:
+        driver = cluster.application(READING, conf=local, stdin=PIPE, stdout=PIPE, stderr=errors)
+        yield Reader(driver, cluster.driver.store, log)
+        driver.communicate()
+
+
+@pytest.fixture(scope="module")
+def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[Followed]:
+    """The query; it has read all that was there when it began."""
+    seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
+    print(f"KILL_SEED={seed}")
+    with ClusterQuery(cluster, {**log.options, **OPTIONS}) as query:
+        query.await_position(SystemClock().now())
+        yield Followed(cluster, log, query, reader, random.Random(seed))
+
+
+def test_executor_is_killed(followed: Followed) -> None:
+    """Its tasks are done by another."""
+    with followed.failing():
+        machine = followed.chance.choice(followed.cluster.workers)
+        assert machine.kill(EXECUTOR)
+
+
+def test_worker_is_killed(followed: Followed) -> None:
+    """Its executor ends with it, and the other machine goes on alone until it is back."""
+    machine = followed.chance.choice(followed.cluster.workers)
+    with followed.failing():
+        assert machine.kill(WORKER)
+    with followed.failing():
+        followed.cluster.start_worker(machine)
+
+
+def test_driver_is_killed(followed: Followed) -> None:
+    """Started again, it goes on from its checkpoint."""
+    with followed.failing():
+        followed.query.kill()
+        followed.query.start()
+
+
+@pytest.mark.skipif(
+    best_isolation() is not Isolation.NETWORK,
+    reason="a machine's network is cut in a network namespace, which only root can make",
+)
+def test_worker_loses_its_network(followed: Followed) -> None:
+    """For half a minute neither Spark nor ScyllaDB hear of it; then it comes back."""
+    machine = followed.chance.choice(followed.cluster.workers)
+    with followed.failing():
+        followed.cluster.network.cut(machine)
+        try:
+            followed.query.stay(SILENCE)
+        finally:
+            followed.cluster.network.mend(machine)
+
+
+def test_node_joins_scylladb(followed: Followed) -> None:
+    """The log goes on in new streams, which the new node serves as well."""
+    with followed.failing():
+        followed.log.scylla.join(vnodes=4)
