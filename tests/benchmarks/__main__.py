@@ -30,6 +30,7 @@ NAMES = (
     "snapshot",
     "peers",
     "spark",
+    "filters",
     "idle",
     "scale",
     "ways",
