@@ -94,9 +94,10 @@ soak: install ## follow a table written at full speed for 2 minutes; kill a quer
 	    tests/connectors/pyspark_scylla_cdc/test_full_speed.py \
 	    tests/connectors/pyspark_scylla_cdc/test_kill.py $(ARGS)
 
-fuzz: install ## send the embedded server 200,000 damaged frames; SEED=7 for other frames
-	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 3600 \
-	    tests/cdc_reader/testing/embedded/test_fuzzing.py $(ARGS)
+fuzz: install ## send the embedded server 200,000 damaged frames, 20,000 statements; SEED=7 for others
+	SCYLLA_CDC_FUZZ=200000 SCYLLA_CDC_STATEMENTS=20000 SCYLLA_CDC_FUZZ_SEED=$(SEED) \
+	    $(BIN)/python -m pytest -rP --show-capture=stdout --timeout 3600 \
+	    $(addprefix tests/cdc_reader/testing/embedded/test_,fuzzing.py random_statements.py) $(ARGS)
 
 # The sanitizers' runtime must be loaded before Python; atheris provides it.
 fuzz-kernel: install ## feed the kernel damaged pages, under sanitizers; needs clang; SECONDS=600
