@@ -38,6 +38,7 @@ from cdc_reader._stats import waiting
 from cdc_reader.cluster.driver import application, forget_columns, keep_columns, open_cluster
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
 from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
+from cdc_reader.cluster.throttle import Throttle
 from cdc_reader.cluster.tls import tls_context
 from cdc_reader.cluster.wire import PageProtocol, Queries, Query, Request
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
@@ -50,7 +51,6 @@ from cdc_reader.errors import (
     OverloadedError,
 )
 from cdc_reader.reading.retry import in_background, interruptibly, retry, wait_for
-from cdc_reader.reading.throttle import Throttle
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_reader.reading.throttle import Throttle
+from cdc_reader.cluster.throttle import Throttle
 
 
 class Seconds:

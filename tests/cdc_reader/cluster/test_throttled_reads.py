@@ -10,7 +10,7 @@ from cassandra.cluster import Cluster
 
 from cdc_reader import ConnectionConfig, ReadConfig, TableReader
 from cdc_reader.cluster import Connection
-from cdc_reader.reading.throttle import RECOVERY, Throttle
+from cdc_reader.cluster.throttle import RECOVERY, Throttle
 from cdc_reader.testing import EmbeddedScylla, Fault
 from tests.cdc_reader.seconds import Seconds
 

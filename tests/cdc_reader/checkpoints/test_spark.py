@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cdc_reader.checkpoints.spark import SparkCheckpoint
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.cli.spark_checkpoint import SparkCheckpoint
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader.cluster.throttle import RECOVERY, SLOWEST, Throttle
 from cdc_reader.errors import StoppedError
 from cdc_reader.reading.retry import Stop, stopped_by
-from cdc_reader.reading.throttle import RECOVERY, SLOWEST, Throttle
 from tests.cdc_reader.seconds import Seconds, throttle
 
 LIMITS = st.floats(0.5, 5_000)
