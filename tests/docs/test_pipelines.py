@@ -86,6 +86,7 @@ def test_a_view_of_the_changes(scylla: Scylla, orders: str, tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_AUTO_CDC, reason="Spark 4.2 and later apply changes themselves")
 def test_changes_applied_by_spark(scylla: Scylla, orders: str, tmp_path: Path) -> None:

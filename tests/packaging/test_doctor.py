@@ -37,7 +37,7 @@ builder = SparkSession.builder
 for setting in sys.argv[2:]:
     builder = builder.config(*setting.split("=", 1))
 spark = pyspark_scylla_cdc.session(builder)
-reader = spark.read.format("scylla_cdc").option("hosts", sys.argv[1])
+reader = spark.read.format("scylla_cdc").option("hosts", sys.argv[1]).option("format", "changes")
 print(reader.option("consistencyLevel", "ONE").load("ks.t").count(), "rows")
 """
 
