@@ -31,7 +31,7 @@ SPARK_4.2 := 4.2.1
 OLDER_SPARK := $(or $(SPARK_$(VERSION)),$(VERSION))
 OLDER := build/spark-$(OLDER_SPARK)$(addprefix -,$(notdir $(PYTHON)))
 SPARK_TESTS := tests/connectors tests/docs tests/examples \
-    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py tests/packaging/test_doctor.py
+    tests/cdc_reader/cli/test_demo.py tests/packaging/test_install.py
 SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
     executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
@@ -46,6 +46,8 @@ FORK := build/scylla-driver/venv
 FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
 FORK_TESTS := tests/cdc_reader $(SPARK_TESTS_QUICK)
 FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decoding/test_driver.py)
+
+CLUSTER_TESTS := tests/cluster tests/packaging/test_doctor.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -71,7 +73,7 @@ test-all: install prometheus ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
-	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),tests/cluster) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),$(CLUSTER_TESTS)) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"

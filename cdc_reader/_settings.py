@@ -72,6 +72,9 @@ POSITIVE_NUMBER = require(
     "give a number above zero, or None for no limit",
 )
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
+FLAG_OR_NONE = require(
+    lambda value: value is None or isinstance(value, bool), "give True or False, or leave it out"
+)
 TEXT = require(
     lambda value: value is None or isinstance(value, str), "give a string, or leave it out"
 )

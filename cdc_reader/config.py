@@ -10,6 +10,8 @@ from typing import Any
 from attrs import Attribute, field, frozen
 
 from cdc_reader._settings import (
+    FLAG,
+    FLAG_OR_NONE,
     NOT_NEGATIVE,
     POSITIVE,
     POSITIVE_NUMBER,
@@ -95,8 +97,8 @@ class ConnectionConfig:
         default=timedelta(seconds=20), converter=duration, validator=POSITIVE
     )
     protocol_version: int = field(default=4, validator=between(3, 4))
-    tls: bool | None = None
-    tls_verify_hostname: bool = True
+    tls: bool | None = field(default=None, validator=FLAG_OR_NONE)
+    tls_verify_hostname: bool = field(default=True, validator=FLAG)
 
     def __attrs_post_init__(self) -> None:
         self.endpoints()

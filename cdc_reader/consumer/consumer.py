@@ -206,12 +206,17 @@ def _key(in_flight: InFlightChange) -> tuple[TableName, str]:
 
 
 def _check(handler: object, dead_letter: object) -> None:
-    """Reject coroutine functions: a coroutine never awaited would count as a handled change."""
+    """Reject coroutine functions: a coroutine never awaited would count as a handled change.
+
+    `handling` rejects what only shows when called: a plain function that returns a coroutine.
+    """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":
             continue
         expect_able(option, function, "__call__", "give a function")
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - whether calling it awaits
+        ):
             raise ConfigurationError(
                 option,
                 function,

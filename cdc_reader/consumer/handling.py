@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import queue
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,7 +14,7 @@ import tenacity
 from cdc_reader._log import get_logger
 from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
-from cdc_reader.errors import HandlerError
+from cdc_reader.errors import ConfigurationError, HandlerError
 from cdc_reader.metrics import HANDLER_ERRORS, HANDLER_RETRIES, Recorder
 from cdc_reader.reading.retry import GRACE, Stop, failed_once, interruption, retrying, stopped_by
 
@@ -101,19 +102,21 @@ class Handling:
         Raises HandlerError if the change must stop the consumer.
         """
         try:
-            self._handler(change)
+            returned = self._handler(change)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
             return self._try_again(change, error)
+        check_done("handler", returned)
         return True
 
     def _try_again(self, change: Change, first: Exception) -> bool:
         try:
-            self._attempts(change)(failed_once(partial(self._handler, change), first))
+            returned = self._attempts(change)(failed_once(partial(self._handler, change), first))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
             if interruption().stop.is_set():
                 log.warning("handler_given_up_to_stop", **_failure(change, error))
                 return False
             return self._give_up(change, error)
+        check_done("handler", returned)
         return True
 
     def _attempts(self, change: Change) -> tenacity.Retrying:
@@ -144,7 +147,7 @@ class Handling:
     def _bury(self, dead_letter: DeadLetter, change: Change, error: Exception) -> bool:
         log.warning("change_dead_lettered", **_failure(change, error))
         try:
-            dead_letter(change, error)
+            returned = dead_letter(change, error)
         except Exception as its_error:
             if interruption().stop.is_set():
                 log.warning("dead_letter_given_up_to_stop", **_failure(change, its_error))
@@ -152,7 +155,19 @@ class Handling:
             raise HandlerError(
                 f"dead_letter failed on {_text(change)}: {its_error!r}"
             ) from its_error
+        check_done("dead_letter", returned)
         return True
+
+
+def check_done(option: str, returned: object) -> None:
+    """Raise ConfigurationError if a function returned a coroutine, whose work is not done."""
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise ConfigurationError(
+            option,
+            "a function that returns a coroutine",
+            "give one whose work is done when it returns; AsyncCdcConsumer awaits its handler",
+        )
 
 
 def _facts(change: Change) -> dict[str, str]:

@@ -17,6 +17,7 @@ from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRow
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.consumer.admission import Reservation
+from cdc_reader.consumer.handling import check_done
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
 from cdc_reader.metrics import (
@@ -273,8 +274,9 @@ class TableProgress:
         if self._on_window is None:
             return
         try:
-            self._on_window(self.table, window)
+            returned = self._on_window(self.table, window)
         except Exception as error:
             raise HandlerError(
                 f"on_window of {self.table} failed at {window}: {error!r}"
             ) from error
+        check_done("on_window", returned)

@@ -42,6 +42,9 @@ def test_contact_points_are_hosts_with_or_without_ports(
         ({"password": "p"}, "username"),
         ({"tls_ca": "ca", "tls_cert": "c"}, "tls_key"),
         ({"tls_cert": "c", "tls_key": "k"}, "tls_ca"),
+        ({"tls": "no"}, "tls"),
+        ({"tls_verify_hostname": None}, "tls_verify_hostname"),
+        ({"tls_verify_hostname": "no"}, "tls_verify_hostname"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_its_name(

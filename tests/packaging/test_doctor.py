@@ -20,7 +20,7 @@ from tests.packaging.conftest import Environment, make_environment
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.cluster,
     pytest.mark.timeout(600),  # each application starts a JVM
     pytest.mark.skipif(
         best_isolation() is Isolation.NONE, reason="this system lets no process hide a folder"

@@ -437,6 +437,41 @@ def _full(_change: Change, _error: Exception) -> None:
     raise OSError("full")
 
 
+async def _later(*_: object) -> None:
+    """Do nothing, once awaited."""
+
+
+def _unawaited(*given: object) -> object:
+    return _later(*given)
+
+
+class _Later:
+    async def __call__(self, *_: object) -> None:
+        """Do nothing, once awaited."""
+
+
+def test_a_function_whose_work_is_not_done_is_refused(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
+    """A change handed to a coroutine that nobody awaits is not handled, nor acknowledged."""
+    write(table, 5)
+    store, seen = MemoryCheckpoints(), Seen()
+    for unawaited in (_later, _Later()):
+        with pytest.raises(ConfigurationError, match="AsyncCdcConsumer"):
+            consumer(connection, table, unawaited, checkpoints=store)
+    given: list[dict[str, Any]] = [
+        {"handler": _unawaited},
+        {"handler": Failing(3, 3), "dead_letter": _unawaited, "config": QUICK},
+        {"handler": Seen(), "on_window": _later},
+        {"handler": _unawaited, "checkpoints": store},
+    ]
+    for settings in given:
+        with pytest.raises(ConfigurationError, match="a function that returns a coroutine"):
+            consumer(connection, table, settings.pop("handler"), **settings).run()
+    consumer(connection, table, seen, checkpoints=store).run()
+    assert Counter(seen.numbers) == Counter(range(5))
+
+
 class Store(MemoryCheckpoints):
     """A store whose saves fail as scripted."""
 
