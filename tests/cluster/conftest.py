@@ -1,4 +1,4 @@
-"""One cluster for the tests of a module; its machines have the wheel."""
+"""One cluster for all tests; its machines have the wheel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return executor_environment(tmp_path_factory.mktemp("packed") / "environment", wheel).folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iterator[Standalone]:
     """A cluster that runs."""
     folder = tmp_path_factory.mktemp("cluster")
