@@ -129,7 +129,7 @@ def test_size_of_the_archive(bare: Standalone) -> None:
     archive = bare.driver.disk / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")
-    [said] = re.findall(r"It has (\d+)\s+MB", PAGE)
+    [said] = re.findall(r"about\s+(\d+)\s+MB", PAGE)
     assert abs(size / int(said) - 1) < 0.2
     with tarfile.open(archive) as packed:
         assert not any("/site-packages/pyspark/" in name for name in packed.getnames())
