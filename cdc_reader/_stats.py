@@ -20,7 +20,7 @@ class ReadStats:
     queries: int = 0
     """Queries sent; further pages are not counted."""
     retries: int = 0
-    """Times that an answer was asked for again."""
+    """Requests that were sent again after a failure."""
     waited: float = 0.0
     """Seconds in which nothing was done but wait for an answer, pauses before retries included."""
     bad_records: int = 0

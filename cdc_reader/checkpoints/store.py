@@ -37,7 +37,7 @@ class CheckpointName:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is what shards share, and the checkpoint of none."""
+        """Whether it names what all shards share; no shard keeps its own position there."""
         return self.shard.startswith("0/")
 
     @property

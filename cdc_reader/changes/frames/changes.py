@@ -134,7 +134,7 @@ class ChangesFormat:
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool
     ) -> pa.Array:
-        """Return a column of a snapshot; all columns of a row count as set by it."""
+        """Return a column of a snapshot, whose rows count as inserts that set every column."""
         count = rows.num_rows
         match name:
             case _ if name in self._by_name:

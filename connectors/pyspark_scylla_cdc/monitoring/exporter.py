@@ -48,7 +48,9 @@ COUNTERS = (
         "Queries sent by tasks and driver; further pages are not counted.",
         lambda of: of.queries,
     ),
-    _counter("read_retries", "Times that an answer was asked for again.", lambda of: of.retries),
+    _counter(
+        "read_retries", "Requests that were sent again after a failure.", lambda of: of.retries
+    ),
     _counter(
         "waiting_seconds",
         "Seconds that tasks and driver waited for ScyllaDB, summed over tasks.",
