@@ -235,7 +235,8 @@ OPTIONS = (
         "startingOffsets",
         OFFSET,
         "Where to start, in place of `startingTimestamp`. An offset must belong to the same table; "
-        "copy it from a checkpoint or from a query's progress.",
+        "copy it from a checkpoint or from a query's progress. A stream resumes from it as from a "
+        "checkpoint: if changes since have expired, `failOnDataLoss` applies.",
     ),
     Option(
         "snapshot",

@@ -177,19 +177,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Report if rows of the window may have expired unread."""
         lost = ttls.lost(window.start, self._clock.now()).intersect(window)
         is_first = self._initial is not None and window.start == self._initial.position
-        if lost.is_empty or is_first:
+        is_resumed = self._options.starting_offset is not None
+        if lost.is_empty or (is_first and not is_resumed):
             return
         if self._options.fail_on_data_loss:
+            earliest = "startingOffsets 'earliest' and " if is_first else ""
             raise DataLossError(
                 f"failOnDataLoss is 'true': changes of {self._options.table} written in {lost} "
                 f"were not read before they expired (their TTL is {ttls.at(lost.start)} s): give "
-                "'false' to continue without them, or start over with a new checkpointLocation"
+                f"'false' to continue without them, or start over with {earliest}a new "
+                "checkpointLocation"
             )
         start, end = format_timestamp(lost.start), format_timestamp(lost.end)
         log.warning("rows_lost", table=str(self._options.table), start=start, end=end)
 
     def _start(self) -> Micros:
-        """Return where a new query begins: at the oldest row that the log may hold, or later."""
+        """Return where a new query begins: at the oldest row that the log may hold, or later.
+
+        A given offset is kept as it is, like that of a checkpoint: what has expired since is lost.
+        """
+        if self._options.starting_offset is not None:
+            return self._options.starting_offset.position
         now = self._clock.now()
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline_of(self._options), kept_since)

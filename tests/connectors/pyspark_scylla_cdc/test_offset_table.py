@@ -56,6 +56,13 @@ class Tables:
         return stream.latestOffset(start, LIMIT)
 
 
+def keys(stream: StreamReader) -> list[int]:
+    """Return the keys of the rows in the first micro-batch of a new query."""
+    start = stream.initialOffset()
+    parts = stream.partitions(start, stream.latestOffset(start, LIMIT))
+    return [key for part in parts for batch in stream.read(part) for key in batch["pk"].to_pylist()]
+
+
 @pytest.fixture
 def tables() -> Iterator[Tables]:
     """A server with a keyspace, and no tables yet."""
@@ -172,6 +179,53 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
     offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
     given = offset if version == 3 else {"version": version, "position": offset["position"]}
     assert tables.query(startingOffsets=json.dumps(given)).initialOffset() == offset
+
+
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("later_ttl", [3_600, 86_400])
+def test_starting_offsets_whose_rows_expired(
+    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
+) -> None:
+    """They are judged like a checkpoint; only an offset of version 3 knows an earlier TTL."""
+    tables.create(ttl=3_600)
+    offset = tables.advanced(tables.query())
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(2 * HOUR)
+    if later_ttl != 3_600:
+        cdc = f"{{'enabled': true, 'ttl': {later_ttl}}}"
+        tables.server.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
+    tables.clock.advance(HOUR)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    tables.clock.advance(120 * SECOND)
+    given = offset if version == 3 else {"version": 1, "position": offset["position"]}
+    strict = tables.query(startingOffsets=json.dumps(given))
+    start = strict.initialOffset()
+    assert start["position"] == offset["position"]
+    is_known = version == 3 or later_ttl == 3_600
+    if is_known:
+        message = r"failOnDataLoss .* TTL is 3600 s.* with startingOffsets 'earliest' and a new"
+        with pytest.raises(DataLossError, match=message):
+            strict.partitions(start, strict.latestOffset(start, LIMIT))
+    lenient = tables.query(startingOffsets=json.dumps(given), failOnDataLoss="false")
+    assert keys(lenient) == [3]
+    assert ("rows_lost" in caplog.text) == is_known
+    for starting in ({"startingOffsets": "earliest"}, {"startingTimestamp": "2020-01-01"}):
+        assert keys(tables.query(**starting)) == [3]
+
+
+def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
+    """A query that was stopped in its first micro-batch has still not read the rows."""
+    tables.create(ttl=3_600)
+    given = json.dumps(tables.advanced(tables.query()))
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(120 * SECOND)
+    stream = tables.query(startingOffsets=given)
+    assert keys(stream) == [2]
+    end = stream.latestOffset(stream.initialOffset(), LIMIT)
+    tables.clock.advance(2 * HOUR)
+    restarted = tables.query(startingOffsets=given)
+    with pytest.raises(DataLossError, match="were not read before they expired"):
+        restarted.partitions(restarted.initialOffset(), end)
 
 
 def test_starting_offsets_of_another_table(tables: Tables) -> None:
