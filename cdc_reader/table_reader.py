@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 from attrs import evolve
 
+from cdc_reader._log import get_logger
 from cdc_reader._settings import expect
 from cdc_reader._time import (
+    BEGINNING,
     Clock,
     Micros,
     Moment,
@@ -23,11 +26,16 @@ from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
-from cdc_reader.config import ReadConfig
+from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
-from cdc_reader.errors import CheckpointError, ConfigurationError
+from cdc_reader.errors import (
+    CheckpointError,
+    ConfigurationError,
+    DataLossError,
+    StoppedError,
+)
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.fetch import LogReader
 from cdc_reader.reading.follower import Follower
@@ -35,10 +43,14 @@ from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
+from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.table_snapshot import TableSnapshot
+
+T = TypeVar("T")
+log = get_logger(__name__)
 
 
 class TableReader:
@@ -114,10 +126,12 @@ class TableReader:
 
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
-        rows may be incomplete: only rows older than the confidence window are settled. Raises
+        rows may be incomplete: only rows older than the confidence window are settled. If rows
+        written since `start` have expired, warns or raises DataLossError, by `data_loss`. Raises
         ConfigurationError for other moments, and if start is after end.
         """
-        return each_stopped_by(self._stop, self._log.batches(self._window(start, end)))
+        window = self._window(start, end)
+        return each_stopped_by(self._stop, self._kept(window, self._log.batches(window)))
 
     def change_batches(
         self,
@@ -177,9 +191,16 @@ class TableReader:
 
         Windows are adjacent; none ends after now - confidence window. Each window yields any
         number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
-        a start, everything the log still holds is delivered. For moments, see `batches`.
+        a start, everything the log still holds is delivered. If rows written since `start` have
+        expired, warns or raises DataLossError, by `data_loss`. For moments, see `batches`.
         """
-        return self.follower(start).follow(end_micros(end, self._clock.now()))
+        now = self._clock.now()
+        last = end_micros(end, now)
+        if isinstance(start, Checkpoint):
+            return self.follower(start).follow(last)
+        first = start_micros(start, now)
+        deliveries = self.follower(Checkpoint(first)).follow(last)
+        return self._followed(Window(first, max(first, last)), deliveries)
 
     def follower(self, start: Moment | Checkpoint | None = None) -> Follower:
         """Return a follower as `follow` runs it, for callers that monitor it; `stop` ends it."""
@@ -237,6 +258,42 @@ class TableReader:
             raise ConfigurationError("start", format_timestamp(first), remedy)
         return Window(first, last)
 
+    def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
+        with suppress(StoppedError):
+            yield from self._kept(window, deliveries)
+
+    def _kept(self, window: Window, items: Iterator[T]) -> Iterator[T]:
+        """Yield the items read from `window`; first check that its rows have not expired."""
+        if window.start > BEGINNING:
+            with stopped_by(self._stop):
+                lost = self._lost(window)
+            if not lost.is_empty:
+                self._say_lost(lost)
+        yield from items
+
+    def _lost(self, window: Window) -> Window:
+        """Return the part of `window` whose rows may have expired by now."""
+        now, known, state = self._clock.now(), self.schema.base, self._table.state()
+        ttls = TtlHistory().seen(known.cdc.ttl, now, known.altered)
+        ttls = ttls.seen(state.cdc.ttl, now, state.altered)
+        lost = ttls.lost(window.start, now).intersect(window)
+        if lost.is_empty:
+            return lost
+        created = self._table.created() or BEGINNING
+        if created > now:  # the server's clock is not ours, and shows nothing
+            return lost
+        return Window(max(lost.start, created), max(lost.end, created))
+
+    def _say_lost(self, lost: Window) -> None:
+        if self._config.data_loss == DataLossMode.FAIL:
+            raise DataLossError(
+                f"rows of {self.name} written in {lost} expired before they were read; expected a "
+                "start within the log's TTL: leave start out to read what the log still holds, or "
+                "set data_loss to 'warn' to continue"
+            )
+        start, end = format_timestamp(lost.start), format_timestamp(lost.end)
+        log.warning("rows_lost", table=str(self.name), start=start, end=end)
+
     def _converted(
         self, row_format: Format, types: ValueTypes, window: Window
     ) -> Iterator[pa.RecordBatch]:
@@ -244,7 +301,7 @@ class TableReader:
         schema = row_format.schema
         read = evolve(self.schema, columns=row_format.log_columns(schema.names))
         source = self._table.source(read, tolerant=row_format.is_tolerant)
-        batches = self._log.batches(window, source)
+        batches = self._kept(window, self._log.batches(window, source))
         return row_format.convert(types.convert(batches, read.columns), schema)
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:

@@ -49,6 +49,7 @@ class SettledHorizon:
         self._planner = planner
         self._config = config
         self._newest_at_start = start.generation
+        self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
         self._gate = PublicationGate(lambda: source, duration_micros(config.publication_wait))
         self._is_lost = False
@@ -95,7 +96,7 @@ class SettledHorizon:
         is_first = self._accounted is None
         if self._accounted is None:
             self._accounted = {s for s in starts if newest is None or s <= newest}
-        if position == BEGINNING or (is_first and newest is None):
+        if position == BEGINNING or (is_first and not self._is_resumed):
             return
         if not lost.is_empty and not self._is_lost:
             self._say_lost(lost)

@@ -1,0 +1,138 @@
+"""A start from which rows have expired is told by every read, over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
+from cdc_reader._time import SystemClock
+from cdc_reader.errors import DataLossError
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+STRICT = ReadConfig(data_loss="fail")
+
+READS: dict[str, Callable[[CdcReader, Any], Iterable[Any]]] = {
+    "batches": lambda reader, start: reader.batches(start),
+    "change_batches": lambda reader, start: reader.change_batches(start, include_delta=True),
+    "changes": lambda reader, start: reader.changes(start),
+    "follow_changes": lambda reader, start: reader.follow_changes(start, "now"),
+}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of server and readers; a table's id has the time of this machine."""
+    return ManualClock(SystemClock().now())
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A server with a table whose log keeps rows for an hour."""
+    with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        server.execute(
+            "CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true, 'ttl': 3600}"
+        )
+        clock.advance(60 * SECOND)
+        yield server
+
+
+@pytest.fixture
+def open_reader(server: EmbeddedScylla, clock: ManualClock) -> Iterator[Callable[..., CdcReader]]:
+    """Opens readers of the table."""
+    opened: list[CdcReader] = []
+
+    def make(config: ReadConfig = STRICT) -> CdcReader:
+        connection = ConnectionConfig(server.contact_point)
+        opened.append(CdcReader(connection, "ks.t", config=config, clock=clock))
+        return opened[-1]
+
+    yield make
+    for reader in opened:
+        reader.close()
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("ttl", [3_600, 86_400])
+def test_rows_since_a_snapshot_that_expired(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+    ttl: int,
+) -> None:
+    """The reader that took the snapshot knows the TTL of that time, even if it was raised since."""
+    reader = open_reader()
+    position = reader.snapshot().position
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(2 * HOUR)
+    server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
+        list(read(reader, position))
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_warning_goes_on(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """It comes once, and what is left is read."""
+    position = clock.now()
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(2 * HOUR)
+    server.execute("INSERT INTO ks.t (p) VALUES (2)")
+    clock.advance(60 * SECOND)
+    assert len(list(read(open_reader(ReadConfig()), position))) == 1
+    assert caplog.text.count("rows_lost") == 1
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("start", [None, "earliest", "-30m"])
+def test_no_loss(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+    start: str | None,
+) -> None:
+    """Without a start, or with one within the TTL, all is read that is there."""
+    clock.advance(2 * HOUR)
+    server.execute("INSERT INTO ks.t (p) VALUES (2)")
+    clock.advance(60 * SECOND)
+    assert len(list(read(open_reader(), start))) == 1
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_start_before_the_table(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """A log that is younger than its TTL has lost nothing."""
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(HOUR // 2)
+    assert len(list(read(open_reader(), "-7d"))) == 1
+
+
+def test_a_complete_snapshot_is_resumed_too_late(
+    clock: ManualClock, open_reader: Callable[..., CdcReader]
+) -> None:
+    """Its checkpoint is judged like any other, though it names no generation yet."""
+    table = open_reader().table
+    rows = table.snapshot_reader(table.begin_snapshot())
+    list(rows.deliveries())
+    clock.advance(2 * HOUR)
+    with pytest.raises(DataLossError, match="expired before they were read"):
+        list(table.follow(rows.complete, "now"))
