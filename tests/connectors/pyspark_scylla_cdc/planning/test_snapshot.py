@@ -117,7 +117,8 @@ def test_streamed(
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
     """The snapshot is the first micro-batch, and can be replanned."""
-    clock = ManualClock(SystemClock().now())
+    # Later than now, so that the server's first generation began before the snapshot.
+    clock = ManualClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
     reader = stream_reader(parsed, clock)
     start = reader.initialOffset()
