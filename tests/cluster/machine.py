@@ -16,6 +16,7 @@ removes its network.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -191,9 +192,16 @@ class Machine:
         return found
 
     def kill(self, word: str = "") -> list[int]:
-        """Kill these processes with SIGKILL, and return their ids."""
+        """Kill these processes with SIGKILL, and return their ids when they have ended."""
         killed = self.pids(word)
-        for pid in killed:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        with ExitStack() as opened:
+            ending = []
+            for pid in killed:
+                with suppress(ProcessLookupError):
+                    process = os.pidfd_open(pid)
+                    opened.callback(os.close, process)
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                    ending.append(process)
+            for process in ending:
+                select.select([process], [], [])
         return killed
