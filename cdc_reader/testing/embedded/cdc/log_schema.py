@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import uuid1
 
 from attrs import evolve
 
@@ -11,7 +10,7 @@ from cdc_reader.cql.names import LOG_SUFFIX
 from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 from cdc_reader.testing.embedded.profile import Profile
-from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table, new_id
 
 STREAM_ID = "cdc$stream_id"
 TIME = "cdc$time"
@@ -43,7 +42,7 @@ def log_table(base: Table, profile: Profile) -> Table:
     return Table(
         base.keyspace,
         log_name(base.name),
-        uuid1(),
+        new_id(base.altered_us),
         _columns(base, profile),
         options=_options(base),
         partitioner=CDC_PARTITIONER,

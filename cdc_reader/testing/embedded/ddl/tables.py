@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import uuid1
-
 from attrs import evolve
 
 from cdc_reader.cql.types import Native
@@ -19,7 +17,7 @@ from cdc_reader.testing.embedded.errors import AlreadyExists, InvalidRequest, Un
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.names import check_table_name
-from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table, new_id
 from cdc_reader.testing.embedded.storage.database import Database
 
 PAXOS_SUFFIX = "$paxos"
@@ -41,7 +39,7 @@ def create_table(
     table = Table(
         keyspace,
         name,
-        uuid1(),
+        new_id(now_us),
         _columns(statement, keyspace, catalog),
         cdc_options=cdc_options(statement.properties, catalog.profile),
         options=table_options(statement.properties, catalog.profile),
@@ -104,7 +102,7 @@ def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
     )
     options = {"comment": f"Paxos state for {table.keyspace}.{table.name}", "gc_grace_seconds": 0}
     keyspace.tables[name] = Table(
-        table.keyspace, name, uuid1(), columns, options=options, altered_us=now_us
+        table.keyspace, name, new_id(now_us), columns, options=options, altered_us=now_us
     )
     catalog.changed(SchemaChange("CREATED", "TABLE", table.keyspace, name))
 

@@ -6,10 +6,11 @@ import enum
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from attrs import evolve, field, frozen
 
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.types import CqlType, UserType, is_multi_cell
 from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
@@ -17,9 +18,13 @@ from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
 
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
 
-
 _NO_CDC = CdcOptions()
 _LOGGED = ("vector_index", "fulltext_index")
+
+
+def new_id(created_us: int) -> UUID:
+    """Return the id of a table: a time UUID of its creation, in µs of the cluster's clock."""
+    return timeuuid.make(created_us, uuid4().bytes[8:])
 
 
 class Kind(enum.Enum):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.profile import profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
@@ -33,6 +34,17 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
     assert result == SchemaChange("CREATED", "TABLE", "ks", "t")
     assert shell.changes == [result, SchemaChange("CREATED", "TABLE", "ks", LOG)]
     assert shell.catalog.table("ks", LOG).is_cdc_log
+
+
+def test_an_id_tells_when_its_table_was_created(shell: Any) -> None:
+    """By the cluster's clock: a log is as old as its CDC, not as its base table."""
+    shell.run("CREATE TABLE t (pk int PRIMARY KEY)")
+    base = shell.now_us
+    shell.now_us += 3_600_000_000
+    shell.run(f"ALTER TABLE t {CDC}")
+    ids = [shell.catalog.table("ks", name).id for name in ("t", LOG)]
+    assert [timeuuid.micros(id_.bytes) for id_ in ids] == [base, shell.now_us]
+    assert [id_.version for id_ in ids] == [1, 1]
 
 
 def test_the_log_follows_its_base(cdc: Any) -> None:
