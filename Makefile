@@ -13,9 +13,12 @@ SEEDS := 1000
 SECONDS := 600
 SOAK := 120
 FUZZ := build/fuzz
-# The tests run in one process per processor, at most four, because each may start Spark. The tests
-# of a file share a process and its fixtures; slow tests are distributed one by one.
-PROCESSES := --numprocesses=logical --maxprocesses=4
+# The tests run in one process more than there are processors, because many wait for a server, but in
+# four at most, because each may start Spark. The tests of a file share a process and its fixtures,
+# and files run in the order of their names, so that a file of one long test is not left for the end;
+# slow tests are distributed one by one.
+PROCESSES := --numprocesses=$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses=4
+BY_FILE := --dist=loadfile --no-loadscope-reorder
 KERNEL := $(wildcard cdc_reader/decoding/*.pyx cdc_reader/decoding/native/*.pxi)
 
 # Spark runs on the Java found by the script, its workers on the environment's Python.
@@ -64,13 +67,13 @@ demo: install ## watch a Spark DataFrame fill from a CDC log
 	@$(SPARK_ENV) $(BIN)/scylla-cdc demo
 
 test: install prometheus ## run the quick tests: every part of the project once; ARGS="-k window" runs some
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not slow and not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-slow: install prometheus ## run the other tests: faults, load, random histories, other libraries
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "slow and not cluster" $(PROCESSES) --dist=load --maxschedchunk=1 $(TESTS) $(ARGS)
 
 test-all: install prometheus ## run all tests
-	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) --dist=loadfile $(TESTS) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
 	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),$(CLUSTER_TESTS)) $(ARGS)
