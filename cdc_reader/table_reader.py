@@ -43,7 +43,7 @@ from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.ttl_history import TtlHistory, since_created
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -277,12 +277,7 @@ class TableReader:
         ttls = TtlHistory().seen(known.cdc.ttl, now, known.altered)
         ttls = ttls.seen(state.cdc.ttl, now, state.altered)
         lost = ttls.lost(window.start, now).intersect(window)
-        if lost.is_empty:
-            return lost
-        created = self._table.created() or BEGINNING
-        if created > now:  # the server's clock is not ours, and shows nothing
-            return lost
-        return Window(max(lost.start, created), max(lost.end, created))
+        return lost if lost.is_empty else since_created(lost, self._table.created(), now)
 
     def _say_lost(self, lost: Window) -> None:
         if self._config.data_loss == DataLossMode.FAIL:

@@ -110,3 +110,13 @@ class TtlHistory:
         for (start, end), (_, seconds) in zip(pairwise(edges), self.changes, strict=False):
             if start < end:  # of two changes at the same time, the last one counts
                 yield Window(start, end), seconds
+
+
+def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
+    """Return the part of `lost` in which the log was there already.
+
+    All times in µs. A creation that lies after `now` is by another clock, and shows nothing.
+    """
+    if created is None or created > now:
+        return lost
+    return Window(max(lost.start, created), max(lost.end, created))

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import FOREVER, Micros, SystemClock, duration_micros
+from cdc_reader._time import FOREVER, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.horizon import settled_before, written_before
+from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.options.errors import hide_traceback
@@ -23,18 +25,26 @@ from pyspark_scylla_cdc.sessions import timeline_of
 class BatchReader(DataSourceReader):
     """Reads the log between the bounds of the options; without bounds, the whole log."""
 
-    def __init__(self, options: SourceOptions, schema: LogSchema, names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: LogSchema,
+        names: tuple[str, ...],
+        clock: Clock | None = None,
+    ) -> None:
         self._options = options
         self._schema = schema
         self._names = names
+        self._clock = clock or SystemClock()
 
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:
         timeline = timeline_of(self._options)
-        now = SystemClock().now()
-        kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
-        oldest = oldest_alive(timeline, kept_since)
+        now = self._clock.now()
+        ttls = self._options.ttls(self._schema.base, now)
+        oldest = oldest_alive(timeline, ttls.kept_since(now))
         asked = self._options.window(now)
+        self._check_loss(asked, ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
             confidence = duration_micros(self._options.confidence_window)
@@ -48,10 +58,16 @@ class BatchReader(DataSourceReader):
         return of_one_plan([*first, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._options, self._schema, self._names, partition)
+        return read_partition(self._options, self._schema, self._names, partition, self._clock)
 
     def __repr__(self) -> str:
-        return f"BatchReader({self._options.table}, {self._options.window(SystemClock().now())})"
+        return f"BatchReader({self._options.table}, {self._options.window(self._clock.now())})"
+
+    def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> None:
+        """Report if rows from the given start on may have expired."""
+        if self._options.starting_offset is not None:
+            report_loss(self._options, asked, ttls, now, "leave startingOffsets out")
+        report_expired_start(self._options, self._schema.base, now)
 
     def _alive(self, asked: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.

@@ -228,14 +228,15 @@ OPTIONS = (
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
         f"holds; `{LATEST}` is the moment the query starts. See below for timestamps. A "
-        "checkpoint overrides it. A stream starts no earlier than the log's TTL ago.",
+        "checkpoint overrides it. A stream starts no earlier than the log's TTL ago. If changes "
+        "since have expired, a warning tells so.",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
         "Where to start, in place of `startingTimestamp`. An offset must belong to the same table; "
-        "copy it from a checkpoint or from a query's progress. A stream resumes from it as from a "
+        "copy it from a checkpoint or from a query's progress. A query resumes from it as from a "
         "checkpoint: if changes since have expired, `failOnDataLoss` applies.",
     ),
     Option(
@@ -266,8 +267,9 @@ OPTIONS = (
     Option(
         "failOnDataLoss",
         FLAG,
-        "Whether a stream ends with an error if unread changes may have expired, because its "
-        "position is older than the log's TTL. With `false` it logs a warning and continues.",
+        "Whether a query ends with an error if unread changes may have expired, because its "
+        "checkpoint or `startingOffsets` is older than the log's TTL. With `false` it logs a "
+        "warning and continues.",
         default="true",
     ),
     Option(

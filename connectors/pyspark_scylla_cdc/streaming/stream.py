@@ -21,12 +21,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from cdc_reader._log import get_logger
-from cdc_reader._time import Clock, Micros, SystemClock, format_timestamp
+from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import LogSchema, TableState
-from cdc_reader.errors import DataLossError
 from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
@@ -43,8 +42,6 @@ from pyspark_scylla_cdc.spark_versions import (
 )
 from pyspark_scylla_cdc.streaming.monitor import Monitor
 from pyspark_scylla_cdc.streaming.window_end import WindowEnd
-
-log = get_logger(__name__)
 
 _ONE_WINDOW = ReadMaxFiles(1)
 """Stands for this source's limit by time, which Spark does not have and cannot carry.
@@ -174,22 +171,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
     def _check_loss(self, window: Window, ttls: TtlHistory) -> None:
-        """Report if rows of the window may have expired unread."""
-        lost = ttls.lost(window.start, self._clock.now()).intersect(window)
+        """Report if rows of the window may have expired unread.
+
+        A query that is not resumed begins with the rows that have not.
+        """
         is_first = self._initial is not None and window.start == self._initial.position
-        is_resumed = self._options.starting_offset is not None
-        if lost.is_empty or (is_first and not is_resumed):
+        if is_first and self._options.starting_offset is None:
             return
-        if self._options.fail_on_data_loss:
-            earliest = "startingOffsets 'earliest' and " if is_first else ""
-            raise DataLossError(
-                f"failOnDataLoss is 'true': changes of {self._options.table} written in {lost} "
-                f"were not read before they expired (their TTL is {ttls.at(lost.start)} s): give "
-                f"'false' to continue without them, or start over with {earliest}a new "
-                "checkpointLocation"
-            )
-        start, end = format_timestamp(lost.start), format_timestamp(lost.end)
-        log.warning("rows_lost", table=str(self._options.table), start=start, end=end)
+        earliest = "startingOffsets 'earliest' and " if is_first else ""
+        remedy = f"start over with {earliest}a new checkpointLocation"
+        report_loss(self._options, window, ttls, self._clock.now(), remedy)
 
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.
@@ -199,6 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.starting_offset is not None:
             return self._options.starting_offset.position
         now = self._clock.now()
+        report_expired_start(self._options, self._schema.base, now)
         kept_since = self._options.ttls(self._schema.base, now).kept_since(now)
         oldest = oldest_alive(timeline_of(self._options), kept_since)
         if self._options.snapshot:

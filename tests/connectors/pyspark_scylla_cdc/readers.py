@@ -9,10 +9,10 @@ from pyspark_scylla_cdc.sessions import row_format, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 
-def batch_reader(options: SourceOptions) -> BatchReader:
+def batch_reader(options: SourceOptions, clock: Clock | None = None) -> BatchReader:
     """Return the reader of a batch query for all columns of the format."""
     schema = schema_of(options)
-    return BatchReader(options, schema, tuple(row_format(options, schema).schema.names))
+    return BatchReader(options, schema, tuple(row_format(options, schema).schema.names), clock)
 
 
 def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:

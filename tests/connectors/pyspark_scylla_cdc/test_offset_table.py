@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,18 @@ import pytest
 from attrs import frozen
 from pyspark.errors import StreamingQueryException
 
+from cdc_reader._time import SystemClock, format_timestamp
 from cdc_reader.errors import CheckpointError, DataLossError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.spark_versions import ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.readers import batch_reader, stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import InputPartition
 
     from cdc_reader.testing import Scylla
 
@@ -49,6 +52,11 @@ class Tables:
         where = {"hosts": self.server.contact_point, "keyspace": "ks", "table": table}
         return stream_reader(SourceOptions.parse({**where, **more}), self.clock)
 
+    def batch(self, **more: str) -> BatchReader:
+        """Return the reader of a batch query of ``ks.t``."""
+        where = {"hosts": self.server.contact_point, "keyspace": "ks", "table": "t"}
+        return batch_reader(SourceOptions.parse({**where, **more}), self.clock)
+
     def advanced(self, stream: StreamReader) -> Stored:
         """Return the offset of a query that has begun and read what has settled."""
         start = stream.initialOffset()
@@ -59,8 +67,17 @@ class Tables:
 def keys(stream: StreamReader) -> list[int]:
     """Return the keys of the rows in the first micro-batch of a new query."""
     start = stream.initialOffset()
-    parts = stream.partitions(start, stream.latestOffset(start, LIMIT))
-    return [key for part in parts for batch in stream.read(part) for key in batch["pk"].to_pylist()]
+    return read(stream, stream.partitions(start, stream.latestOffset(start, LIMIT)))
+
+
+def batch_keys(batch: BatchReader) -> list[int]:
+    """Return the keys of the rows of a batch."""
+    return read(batch, batch.partitions())
+
+
+def read(reader: StreamReader | BatchReader, parts: Sequence[InputPartition]) -> list[int]:
+    """Return the keys of the rows of some partitions."""
+    return [key for part in parts for batch in reader.read(part) for key in batch["pk"].to_pylist()]
 
 
 @pytest.fixture
@@ -209,8 +226,72 @@ def test_starting_offsets_whose_rows_expired(
     lenient = tables.query(startingOffsets=json.dumps(given), failOnDataLoss="false")
     assert keys(lenient) == [3]
     assert ("rows_lost" in caplog.text) == is_known
-    for starting in ({"startingOffsets": "earliest"}, {"startingTimestamp": "2020-01-01"}):
+    caplog.clear()
+    assert keys(tables.query(startingOffsets="earliest")) == [3]
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("later_ttl", [3_600, 86_400])
+def test_a_batch_from_offsets_whose_rows_expired(
+    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
+) -> None:
+    """It is judged like a stream."""
+    tables.create(ttl=3_600)
+    offset = tables.advanced(tables.query())
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(2 * HOUR)
+    if later_ttl != 3_600:
+        cdc = f"{{'enabled': true, 'ttl': {later_ttl}}}"
+        tables.server.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
+    tables.clock.advance(HOUR)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    given = offset if version == 3 else {"version": 1, "position": offset["position"]}
+    starting = {"startingOffsets": json.dumps(given)}
+    is_known = version == 3 or later_ttl == 3_600
+    if is_known:
+        message = r"failOnDataLoss .* TTL is 3600 s.*, or leave startingOffsets out$"
+        with pytest.raises(DataLossError, match=message):
+            tables.batch(**starting).partitions()
+    assert batch_keys(tables.batch(**starting, failOnDataLoss="false")) == [3]
+    assert ("rows_lost" in caplog.text) == is_known
+    caplog.clear()
+    assert batch_keys(tables.batch()) == [3]
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("has_end", [False, True])
+def test_a_starting_timestamp_whose_rows_expired(
+    tables: Tables, caplog: pytest.LogCaptureFixture, *, has_end: bool
+) -> None:
+    """A batch and a stream read what there is, and tell."""
+    tables.create(ttl=3_600)
+    starting = {"startingTimestamp": format_timestamp(tables.clock.now())}
+    if has_end:
+        starting["endingTimestamp"] = format_timestamp(tables.clock.now() + HOUR)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
+    tables.clock.advance(3 * HOUR)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    tables.clock.advance(60 * SECOND)
+    assert batch_keys(tables.batch(**starting)) == ([] if has_end else [3])
+    assert caplog.text.count("rows_lost") == 1
+    if not has_end:
         assert keys(tables.query(**starting)) == [3]
+        assert caplog.text.count("rows_lost") == 2
+
+
+def test_a_starting_timestamp_before_the_table(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log that is younger than its TTL has lost nothing."""
+    tables.clock.advance(SystemClock().now() - tables.clock.now())
+    tables.create(ttl=3_600)
+    tables.clock.advance(HOUR // 2)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    tables.clock.advance(60 * SECOND)
+    starting = {"startingTimestamp": "2020-01-01"}
+    assert batch_keys(tables.batch(**starting)) == keys(tables.query(**starting)) == [3]
+    assert not caplog.text
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
