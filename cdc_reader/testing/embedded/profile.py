@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import Any
+
+from attrs import Factory, field, frozen
 
 from cdc_reader._log import get_logger
 
 log = get_logger(__name__)
 
 NEWEST = "2026.3"
+
+
+def _since(*first: tuple[int, ...]) -> Any:
+    """A behaviour that begins with a release: in its branch, and with the last one in all later."""
+
+    def has(made: Profile) -> bool:
+        number = _number(made.version)
+        backported = any(each <= number and each[:2] == number[:2] for each in first[:-1])
+        return backported or number >= first[-1]
+
+    return field(default=Factory(has, takes_self=True))
 
 
 @frozen
@@ -54,28 +67,28 @@ class Profile:
     """
 
     version: str = NEWEST
-    end_of_batch: bool = True
-    generation_ranges: bool = True
-    marks_nulls: bool = True
-    alter_names_enabled: bool = True
-    keeps_disabled_log: bool = True
-    new_words: bool = True
-    expiry_before_value: bool = True
-    paxos_tables: bool = True
-    default_replication: bool = True
-    checks_options: bool = True
-    newer_defaults: bool = True
-    describes: bool = True
-    writes_to_previous_generation: bool = True
-    tablets: bool = True
-    long_names: bool = True
-    protects_log_columns: bool = True
-    delays_column_reuse: bool = True
-    cdc_on_tablets: bool = True
-    keeps_log_properties: bool = True
-    preimage_without_clustering: bool = True
-    strong_consistency: bool = True
-    rfc_variant: bool = True
+    end_of_batch: bool = _since((4, 3))
+    generation_ranges: bool = _since((4, 4))
+    marks_nulls: bool = _since((4, 6))
+    alter_names_enabled: bool = _since((5, 0))
+    keeps_disabled_log: bool = _since((5, 1))
+    new_words: bool = _since((5, 4))
+    expiry_before_value: bool = _since((5, 4))
+    paxos_tables: bool = _since((2025, 4))
+    default_replication: bool = _since((2026, 1))
+    checks_options: bool = _since((2026, 1))
+    newer_defaults: bool = _since((2026, 1))
+    describes: bool = _since((5, 2))
+    writes_to_previous_generation: bool = _since((5, 2, 16), (5, 4, 4))
+    tablets: bool = _since((6, 0))
+    long_names: bool = _since((2025, 2))
+    protects_log_columns: bool = _since((2025, 1, 10), (2025, 3))
+    delays_column_reuse: bool = _since((2025, 1, 10), (2025, 3, 1))
+    cdc_on_tablets: bool = _since((2025, 4))
+    keeps_log_properties: bool = _since((2026, 1))
+    preimage_without_clustering: bool = _since((2026, 1))
+    strong_consistency: bool = _since((2026, 1))
+    rfc_variant: bool = _since((2026, 1))
 
 
 _RELEASES = {
@@ -97,36 +110,10 @@ def profile(version: str = NEWEST) -> Profile:
     numbered by other years. A version newer than all known ones counts as the newest, with a
     warning.
     """
-    number = _number(version)
-    if number[:2] > _LAST:
+    if _number(version)[:2] > _LAST:
         log.warning("unknown_version", version=version, taken_as=NEWEST)
-        version, number = NEWEST, _number(NEWEST)
-    late_2025_1 = (2025, 1, 10) <= number < (2025, 2)
-    return Profile(
-        version=version,
-        end_of_batch=number >= (4, 3),
-        generation_ranges=number >= (4, 4),
-        marks_nulls=number >= (4, 6),
-        alter_names_enabled=number >= (5, 0),
-        keeps_disabled_log=number >= (5, 1),
-        new_words=number >= (5, 4),
-        expiry_before_value=number >= (5, 4),
-        paxos_tables=number >= (2025, 4),
-        default_replication=number >= (2026, 1),
-        checks_options=number >= (2026, 1),
-        newer_defaults=number >= (2026, 1),
-        describes=number >= (5, 2),
-        writes_to_previous_generation=number >= (5, 4, 4) or (5, 2, 16) <= number < (5, 3),
-        tablets=number >= (6, 0),
-        long_names=number >= (2025, 2),
-        protects_log_columns=number >= (2025, 3) or late_2025_1,
-        delays_column_reuse=number >= (2025, 3, 1) or late_2025_1,
-        cdc_on_tablets=number >= (2025, 4),
-        keeps_log_properties=number >= (2026, 1),
-        preimage_without_clustering=number >= (2026, 1),
-        strong_consistency=number >= (2026, 1),
-        rfc_variant=number >= (2026, 1),
-    )
+        return Profile()
+    return Profile(version)
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    Native,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-)
+from cdc_reader.cql.types import CqlType
 
 
 class MarshalError(ValueError):
@@ -46,19 +37,7 @@ NATIVE_CLASSES = {
 }
 
 
-_COMPOSITE: dict[type, str] = {
-    ListType: "ListType",
-    MapType: "MapType",
-    SetType: "SetType",
-    TupleType: "TupleType",
-    UserType: "UserType",
-    VectorType: "VectorType",
-}
-
-
 def class_name(cql_type: CqlType) -> str:
     """Return the type's marshal class, as in ``org.apache.cassandra.db.marshal.Int32Type``."""
-    native = isinstance(cql_type, Native)
-    return MARSHAL_PACKAGE + (
-        NATIVE_CLASSES[str(cql_type)] if native else _COMPOSITE[type(cql_type)]
-    )
+    known = NATIVE_CLASSES.get(str(cql_type))
+    return MARSHAL_PACKAGE + (known or type(cql_type).__name__)

@@ -9,14 +9,11 @@ from cdc_reader.testing.embedded.ddl.keyspaces import (
     drop_keyspace,
 )
 from cdc_reader.testing.embedded.ddl.tables import create_table, drop_table
-from cdc_reader.testing.embedded.ddl.types import alter_type, create_type, drop_type
+from cdc_reader.testing.embedded.ddl.types import change_type
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.storage.database import Database
-
-KeyspaceStatement = ast.CreateKeyspace | ast.AlterKeyspace | ast.DropKeyspace
-TypeStatement = ast.CreateType | ast.AddField | ast.RenameFields | ast.DropType
 
 
 def define(
@@ -28,39 +25,21 @@ def define(
 ) -> SchemaChange | None:
     """Change the catalog and notify its listeners; None if IF [NOT] EXISTS leaves it unchanged."""
     match statement:
-        case ast.CreateKeyspace() | ast.AlterKeyspace() | ast.DropKeyspace():
-            return _define_keyspace(statement, catalog, database)
-        case ast.CreateType() | ast.AddField() | ast.RenameFields() | ast.DropType():
-            keyspace, _ = qualified(statement.type, current_keyspace)
-            return _define_type(statement, keyspace, catalog)
-        case _:
-            keyspace, _ = qualified(statement.table, current_keyspace)
-            return _define_table(statement, keyspace, catalog, database, now_us)
-
-
-def _define_keyspace(
-    statement: KeyspaceStatement, catalog: Catalog, database: Database
-) -> SchemaChange | None:
-    match statement:
         case ast.CreateKeyspace():
             return create_keyspace(statement, catalog)
         case ast.AlterKeyspace():
             return alter_keyspace(statement, catalog)
         case ast.DropKeyspace():
             return drop_keyspace(statement, catalog, database)
-
-
-def _define_type(statement: TypeStatement, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    match statement:
-        case ast.CreateType():
-            return create_type(statement, keyspace, catalog)
-        case ast.DropType():
-            return drop_type(statement, keyspace, catalog)
+        case ast.CreateType() | ast.AddField() | ast.RenameFields() | ast.DropType():
+            keyspace, _ = qualified(statement.type, current_keyspace)
+            return change_type(statement, keyspace, catalog)
         case _:
-            return alter_type(statement, keyspace, catalog)
+            keyspace, _ = qualified(statement.table, current_keyspace)
+            return _change_table(statement, keyspace, catalog, database, now_us)
 
 
-def _define_table(
+def _change_table(
     statement: ast.CreateTable | ast.DropTable | AlterTable,
     keyspace: str,
     catalog: Catalog,

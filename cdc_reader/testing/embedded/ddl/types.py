@@ -24,7 +24,22 @@ from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace, Schema
 from cdc_reader.testing.embedded.schema.names import resolve_type
 
 
-def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
+def change_type(
+    statement: ast.CreateType | ast.AddField | ast.RenameFields | ast.DropType,
+    keyspace: str,
+    catalog: Catalog,
+) -> SchemaChange | None:
+    """Execute a statement on a type."""
+    match statement:
+        case ast.CreateType():
+            return _create(statement, keyspace, catalog)
+        case ast.DropType():
+            return _drop(statement, keyspace, catalog)
+        case _:
+            return _alter(statement, keyspace, catalog)
+
+
+def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """Execute CREATE TYPE; fields are frozen or atomic."""
     types, name = catalog.keyspace(keyspace).types, statement.type.name
     if name in types:
@@ -40,7 +55,7 @@ def create_type(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> S
     return catalog.changed(SchemaChange("CREATED", "TYPE", keyspace, name))
 
 
-def alter_type(
+def _alter(
     statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
 ) -> SchemaChange:
     """Execute ALTER TYPE: every table and type that uses it gets the new fields."""
@@ -63,7 +78,7 @@ def alter_type(
     return catalog.changed(SchemaChange("UPDATED", "TYPE", keyspace, name))
 
 
-def drop_type(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
+def _drop(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
     """Execute DROP TYPE; refused while a table or type uses it."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:

@@ -215,11 +215,12 @@ class Properties:
 
 @frozen
 class ColumnDefinition:
-    """A column of CREATE TABLE or ALTER TABLE ADD."""
+    """A column of CREATE TABLE or ALTER TABLE ADD; `is_key` if it is the whole primary key."""
 
     name: str
     type: str
     static: bool = False
+    is_key: bool = False
 
 
 @frozen

@@ -31,10 +31,13 @@ Element = Any  # a Term in brackets or a field's name
 class AstBuilder(SchemaBuilder, TermBuilder):
     """Builds one statement; create one per statement, because it numbers the bind markers."""
 
-    def start(self, statement: ast.Statement) -> ast.Statement:
-        return statement
-
     # SELECT
+
+    json = distinct = allow_filtering = bypass_cache = group_by = SchemaBuilder.present
+    selected_list = order_by = where = SchemaBuilder.several
+    selected = ast.Selected
+    column_selector = ColumnSelector
+    field_selector = FieldSelector
 
     def select(
         self,
@@ -67,35 +70,8 @@ class AstBuilder(SchemaBuilder, TermBuilder):
             timeout,
         )
 
-    def json(self, _word: Token) -> bool:
-        return True
-
-    def distinct(self, _word: Token) -> bool:
-        return True
-
-    def allow_filtering(self) -> bool:
-        return True
-
-    def bypass_cache(self) -> bool:
-        return True
-
-    def group_by(self, *_columns: str) -> bool:
-        return True
-
     def all_columns(self) -> tuple[ast.Selected, ...]:
         return ()
-
-    def selected_list(self, *selected: ast.Selected) -> tuple[ast.Selected, ...]:
-        return selected
-
-    def selected(self, selector: Selector, alias: str | None) -> ast.Selected:
-        return ast.Selected(selector, alias)
-
-    def column_selector(self, name: str) -> ColumnSelector:
-        return ColumnSelector(name)
-
-    def field_selector(self, selector: Selector, field: str) -> FieldSelector:
-        return FieldSelector(selector, field)
 
     def element_selector(self, selector: Selector, key: Term) -> ElementSelector:
         if not isinstance(selector, ColumnSelector):
@@ -118,9 +94,6 @@ class AstBuilder(SchemaBuilder, TermBuilder):
                 return MetadataSelector(name, column)
         return CallSelector(name, tuple(a for a in arguments if a is not None))
 
-    def count_selector(self, name: str) -> CallSelector:
-        return CallSelector(name, ())
-
     def count_integer(self, name: str, number: Token) -> CallSelector:
         if name != "count" or number != "1":
             raise SyntaxError(f"Only COUNT(1) is supported, got {name.upper()}({number})")
@@ -129,59 +102,25 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def cast_selector(self, _word: Token, selector: Selector, to: str) -> CastSelector:
         return CastSelector(selector, to)
 
-    def order_by(self, *orderings: tuple[str, bool]) -> tuple[tuple[str, bool], ...]:
-        return orderings
-
     def ordering(self, column: str, descending: bool | None) -> tuple[str, bool]:
         return column, bool(descending)
 
     def direction(self, word: Token) -> bool:
         return word.type == "DESC"
 
-    def per_partition_limit(self, limit: Term) -> Term:
-        return limit
-
-    def limit(self, limit: Term) -> Term:
-        return limit
-
     # WHERE and IF
 
-    def where(self, *relations: ast.AnyRelation) -> tuple[ast.AnyRelation, ...]:
-        return relations
+    column_relation = ast.Relation
+    tuple_relation = ast.TupleRelation
+    ident_list = SchemaBuilder.several
 
-    def comparison(self, column: str, operator: str, value: Term) -> ast.Relation:
-        return ast.Relation(column, operator, value)
-
-    def element_comparison(
-        self, column: str, key: Element, operator: str, value: Term
+    def comparison(
+        self, column: str, key: Element | None, operator: str, value: Term
     ) -> ast.Relation:
         return ast.Relation(column, operator, value, key)
 
-    def in_relation(self, column: str, values: Term) -> ast.Relation:
-        return ast.Relation(column, "IN", values)
-
-    def element_in(self, column: str, key: Element, values: Term) -> ast.Relation:
-        return ast.Relation(column, "IN", values, key)
-
     def is_not_null(self, column: str) -> ast.Relation:
         return ast.Relation(column, "IS NOT", Null())
-
-    def contains(self, column: str, value: Term) -> ast.Relation:
-        return ast.Relation(column, "CONTAINS", value)
-
-    def contains_key(self, column: str, value: Term) -> ast.Relation:
-        return ast.Relation(column, "CONTAINS KEY", value)
-
-    def like(self, column: str, value: Term) -> ast.Relation:
-        return ast.Relation(column, "LIKE", value)
-
-    def tuple_relation(
-        self, columns: tuple[str, ...], operator: str, value: Term
-    ) -> ast.TupleRelation:
-        return ast.TupleRelation(columns, operator, value)
-
-    def tuple_in(self, columns: tuple[str, ...], values: Term) -> ast.TupleRelation:
-        return ast.TupleRelation(columns, "IN", values)
 
     def token_relation(
         self, _word: Token, columns: tuple[str, ...], operator: str, value: Term
@@ -191,19 +130,15 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def in_list(self, *terms: Term | None) -> TupleTerm:
         return TupleTerm(tuple(t for t in terms if t is not None))
 
-    def operator(self, word: Token) -> str:
-        return str(word)
-
-    def key_element(self, term: Term) -> Term:
-        return term
-
-    def field_element(self, name: str) -> str:
-        return name
-
-    def ident_list(self, *names: str) -> tuple[str, ...]:
-        return names
+    def operator(self, *words: Token) -> str:
+        return " ".join(words).upper()
 
     # INSERT, UPDATE, DELETE, BATCH
+
+    default_unset = SchemaBuilder.present
+    deletions = term_list = SchemaBuilder.several
+    deletion = ast.Deletion
+    change_shortly = ast.Assignment
 
     def insert(
         self,
@@ -231,9 +166,6 @@ class AstBuilder(SchemaBuilder, TermBuilder):
     def default_null(self) -> bool:
         return False
 
-    def default_unset(self) -> bool:
-        return True
-
     def update(self, table: ast.TableName, using: ast.Using | None, *rest: Any) -> ast.Update:
         _word, *assignments, where, clause = rest
         conditions, if_exists = clause or ((), False)
@@ -254,51 +186,27 @@ class AstBuilder(SchemaBuilder, TermBuilder):
             table, deletions or (), where, using or ast.Using(), conditions, if_exists
         )
 
-    def deletions(self, *deletions: ast.Deletion) -> tuple[ast.Deletion, ...]:
-        return deletions
-
-    def deletion(self, column: str, key: Element) -> ast.Deletion:
-        return ast.Deletion(column, key)
-
-    def assign(self, column: str, value: Term) -> ast.Assignment:
-        return ast.Assignment(column, ast.Change.SET, value)
-
-    def assign_element(self, column: str, key: Element, value: Term) -> ast.Assignment:
+    def assign(self, column: str, key: Element | None, value: Term) -> ast.Assignment:
         return ast.Assignment(column, ast.Change.SET, value, key)
 
     def assign_list_id(self, column: str, key: Term, value: Term) -> ast.Assignment:
         return ast.Assignment(column, ast.Change.SET, value, key, by_id=True)
 
-    def add(self, column: str, again: str, value: Term) -> ast.Assignment:
-        return ast.Assignment(_same(column, again), ast.Change.ADD, value)
-
-    def remove(self, column: str, again: str, value: Term) -> ast.Assignment:
-        return ast.Assignment(_same(column, again), ast.Change.REMOVE, value)
+    def change(self, column: str, again: str, change: ast.Change, value: Term) -> ast.Assignment:
+        return ast.Assignment(_same(column, again), change, value)
 
     def prepend(self, column: str, value: Term, again: str) -> ast.Assignment:
         return ast.Assignment(_same(column, again), ast.Change.PREPEND, value)
 
-    def add_short(self, column: str, value: Term) -> ast.Assignment:
-        return ast.Assignment(column, ast.Change.ADD, value)
+    def sign(self, word: Token) -> ast.Change:
+        return ast.Change(word[0])
 
-    def remove_short(self, column: str, value: Term) -> ast.Assignment:
-        return ast.Assignment(column, ast.Change.REMOVE, value)
-
-    def term_list(self, *terms: Term) -> tuple[Term, ...]:
-        return terms
-
-    def using(self, *options: tuple[str, Term | None]) -> ast.Using:
+    def using(self, *options: tuple[str, Term]) -> ast.Using:
         given = dict(options)
         return ast.Using(given.get("ttl"), given.get("timestamp"), given.get("timeout"))
 
-    def using_ttl(self, term: Term) -> tuple[str, Term]:
-        return "ttl", term
-
-    def using_timestamp(self, term: Term) -> tuple[str, Term]:
-        return "timestamp", term
-
-    def using_timeout(self, term: Term) -> tuple[str, Term]:
-        return "timeout", term
+    def using_option(self, name: Token, term: Term) -> tuple[str, Term]:
+        return name.lower(), term
 
     def when(self, *conditions: ast.Relation) -> tuple[tuple[ast.Relation, ...], bool]:
         return conditions, False
@@ -316,13 +224,12 @@ class AstBuilder(SchemaBuilder, TermBuilder):
 
     # Names
 
+    table_name = ast.TableName
+
     def ident(self, token: Token) -> str:
         if token.type == "QUOTED":
             return token[1:-1].replace('""', '"')
         return token.lower()
-
-    def table_name(self, keyspace: str | None, name: str) -> ast.TableName:
-        return ast.TableName(keyspace, name)
 
 
 def _same(column: str, again: str) -> str:

@@ -119,6 +119,10 @@ def _unquoted(name: str) -> str:
 def build_parser() -> Lark:
     """Return the parser, built once. This takes a second or more: call it before clients wait."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
+    rules = re.sub(r"^//.*$", "", grammar.partition("// Words")[0], flags=re.MULTILINE)
+    defined = set(re.findall(r"^(\w+)[.:]", grammar, re.MULTILINE))
+    for name in sorted(set(re.findall(r"\b_?[A-Z]{2,}\b", rules)) - defined):
+        grammar += f"{name}.2: /{name.strip('_').lower()}\\b/i\n"
     grammar = grammar.replace("RESERVED", f"(?:{'|'.join(sorted(RESERVED))})")
     return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
 

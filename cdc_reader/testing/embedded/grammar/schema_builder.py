@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve
 from lark import Token, Transformer, v_args
 
 from cdc_reader.cql.names import bare_or_quoted
@@ -13,50 +12,50 @@ from cdc_reader.testing.embedded.errors import SyntaxError  # noqa: A004 - the p
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, MapTerm, Term
 
-_Alteration = Callable[[ast.TableName], ast.Statement]
-
 
 @v_args(inline=True)
 class SchemaBuilder(Transformer[Token, ast.Statement]):
     """The rules for keyspaces, tables and types."""
 
-    def if_not_exists(self, _word: Token) -> bool:
+    def present(self, *_words: Any) -> bool:
+        """Return True: an optional part of a statement is there."""
         return True
 
-    def if_exists(self, _word: Token) -> bool:
-        return True
+    def several(self, *parts: Any) -> tuple[Any, ...]:
+        """Return the parts of a list or pair."""
+        return parts
+
+    if_not_exists = if_exists = static = only = internals = present
+    field = rename = entry = field_value = several
 
     # Keyspaces
+
+    alter_keyspace = ast.AlterKeyspace
+    use = ast.Use
+    truncate = ast.Truncate
 
     def create_keyspace(
         self, if_not_exists: bool | None, name: str, properties: ast.Properties | None
     ) -> ast.CreateKeyspace:
         return ast.CreateKeyspace(name, properties or ast.Properties(), bool(if_not_exists))
 
-    def alter_keyspace(self, name: str, properties: ast.Properties) -> ast.AlterKeyspace:
-        return ast.AlterKeyspace(name, properties)
-
     def drop_keyspace(self, if_exists: bool | None, name: str) -> ast.DropKeyspace:
         return ast.DropKeyspace(name, bool(if_exists))
 
-    def use(self, keyspace: str) -> ast.Use:
-        return ast.Use(keyspace)
-
-    def truncate(self, table: ast.TableName) -> ast.Truncate:
-        return ast.Truncate(table)
-
     # Tables
+
+    alter_column_type = ast.AlterColumnType
+    alter_properties = ast.AlterProperties
 
     def create_table(
         self, if_not_exists: bool | None, table: ast.TableName, *parts: Any
     ) -> ast.CreateTable:
         *elements, properties = parts
+        columns = [part for part in elements if isinstance(part, ast.ColumnDefinition)]
+        keys = [part for part in elements if isinstance(part, ast.PrimaryKey)]
+        keys += [ast.PrimaryKey((column.name,)) for column in columns if column.is_key]
         return ast.CreateTable(
-            table,
-            tuple(_column(e) for e in elements if isinstance(e, ast.ColumnDefinition | _KeyColumn)),
-            tuple(_key(e) for e in elements if isinstance(e, ast.PrimaryKey | _KeyColumn)),
-            properties or ast.Properties(),
-            bool(if_not_exists),
+            table, tuple(columns), tuple(keys), properties or ast.Properties(), bool(if_not_exists)
         )
 
     def column_definition(
@@ -64,11 +63,8 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     ) -> ast.ColumnDefinition:
         return ast.ColumnDefinition(name, cql_type, bool(static))
 
-    def key_column(self, column: ast.ColumnDefinition) -> _KeyColumn:
-        return _KeyColumn(column)
-
-    def static(self) -> bool:
-        return True
+    def key_column(self, column: ast.ColumnDefinition) -> ast.ColumnDefinition:
+        return evolve(column, is_key=True)
 
     def primary_key(self, partition: tuple[str, ...], *clustering: str) -> ast.PrimaryKey:
         return ast.PrimaryKey(partition, clustering)
@@ -76,48 +72,29 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def partition_key(self, names: str | tuple[str, ...]) -> tuple[str, ...]:
         return (names,) if isinstance(names, str) else names
 
-    def alter_table(self, table: ast.TableName, alteration: _Alteration) -> ast.Statement:
-        return alteration(table)
+    def add_columns(self, table: ast.TableName, *columns: ast.ColumnDefinition) -> ast.AddColumns:
+        return ast.AddColumns(table, columns)
 
-    def add_columns(self, *columns: ast.ColumnDefinition) -> _Alteration:
-        return lambda table: ast.AddColumns(table, columns)
+    def drop_columns(self, table: ast.TableName, *columns: str) -> ast.DropColumns:
+        return ast.DropColumns(table, columns)
 
-    def drop_columns(self, *columns: str) -> _Alteration:
-        return lambda table: ast.DropColumns(table, columns)
-
-    def alter_column_type(self, column: str, cql_type: str) -> _Alteration:
-        return lambda table: ast.AlterColumnType(table, column, cql_type)
-
-    def rename_columns(self, *renames: tuple[str, str]) -> _Alteration:
-        return lambda table: ast.RenameColumns(table, renames)
-
-    def alter_properties(self, properties: ast.Properties) -> _Alteration:
-        return lambda table: ast.AlterProperties(table, properties)
-
-    def rename(self, old: str, new: str) -> tuple[str, str]:
-        return old, new
+    def rename_columns(self, table: ast.TableName, *renames: tuple[str, str]) -> ast.RenameColumns:
+        return ast.RenameColumns(table, renames)
 
     def drop_table(self, if_exists: bool | None, table: ast.TableName) -> ast.DropTable:
         return ast.DropTable(table, bool(if_exists))
 
     # User-defined types
 
+    add_field = ast.AddField
+
     def create_type(
         self, if_not_exists: bool | None, name: ast.TableName, *fields: tuple[str, str] | None
     ) -> ast.CreateType:
         return ast.CreateType(name, tuple(filter(None, fields)), bool(if_not_exists))
 
-    def field(self, name: str, cql_type: str) -> tuple[str, str]:
-        return name, cql_type
-
-    def alter_type(self, name: ast.TableName, alteration: _Alteration) -> ast.Statement:
-        return alteration(name)
-
-    def add_field(self, field: str, cql_type: str) -> _Alteration:
-        return lambda name: ast.AddField(name, field, cql_type)
-
-    def rename_fields(self, *renames: tuple[str, str]) -> _Alteration:
-        return lambda name: ast.RenameFields(name, renames)
+    def rename_fields(self, name: ast.TableName, *renames: tuple[str, str]) -> ast.RenameFields:
+        return ast.RenameFields(name, renames)
 
     def drop_type(self, if_exists: bool | None, name: ast.TableName) -> ast.DropType:
         return ast.DropType(name, bool(if_exists))
@@ -140,12 +117,6 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
 
     def describe_any(self, name: ast.TableName, _internals: bool | None) -> ast.Describe:
         return ast.Describe("ANY", name)
-
-    def only(self) -> bool:
-        return True
-
-    def internals(self) -> bool:
-        return True
 
     # Properties
 
@@ -175,6 +146,8 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
 
     # Types stay text: only the catalog knows what a name stands for
 
+    dimension = str
+
     def plain_type(self, name: str, *arguments: str | None) -> str:
         given = [argument for argument in arguments if argument is not None]
         return f"{bare_or_quoted(name)}<{', '.join(given)}>" if given else bare_or_quoted(name)
@@ -184,24 +157,6 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
 
     def qualified_type(self, keyspace: str, name: str) -> str:
         return f"{bare_or_quoted(keyspace)}.{bare_or_quoted(name)}"
-
-    def dimension(self, token: Token) -> str:
-        return str(token)
-
-
-@frozen
-class _KeyColumn:
-    """``column type PRIMARY KEY``."""
-
-    column: ast.ColumnDefinition
-
-
-def _column(element: ast.ColumnDefinition | _KeyColumn) -> ast.ColumnDefinition:
-    return element.column if isinstance(element, _KeyColumn) else element
-
-
-def _key(element: ast.PrimaryKey | _KeyColumn) -> ast.PrimaryKey:
-    return ast.PrimaryKey((element.column.name,)) if isinstance(element, _KeyColumn) else element
 
 
 def _property_value(value: Constant | MapTerm) -> ast.PropertyValue:

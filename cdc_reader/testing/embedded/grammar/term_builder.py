@@ -28,32 +28,19 @@ class TermBuilder(Transformer[Token, Term]):
         super().__init__()
         self._markers: list[str | None] = []
 
+    null = Null
+    hint_term = HintTerm
+
     def string(self, token: Token) -> Constant:
         return Constant(ConstantKind.STRING, token[1:-1].replace("''", "'"))
 
     def dollars(self, token: Token) -> Constant:
         return Constant(ConstantKind.STRING, token[2:-2])
 
-    def integer(self, token: Token) -> Constant:
-        return Constant(ConstantKind.INTEGER, str(token))
-
-    def float(self, token: Token) -> Constant:
-        return Constant(ConstantKind.FLOAT, str(token))
-
-    def uuid(self, token: Token) -> Constant:
-        return Constant(ConstantKind.UUID, token.lower())
-
-    def boolean(self, token: Token) -> Constant:
-        return Constant(ConstantKind.BOOLEAN, token.lower())
-
-    def hex(self, token: Token) -> Constant:
-        return Constant(ConstantKind.HEX, str(token))
-
-    def duration(self, token: Token) -> Constant:
-        return Constant(ConstantKind.DURATION, str(token))
-
-    def null(self) -> Null:
-        return Null()
+    def plain(self, token: Token) -> Constant:
+        """Make a constant of the kind that its token has."""
+        is_word = token.type in ("UUID", "BOOLEAN")
+        return Constant(ConstantKind(token.type), token.lower() if is_word else str(token))
 
     def positional_marker(self) -> Marker:
         return self._marker(None)
@@ -70,20 +57,11 @@ class TermBuilder(Transformer[Token, Term]):
     def map_term(self, *entries: tuple[Term, Term]) -> MapTerm:
         return MapTerm(entries)
 
-    def entry(self, key: Term, value: Term) -> tuple[Term, Term]:
-        return key, value
-
     def user_type_term(self, *fields: tuple[str, Term]) -> UserTypeTerm:
         return UserTypeTerm(fields)
 
-    def field_value(self, name: str, value: Term) -> tuple[str, Term]:
-        return name, value
-
     def tuple_term(self, *elements: Term) -> TupleTerm:
         return TupleTerm(elements)
-
-    def hint_term(self, cql_type: str, term: Term) -> HintTerm:
-        return HintTerm(cql_type, term)
 
     def call_term(self, name: str, *arguments: Term | None) -> CallTerm:
         return CallTerm(name, _given(arguments))

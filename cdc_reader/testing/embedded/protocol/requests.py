@@ -108,34 +108,6 @@ def decode(frame: Frame) -> Request:
     return _DECODERS[frame.opcode](reader)
 
 
-def _options(_: BodyReader) -> Options:
-    return Options()
-
-
-def _startup(reader: BodyReader) -> Startup:
-    return Startup(reader.string_map())
-
-
-def _auth_response(reader: BodyReader) -> AuthResponse:
-    return AuthResponse(reader.nullable_bytes() or b"")
-
-
-def _register(reader: BodyReader) -> Register:
-    return Register(tuple(reader.string_list()))
-
-
-def _query(reader: BodyReader) -> Query:
-    return Query(reader.long_string(), *_parameters(reader))
-
-
-def _prepare(reader: BodyReader) -> Prepare:
-    return Prepare(reader.long_string())
-
-
-def _execute(reader: BodyReader) -> Execute:
-    return Execute(reader.short_bytes(), *_parameters(reader))
-
-
 def _batch(reader: BodyReader) -> Batch:
     number = reader.byte()
     try:
@@ -198,12 +170,12 @@ def _consistency(reader: BodyReader) -> int:
 
 
 _DECODERS: dict[int, Callable[[BodyReader], Request]] = {
-    Opcode.STARTUP: _startup,
-    Opcode.OPTIONS: _options,
-    Opcode.QUERY: _query,
-    Opcode.PREPARE: _prepare,
-    Opcode.EXECUTE: _execute,
-    Opcode.REGISTER: _register,
+    Opcode.STARTUP: lambda reader: Startup(reader.string_map()),
+    Opcode.OPTIONS: lambda _: Options(),
+    Opcode.QUERY: lambda reader: Query(reader.long_string(), *_parameters(reader)),
+    Opcode.PREPARE: lambda reader: Prepare(reader.long_string()),
+    Opcode.EXECUTE: lambda reader: Execute(reader.short_bytes(), *_parameters(reader)),
+    Opcode.REGISTER: lambda reader: Register(tuple(reader.string_list())),
     Opcode.BATCH: _batch,
-    Opcode.AUTH_RESPONSE: _auth_response,
+    Opcode.AUTH_RESPONSE: lambda reader: AuthResponse(reader.nullable_bytes() or b""),
 }

@@ -13,6 +13,7 @@ from cdc_reader.cql.types import (
     TupleType,
     UserType,
     VectorType,
+    children,
 )
 from cdc_reader.testing.embedded.codec.marshal import MARSHAL_PACKAGE, NATIVE_CLASSES
 from cdc_reader.testing.embedded.protocol.body import short, string
@@ -59,7 +60,7 @@ def encode_type(cql_type: CqlType) -> bytes:
         case TupleType(elements):
             return short(TUPLE) + short(len(elements)) + b"".join(map(encode_type, elements))
         case _:
-            parameters = b"".join(map(encode_type, _parameters(cql_type)))
+            parameters = b"".join(map(encode_type, children(cql_type)))
             return short(_COLLECTION_IDS[type(cql_type)]) + parameters
 
 
@@ -74,15 +75,5 @@ def class_name(cql_type: CqlType) -> str:
         case VectorType(element, dimension):
             return f"{MARSHAL_PACKAGE}VectorType({class_name(element)}, {dimension})"
         case _:
-            parameters = ",".join(map(class_name, _parameters(cql_type)))
+            parameters = ",".join(map(class_name, children(cql_type)))
             return f"{MARSHAL_PACKAGE}{type(cql_type).__name__}({parameters})"
-
-
-def _parameters(cql_type: ListType | SetType | MapType | TupleType) -> tuple[CqlType, ...]:
-    match cql_type:
-        case MapType(key, value):
-            return key, value
-        case TupleType(elements):
-            return elements
-        case ListType(element) | SetType(element):
-            return (element,)

@@ -10,6 +10,7 @@ from cdc_reader.testing.embedded.grammar.ast import Assignment, Change, Deletion
 from cdc_reader.testing.embedded.grammar.terms import Term, written
 from cdc_reader.testing.embedded.query import elements
 from cdc_reader.testing.embedded.query.model import Evaluate, Scope, Unset
+from cdc_reader.testing.embedded.query.result import ColumnSpec
 from cdc_reader.testing.embedded.query.terms import compile_term
 from cdc_reader.testing.embedded.query.write import ReadRow, Write
 from cdc_reader.testing.embedded.schema.table import Column
@@ -30,11 +31,6 @@ def set_value(column: Column, term: Term, scope: Scope) -> Operation:
     return overwrite(column, compile_term(term, scope.column_spec(column), scope))
 
 
-def overwrite(column: Column, value: Evaluate) -> Operation:
-    """Write a value to a column; a collection is overwritten as a whole."""
-    return _overwrite(column, value) if column.is_multi_cell else _write_cell(column, value)
-
-
 def assignment(change: Assignment, scope: Scope) -> Operation:
     """Compile an assignment of UPDATE."""
     column = scope.column(change.column, "Unknown identifier {}")
@@ -42,10 +38,8 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
         raise InvalidRequest(f"PRIMARY KEY part {column.name} found in SET part")
     if isinstance(change.key, str):
         return _field(column, change.key, change.value, scope)
-    if change.key is not None and change.by_id and isinstance(column.type, ListType):
-        return _list_cell(column, change.key, change.value, scope)
     if change.key is not None:
-        return _element(column, change.key, change.value, scope)
+        return _element(column, change, change.key, scope)
     if change.change is Change.SET:
         return set_value(column, change.value, scope)
     if str(column.type) == "counter":
@@ -85,30 +79,34 @@ def deletion(removed: Deletion, scope: Scope) -> Operation:
     return lambda row, write, _: row.set_cell(column.name, write.dead())
 
 
+def _unless_unset(
+    value: Evaluate, put: Callable[[bytes | None, Row, Write, ReadRow], None]
+) -> Operation:
+    """Call `put` with the value; an unset value leaves the column as it is."""
+
+    def operation(row: Row, write: Write, read: ReadRow) -> None:
+        found = value(write.execution)
+        if not isinstance(found, Unset):
+            put(found, row, write, read)
+
+    return operation
+
+
 # Whole columns
 
 
-def _write_cell(column: Column, value: Evaluate) -> Operation:
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if not isinstance(found, Unset):
-            row.set_cell(column.name, write.cell(found))
+def overwrite(column: Column, value: Evaluate) -> Operation:
+    """Write a value to a column; a collection gets a tombstone just before its elements."""
 
-    return operation
+    def put_cell(found: bytes | None, row: Row, write: Write, _: ReadRow) -> None:
+        row.set_cell(column.name, write.cell(found))
 
-
-def _overwrite(column: Column, value: Evaluate) -> Operation:
-    """Write a tombstone just before the write, then the elements."""
-
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if isinstance(found, Unset):
-            return
+    def put_elements(found: bytes | None, row: Row, write: Write, _: ReadRow) -> None:
         _delete_collection(row, column, write.timestamp - 1)
         if found is not None:
-            _add_elements(row, column, found, write)
+            _put_all(row, column, _entries(column.type, found, write.appended_keys), write)
 
-    return operation
+    return _unless_unset(value, put_elements if column.is_multi_cell else put_cell)
 
 
 def _delete_collection(row: Row, column: Column, timestamp: int) -> None:
@@ -116,8 +114,8 @@ def _delete_collection(row: Row, column: Column, timestamp: int) -> None:
     cells.deletion = latest(cells.deletion, timestamp)
 
 
-def _add_elements(row: Row, column: Column, value: bytes, write: Write) -> None:
-    for key, element in _entries(column.type, value, write.appended_keys):
+def _put_all(row: Row, column: Column, entries: list[tuple[bytes, bytes]], write: Write) -> None:
+    for key, element in entries:
         _put(row, column, key, write.cell(element))
 
 
@@ -154,63 +152,41 @@ def _combine(column: Column, change: Assignment, scope: Scope) -> Operation:
             f"{'frozen collection' if 'frozen' in str(column.type) else 'non collection'} "
             f"column {column.name}"
         )
-    if change.change is Change.PREPEND:
-        return _prepend(column, change.value, scope)
     if change.change is Change.REMOVE:
         return _remove(column, change.value, scope)
-    value = compile_term(change.value, scope.column_spec(column), scope)
-
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if isinstance(found, bytes):
-            _add_elements(row, column, found, write)
-
-    return operation
-
-
-def _prepend(column: Column, term: Term, scope: Scope) -> Operation:
-    if not isinstance(column.type, ListType):
+    prepends = change.change is Change.PREPEND
+    if prepends and not isinstance(column.type, ListType):
         raise InvalidRequest(f"Invalid prepend to {column.name} of type {column.type}: not a list")
-    value = compile_term(term, scope.column_spec(column), scope)
 
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if isinstance(found, bytes):
-            for key, element in _entries(column.type, found, write.prepended_keys):
-                _put(row, column, key, write.cell(element))
+    def put(found: bytes | None, row: Row, write: Write, _: ReadRow) -> None:
+        if found is not None:
+            new_keys = write.prepended_keys if prepends else write.appended_keys
+            _put_all(row, column, _entries(column.type, found, new_keys), write)
 
-    return operation
+    return _unless_unset(compile_term(change.value, scope.column_spec(column), scope), put)
 
 
 def _remove(column: Column, term: Term, scope: Scope) -> Operation:
     removed = SetType(column.type.key) if isinstance(column.type, MapType) else column.type
-    value = compile_term(term, scope.spec(column.name, removed), scope)
     is_list = isinstance(column.type, ListType)
 
-    def operation(row: Row, write: Write, read: ReadRow) -> None:
-        found = value(write.execution)
-        if not isinstance(found, bytes):
-            return
-        keys = elements.list_elements(found)
-        if is_list:
+    def put(found: bytes | None, row: Row, write: Write, read: ReadRow) -> None:
+        keys = [] if found is None else elements.list_elements(found)
+        if keys and is_list:
             keys = [key for key, cell in _live(read(), column).items() if cell.value in keys]
         for key in keys:
             _put(row, column, key, write.dead())
 
-    return operation
+    return _unless_unset(compile_term(term, scope.spec(column.name, removed), scope), put)
 
 
 def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
     """Compile ``c = c + n``: a counter is read and rewritten."""
-    value = compile_term(change.value, scope.column_spec(column), scope)
     sign = -1 if change.change is Change.REMOVE else 1
 
-    def operation(row: Row, write: Write, read: ReadRow) -> None:
-        found = value(write.execution)
+    def put(found: bytes | None, row: Row, write: Write, read: ReadRow) -> None:
         if found is None:
             raise InvalidRequest("Invalid null value for counter increment")
-        if isinstance(found, Unset):
-            return
         stored, pending = read().cells.get(column.name), row.cells.get(column.name)
         before = pending or stored
         count = before.value if isinstance(before, Cell) else None
@@ -221,7 +197,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
         timestamp = max(write.timestamp, later)
         row.cells[column.name] = Cell(timestamp, wrapped.to_bytes(8, "big", signed=True))
 
-    return operation
+    return _unless_unset(compile_term(change.value, scope.column_spec(column), scope), put)
 
 
 def _signed(value: bytes) -> int:
@@ -230,53 +206,43 @@ def _signed(value: bytes) -> int:
 
 # Elements and fields
 
+_Place = Callable[[Write, ReadRow], bytes]
+"""Returns the key of the cell of an element or field; an index needs the stored list."""
 
-def _element(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
+
+def _set_part(
+    place: _Place, part: ColumnSpec, column: Column, term: Term, scope: Scope
+) -> Operation:
+    """Compile ``column[key] = term`` or ``column.field = term``."""
+
+    def put(found: bytes | None, row: Row, write: Write, read: ReadRow) -> None:
+        _put(row, column, place(write, read), write.cell(found))
+
+    return _unless_unset(compile_term(term, part, scope), put)
+
+
+def _element(column: Column, change: Assignment, key: Term, scope: Scope) -> Operation:
     """Compile ``column[key] = term`` of a map or list."""
     match column.type:
         case MapType(key_type, value_type) if column.is_multi_cell:
-            key = compile_term(key_term, scope.spec(f"key({column.name})", freeze(key_type)), scope)
+            key_spec = scope.spec(f"key({column.name})", freeze(key_type))
+        case ListType(value_type) if column.is_multi_cell and change.by_id:
+            key_spec = scope.spec(f"uuid_idx({column.name})", Native("uuid"))
         case ListType(value_type) if column.is_multi_cell:
-            key = compile_term(key_term, scope.spec(f"idx({column.name})", Native("int")), scope)
-        case _:
+            key_spec = scope.spec(f"idx({column.name})", Native("int"))
+        case of_type:
+            is_frozen_list = change.by_id and isinstance(of_type, ListType)
+            label = f"column {column.name} of type {of_type}"
             raise InvalidRequest(
-                f"Invalid operation ({column.name}[...] = ...) for column {column.name} of type "
-                f"{column.type}"
+                f"Invalid operation ({column.name}[...] = ...) for "
+                f"{f'frozen collection column {column.name}' if is_frozen_list else label}"
             )
-    value = compile_term(term, scope.spec(f"value({column.name})", freeze(value_type)), scope)
-    is_list = isinstance(column.type, ListType)
-
-    def operation(row: Row, write: Write, read: ReadRow) -> None:
-        found = value(write.execution)
-        if isinstance(found, Unset):
-            return
-        place = _key(key, write, column)
-        cell_key = _list_key(read(), column, place) if is_list else place
-        _put(row, column, cell_key, write.cell(found))
-
-    return operation
+    value_spec = scope.spec(f"value({column.name})", freeze(value_type))
+    place = _element_place(column, compile_term(key, key_spec, scope), change.by_id)
+    return _set_part(place, value_spec, column, change.value, scope)
 
 
-def _list_cell(column: Column, key_term: Term, term: Term, scope: Scope) -> Operation:
-    """Compile ``list[SCYLLA_TIMEUUID_LIST_INDEX(id)] = term``: sets a cell by its key."""
-    if not (column.is_multi_cell and isinstance(column.type, ListType)):
-        raise InvalidRequest(
-            f"Invalid operation ({column.name}[...] = ...) for frozen collection column "
-            f"{column.name}"
-        )
-    key = compile_term(key_term, scope.spec(f"uuid_idx({column.name})", Native("uuid")), scope)
-    spec = scope.spec(f"value({column.name})", freeze(column.type.element))
-    value = compile_term(term, spec, scope)
-
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if not isinstance(found, Unset):
-            _put(row, column, _key(key, write, column), write.cell(found))
-
-    return operation
-
-
-def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
+def _delete_element(column: Column, key: Term, scope: Scope) -> Operation:
     """Compile ``DELETE column[key]``; a list index beyond the end is refused."""
     match column.type:
         case MapType(key_type) | SetType(key_type) if column.is_multi_cell:
@@ -287,31 +253,26 @@ def _delete_element(column: Column, key_term: Term, scope: Scope) -> Operation:
             raise InvalidRequest(
                 f"Invalid deletion operation for column {column.name} of type {column.type}"
             )
-    key = compile_term(key_term, spec, scope)
-    is_list = isinstance(column.type, ListType)
+    place = _element_place(column, compile_term(key, spec, scope))
+    return lambda row, write, read: _put(row, column, place(write, read), write.dead())
 
-    def operation(row: Row, write: Write, read: ReadRow) -> None:
-        place = _key(key, write, column)
-        cell_key = _list_key(read(), column, place) if is_list else place
-        _put(row, column, cell_key, write.dead())
 
-    return operation
+def _element_place(column: Column, key: Evaluate, by_id: bool = False) -> _Place:
+    is_index = isinstance(column.type, ListType) and not by_id
+
+    def place(write: Write, read: ReadRow) -> bytes:
+        found = _key(key, write, column)
+        return _list_key(read(), column, found) if is_index else found
+
+    return place
 
 
 def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
     """Compile ``column.field = term`` of a UDT."""
     key = _field_key(column, name, term)
     fields = column.type.fields if isinstance(column.type, UserType) else ()
-    value = compile_term(
-        term, scope.spec(f"{column.name}.{name}", freeze(dict(fields)[name])), scope
-    )
-
-    def operation(row: Row, write: Write, _: ReadRow) -> None:
-        found = value(write.execution)
-        if not isinstance(found, Unset):
-            _put(row, column, key, write.cell(found))
-
-    return operation
+    spec = scope.spec(f"{column.name}.{name}", freeze(dict(fields)[name]))
+    return _set_part(lambda _write, _read: key, spec, column, term, scope)
 
 
 def _field_key(column: Column, name: str, term: Term | None) -> bytes:

@@ -80,9 +80,9 @@ def token_range(relations: Sequence[TokenRelation], scope: Scope) -> TokenRange:
         token = _token(relation.value, scope)
         match relation.operator:
             case ">" | ">=":
-                lower.append(_shifted(token, 1 if relation.operator == ">" else 0))
+                lower.append(_shifted(token, 1 if relation.operator == ">" else 0, MIN_TOKEN))
             case "<" | "<=":
-                upper.append(_as_end(token, 1 if relation.operator == "<" else 0))
+                upper.append(_shifted(token, -1 if relation.operator == "<" else 0, MAX_TOKEN))
             case "=":
                 lower.append(token)
                 upper.append(token)
@@ -104,11 +104,10 @@ def _check_columns(relation: TokenRelation, scope: Scope) -> None:
 
 def definition(column: Column) -> str:
     """Format a column as some refusals show it."""
-    is_indexed = column.is_key
     kind = "CLUSTERING_COLUMN" if column.kind is Kind.CLUSTERING else column.kind.name
     return (
         f"ColumnDefinition{{name={column.name}, type={class_name(column.type)}, kind={kind}, "
-        f"componentIndex={column.position if is_indexed else 'null'}, "
+        f"componentIndex={column.position if column.is_key else 'null'}, "
         "droppedAt=-9223372036854775808}"
     )
 
@@ -146,22 +145,15 @@ def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None
 
 
 def _shifted(
-    token: Callable[[Execution], int | None], by: int
+    token: Callable[[Execution], int | None], by: int, smallest: int
 ) -> Callable[[Execution], int | None]:
-    """The first token after a lower bound; the smallest one, exclusive, precedes all tokens."""
+    """Return a bound as a token that is included.
+
+    The smallest token stands for `smallest`: it precedes all tokens, or as an end means the ring's.
+    """
 
     def shifted(execution: Execution) -> int | None:
         value = token(execution)
-        return value if value is None or value == MIN_TOKEN else value + by
+        return smallest if value == MIN_TOKEN else value if value is None else value + by
 
     return shifted
-
-
-def _as_end(token: Callable[[Execution], int | None], by: int) -> Callable[[Execution], int | None]:
-    """Return the last token before an upper bound; the smallest one means the ring's end."""
-
-    def end(execution: Execution) -> int | None:
-        value = token(execution)
-        return MAX_TOKEN if value == MIN_TOKEN else value if value is None else value - by
-
-    return end

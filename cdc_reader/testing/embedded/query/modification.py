@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import UUID
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
 from cdc_reader.testing.embedded.query.assignment import Operation
@@ -14,8 +15,8 @@ from cdc_reader.testing.embedded.query.filters import Conditions
 from cdc_reader.testing.embedded.query.keys import ExactKeys
 from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Unset
 from cdc_reader.testing.embedded.query.ports import TableSource
-from cdc_reader.testing.embedded.query.write import MAX_TTL, ReadRow, Write
-from cdc_reader.testing.embedded.schema.table import Table
+from cdc_reader.testing.embedded.query.write import MAX_TTL, Write
+from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 from cdc_reader.testing.embedded.storage.database import PartitionKey
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
@@ -25,11 +26,19 @@ _MAX_KEY = (1 << 16) - 1
 _MAX_AHEAD_US = 3 * 86_400_000_000
 
 
+def _operations(on_statics: bool) -> Any:
+    def of(planned: Modification) -> tuple[Operation, ...]:
+        found = planned.operations
+        return tuple(each for c, each in found if (c.kind is Kind.STATIC) is on_statics)
+
+    return field(init=False, default=Factory(of, takes_self=True), repr=False)
+
+
 @frozen
 class Modification:
     """A planned INSERT, UPDATE or DELETE.
 
-    `row_operations` and `static_operations` write cells. `inserts` writes the row marker. `deletes`
+    `operations` write the cells of their columns. `inserts` writes the row marker. `deletes`
     removes the rows, ranges or partitions that `rows` says.
     """
 
@@ -37,8 +46,7 @@ class Modification:
     source: TableSource
     keys: ExactKeys
     rows: ClusteringRestriction
-    row_operations: tuple[Operation, ...] = ()
-    static_operations: tuple[Operation, ...] = ()
+    operations: tuple[tuple[Column, Operation], ...] = ()
     inserts: bool = False
     deletes: bool = False
     ttl: Evaluate | None = None
@@ -47,6 +55,8 @@ class Modification:
     timeout: Callable[[Execution], None] | None = None
     partition_key_indexes: tuple[int, ...] = ()
     expiry_first: bool = True
+    _static_operations: tuple[Operation, ...] = _operations(on_statics=True)
+    _row_operations: tuple[Operation, ...] = _operations(on_statics=False)
 
     def mutations(
         self,
@@ -112,15 +122,9 @@ class Modification:
     def _mutation(self, mutation: Partition, write: Write) -> Partition:
         if self.deletes:
             self._delete(mutation, write)
-        if self.static_operations:
-            key = mutation.key
-            self._written(
-                mutation.static,
-                self.static_operations,
-                write,
-                lambda: self._read_static(key, write),
-            )
-        if self.row_operations or self.inserts:
+        for operation in self._static_operations:
+            operation(mutation.static, write, lambda: self._read_static(mutation.key, write))
+        if self._row_operations or self.inserts:
             for clustering_key in self.clustering_keys(write.execution):
                 self._write_row(mutation, clustering_key, write)
         return mutation
@@ -129,9 +133,8 @@ class Modification:
         row = mutation.rows.get(mutation.position(key)) or Row(key)
         if self.inserts:
             row.set_marker(write.cell(b""))
-        self._written(
-            row, self.row_operations, write, lambda: self._read_row(mutation.key, key, write)
-        )
+        for operation in self._row_operations:
+            operation(row, write, lambda: self._read_row(mutation.key, key, write))
         if not row.is_empty():
             mutation.rows[mutation.position(key)] = row
 
@@ -144,11 +147,6 @@ class Modification:
         else:
             for each in self.rows.ranges(write.execution):
                 mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
-
-    @staticmethod
-    def _written(row: Row, operations: Iterable[Operation], write: Write, read: ReadRow) -> None:
-        for operation in operations:
-            operation(row, write, read)
 
     def _read_row(self, key: PartitionKey, clustering_key: ClusteringKey, write: Write) -> LiveRow:
         stored = self.source.partition(self.table, key)

@@ -21,11 +21,11 @@ from cdc_reader.testing.embedded.query.clustering import ClusteringRestriction
 from cdc_reader.testing.embedded.query.filters import Conditions, conditions
 from cdc_reader.testing.embedded.query.json_row import JsonRow
 from cdc_reader.testing.embedded.query.keys import ExactKeys
-from cdc_reader.testing.embedded.query.model import UNSET, Evaluate, Scope
+from cdc_reader.testing.embedded.query.model import UNSET, Scope
 from cdc_reader.testing.embedded.query.modification import Modification
 from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec
-from cdc_reader.testing.embedded.query.terms import compile_term, one, timeout
+from cdc_reader.testing.embedded.query.terms import compile_optional, compile_term, one, timeout
 from cdc_reader.testing.embedded.query.where import (
     Where,
     analyse,
@@ -40,9 +40,12 @@ def plan_modification(
 ) -> Modification:
     """Check a statement and plan it."""
     _check_using(statement, scope.table)
+    using = statement.using
     return evolve(
         _planned(statement, scope, source),
-        timeout=timeout(statement.using.timeout, scope) if statement.using.timeout else None,
+        ttl=compile_optional(using.ttl, "[ttl]", "int", scope),
+        timestamp=compile_optional(using.timestamp, "[timestamp]", "bigint", scope),
+        timeout=timeout(using.timeout, scope) if using.timeout else None,
         expiry_first=scope.catalog.profile.expiry_before_value,
     )
 
@@ -102,17 +105,13 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
     }
     prefix = () if is_static else tuple(keys[c.name] for c in table.clustering)
     operations = [(column, set_value(column, values[column.name], scope)) for column in others]
-    ttl, timestamp = _using(insert.using, scope)
     return Modification(
         table,
         source,
         ExactKeys(table, tuple(keys[c.name] for c in table.partition_key)),
         ClusteringRestriction(table, prefix, width=len(prefix)),
-        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
-        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
+        tuple(operations),
         inserts=not is_static,
-        ttl=ttl,
-        timestamp=timestamp,
         conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
         partition_key_indexes=_bound_key(values, scope),
     )
@@ -123,21 +122,18 @@ def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource)
     table = scope.table
     text = compile_term(insert.text, ColumnSpec("", "", "", Native("text")), scope)
     row = JsonRow(table, text, UNSET if insert.default_unset else None)
-    ttl, timestamp = _using(insert.using, scope)
     prefix = tuple(row.key(column) for column in table.clustering)
     return Modification(
         table,
         source,
         ExactKeys(table, tuple(row.key(column) for column in table.partition_key)),
         ClusteringRestriction(table, prefix, width=len(prefix)),
-        row_operations=tuple(
-            overwrite(column, row.value(column))
+        tuple(
+            (column, overwrite(column, row.value(column)))
             for column in table.columns
             if column.kind is Kind.REGULAR
         ),
         inserts=True,
-        ttl=ttl,
-        timestamp=timestamp,
         conditions=conditions((), scope, exists=False if insert.if_not_exists else None),
     )
 
@@ -148,7 +144,6 @@ def _plan_update(update: ast.Update, scope: Scope, source: TableSource) -> Modif
         (scope.column(each.column, "Unknown identifier {}"), assignment(each, scope))
         for each in update.assignments
     ]
-    ttl, timestamp = _using(update.using, scope)
     where = _where(update.where, scope)
     when = conditions(update.conditions, scope, True if update.if_exists else None)
     _check_rows(where, [column for column, _ in operations], when, "UPDATE")
@@ -157,10 +152,7 @@ def _plan_update(update: ast.Update, scope: Scope, source: TableSource) -> Modif
         source,
         _exact(where, scope),
         where.clustering,
-        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
-        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
-        ttl=ttl,
-        timestamp=timestamp,
+        tuple(operations),
         conditions=when,
         partition_key_indexes=partition_key_markers(update.where, scope),
     )
@@ -171,7 +163,6 @@ def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modif
         (scope.column(each.column, "Unknown identifier {}"), deletion(each, scope))
         for each in delete.deletions
     ]
-    _, timestamp = _using(delete.using, scope)
     where = _where(delete.where, scope)
     when = conditions(delete.conditions, scope, True if delete.if_exists else None)
     if operations:
@@ -186,25 +177,11 @@ def _plan_delete(delete: ast.Delete, scope: Scope, source: TableSource) -> Modif
         source,
         _exact(where, scope),
         where.clustering,
-        row_operations=tuple(o for c, o in operations if c.kind is not Kind.STATIC),
-        static_operations=tuple(o for c, o in operations if c.kind is Kind.STATIC),
+        tuple(operations),
         deletes=not operations,
-        timestamp=timestamp,
         conditions=when,
         partition_key_indexes=partition_key_markers(delete.where, scope),
     )
-
-
-def _using(using: ast.Using, scope: Scope) -> tuple[Evaluate | None, Evaluate | None]:
-    """Compile USING to (TTL, timestamp)."""
-    return (
-        _optional(using.ttl, "[ttl]", Native("int"), scope),
-        _optional(using.timestamp, "[timestamp]", Native("bigint"), scope),
-    )
-
-
-def _optional(term: Term | None, name: str, of_type: Native, scope: Scope) -> Evaluate | None:
-    return None if term is None else compile_term(term, scope.spec(name, of_type), scope)
 
 
 def _where(relations: Sequence[ast.AnyRelation], scope: Scope) -> Where:

@@ -18,7 +18,7 @@ from cdc_reader.testing.embedded.query.plan_modification import plan_modificatio
 from cdc_reader.testing.embedded.query.ports import MutationSink, Plan, SchemaAction, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, Rows, SetKeyspace, Void
 from cdc_reader.testing.embedded.query.select import plan_select
-from cdc_reader.testing.embedded.query.terms import compile_term, timeout
+from cdc_reader.testing.embedded.query.terms import compile_optional, timeout
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.schema.table import Table
@@ -93,9 +93,7 @@ class Planner:
         timestamp = None
         if using is not None and scopes:
             timeout(using.timeout, scopes[0])
-        if using is not None and using.timestamp is not None and scopes:
-            spec = scopes[0].spec("[timestamp]", Native("bigint"))
-            timestamp = compile_term(using.timestamp, spec, scopes[0])
+            timestamp = compile_optional(using.timestamp, "[timestamp]", "bigint", scopes[0])
         modifications = tuple(
             plan_modification(statement, scope, self._source(scope.table))
             for statement, scope in zip(statements, scopes, strict=True)

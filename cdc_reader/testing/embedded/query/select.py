@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.grammar.terms import Term
 from cdc_reader.testing.embedded.query.filters import row_test
 from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Scope
 from cdc_reader.testing.embedded.query.paging import PagingState, decode
@@ -25,7 +23,7 @@ from cdc_reader.testing.embedded.query.readers import (
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows
 from cdc_reader.testing.embedded.query.scan import Scan
 from cdc_reader.testing.embedded.query.selectors import Output, json_output, outputs
-from cdc_reader.testing.embedded.query.terms import compile_term, timeout
+from cdc_reader.testing.embedded.query.terms import compile_optional, timeout
 from cdc_reader.testing.embedded.query.where import (
     Where,
     analyse,
@@ -180,20 +178,16 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
     where = analyse(select.where, scope)
     warnings = _check_filtering(select, where, scope)
     reverse = _check_order(select, where, table)
-    limits = [
-        _limit_term(limit, name, scope)
-        for limit, name in (
-            (select.per_partition_limit, "[per_partition_limit]"),
-            (select.limit, "[limit]"),
-        )
-    ]
+    per_partition_limit = compile_optional(
+        select.per_partition_limit, "[per_partition_limit]", "int", scope
+    )
     scan = Scan(table, source, where, _reader(select, where, result, scope), reverse)
     return SelectPlan(
         table,
         result,
         scan,
-        limit=limits[1],
-        per_partition_limit=limits[0],
+        limit=compile_optional(select.limit, "[limit]", "int", scope),
+        per_partition_limit=per_partition_limit,
         timeout=timeout(select.timeout, scope),
         sorts=bool(select.order) and any(_is_in(r, table) for r in select.where),
         bind_columns=scope.bind_columns(),
@@ -217,10 +211,6 @@ def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope:
     if len(columns) == len(result) and not tests:
         return PlainReader(columns)
     return ViewReader(result, tests)
-
-
-def _limit_term(term: Term | None, name: str, scope: Scope) -> Evaluate | None:
-    return None if term is None else compile_term(term, scope.spec(name, Native("int")), scope)
 
 
 def _check_distinct(result: tuple[Output, ...]) -> None:

@@ -15,6 +15,7 @@ from cdc_reader.cql.types import (
     TupleType,
     UserType,
     VectorType,
+    children,
     freeze,
 )
 from cdc_reader.testing.embedded.codec import constant
@@ -64,6 +65,11 @@ def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
             return _literal(term, receiver, scope)
 
 
+def compile_optional(term: Term | None, name: str, of_type: str, scope: Scope) -> Evaluate | None:
+    """Compile an option of a statement, a variable of this name; None if it is not given."""
+    return None if term is None else compile_term(term, scope.spec(name, Native(of_type)), scope)
+
+
 def element_spec(label: str, receiver: ColumnSpec, element: CqlType) -> ColumnSpec:
     """Return the variable for a part of `receiver`, named like the server's: ``value(m)``."""
     return ColumnSpec(receiver.keyspace, receiver.table, f"{label}({receiver.name})", element)
@@ -99,41 +105,26 @@ def _literal(
     receiver: ColumnSpec,
     scope: Scope,
 ) -> Evaluate:
-    made = _collection(term, receiver, scope) or _record(term, receiver, scope)
+    match receiver.type, term:
+        case (ListType() | VectorType() | SetType(), _):
+            made = _sequence(receiver.type, term, receiver, scope)
+        case MapType(), SetTerm(()):
+            made = _map(receiver.type, (), receiver, scope)
+        case MapType(), MapTerm(entries):
+            made = _map(receiver.type, entries, receiver, scope)
+        case UserType(), UserTypeTerm(fields):
+            made = _user_type(receiver.type, dict(fields), receiver, scope)
+        case UserType(), SetTerm(()):
+            made = _user_type(receiver.type, {}, receiver, scope)
+        case (UserType() | TupleType(), TupleTerm(terms)):
+            made = _tuple(children(receiver.type), terms, receiver, scope)
+        case _:
+            made = None
     if made is None:
         raise InvalidRequest(
             f"Invalid {_WORDS[type(term)]} literal for {receiver.name} of type {receiver.type}"
         )
     return made
-
-
-def _collection(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
-    match receiver.type, term:
-        case ListType(element), ListTerm(terms):
-            return _list(element, terms, receiver, scope)
-        case SetType(element), SetTerm(terms):
-            return _set(element, terms, receiver, scope)
-        case MapType(), SetTerm(()):
-            return lambda _: b"\0\0\0\0"
-        case MapType(key, value), MapTerm(entries):
-            return _map((key, value), entries, receiver, scope)
-    return None
-
-
-def _record(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate | None:
-    """Compile a value of fixed parts: UDT, tuple, vector."""
-    match receiver.type, term:
-        case UserType(fields=fields), UserTypeTerm(given):
-            return _user_type(fields, dict(given), receiver, scope)
-        case UserType(fields=fields), SetTerm(()):
-            return _user_type(fields, {}, receiver, scope)
-        case UserType(fields=fields), TupleTerm(terms):
-            return _tuple(tuple(of_type for _, of_type in fields), terms, receiver, scope)
-        case TupleType(types), TupleTerm(terms):
-            return _tuple(types, terms, receiver, scope)
-        case VectorType(element, dimension), ListTerm(terms) if len(terms) == dimension:
-            return _vector(element, terms, receiver, scope)
-    return None
 
 
 _WORDS: dict[type, str] = {
@@ -145,35 +136,30 @@ _WORDS: dict[type, str] = {
 }
 
 
-def _list(
-    element: CqlType, terms: tuple[Term, ...], receiver: ColumnSpec, scope: Scope
-) -> Evaluate:
-    parts = _parts("value", freeze(element), terms, receiver, scope)
-    return lambda execution: list_value([whole(part(execution)) for part in parts])
-
-
-def _vector(
-    element: CqlType, terms: tuple[Term, ...], receiver: ColumnSpec, scope: Scope
-) -> Evaluate:
-    parts = _parts("value", element, terms, receiver, scope)
-    return lambda execution: b"".join(whole(part(execution)) for part in parts)
-
-
-def _set(element: CqlType, terms: tuple[Term, ...], receiver: ColumnSpec, scope: Scope) -> Evaluate:
-    parts = _parts("value", freeze(element), terms, receiver, scope)
-    order = sort_key(element)
-    return lambda execution: set_value({whole(part(execution)) for part in parts}, order)
+def _sequence(
+    of_type: ListType | SetType | VectorType, term: Term, receiver: ColumnSpec, scope: Scope
+) -> Evaluate | None:
+    """Compile a list, set or vector; None if the literal is of another kind or size."""
+    if not isinstance(term, SetTerm if isinstance(of_type, SetType) else ListTerm):
+        return None
+    element, order = of_type.element, sort_key(of_type.element)
+    parts = _parts("value", freeze(element), term.elements, receiver, scope)
+    match of_type:
+        case ListType():
+            return lambda execution: list_value([whole(part(execution)) for part in parts])
+        case SetType():
+            return lambda execution: set_value({whole(part(execution)) for part in parts}, order)
+        case VectorType(_, dimension) if len(parts) == dimension:
+            return lambda execution: b"".join(whole(part(execution)) for part in parts)
+    return None
 
 
 def _map(
-    types: tuple[CqlType, CqlType],
-    entries: tuple[tuple[Term, Term], ...],
-    receiver: ColumnSpec,
-    scope: Scope,
+    of_type: MapType, entries: tuple[tuple[Term, Term], ...], receiver: ColumnSpec, scope: Scope
 ) -> Evaluate:
-    keys = _parts("key", freeze(types[0]), tuple(k for k, _ in entries), receiver, scope)
-    values = _parts("value", freeze(types[1]), tuple(v for _, v in entries), receiver, scope)
-    order = sort_key(types[0])
+    keys = _parts("key", freeze(of_type.key), [k for k, _ in entries], receiver, scope)
+    values = _parts("value", freeze(of_type.value), [v for _, v in entries], receiver, scope)
+    order = sort_key(of_type.key)
 
     def evaluate(execution: Execution) -> bytes:
         pairs = zip(keys, values, strict=True)
@@ -183,17 +169,14 @@ def _map(
 
 
 def _user_type(
-    fields: tuple[tuple[str, CqlType], ...],
-    given: dict[str, Term],
-    receiver: ColumnSpec,
-    scope: Scope,
+    of_type: UserType, given: dict[str, Term], receiver: ColumnSpec, scope: Scope
 ) -> Evaluate:
-    if unknown := given.keys() - dict(fields).keys():
+    if unknown := given.keys() - dict(of_type.fields).keys():
         name = str(receiver.type).removeprefix("frozen<").removesuffix(">")
         raise InvalidRequest(f"Unknown field '{min(unknown)}' in value of user defined type {name}")
     parts = [
-        compile_term(given.get(name, Null()), _component(receiver, name, freeze(of_type)), scope)
-        for name, of_type in fields
+        compile_term(given.get(name, Null()), _component(receiver, name, freeze(field)), scope)
+        for name, field in of_type.fields
     ]
     return _composite(parts)
 
@@ -228,7 +211,7 @@ def _component(receiver: ColumnSpec, name: str, of_type: CqlType) -> ColumnSpec:
 def _parts(
     label: str,
     of_type: CqlType,
-    terms: tuple[Term, ...],
+    terms: Sequence[Term],
     receiver: ColumnSpec,
     scope: Scope,
 ) -> list[Evaluate]:
