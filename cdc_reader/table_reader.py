@@ -10,7 +10,6 @@ from typing import Literal, TypeVar
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._log import get_logger
 from cdc_reader._settings import expect
 from cdc_reader._time import (
     BEGINNING,
@@ -26,31 +25,29 @@ from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
-from cdc_reader.config import DataLossMode, ReadConfig
+from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.errors import (
     CheckpointError,
     ConfigurationError,
-    DataLossError,
     StoppedError,
 )
 from cdc_reader.reading.delivery import Delivery
+from cdc_reader.reading.expiry import TtlHistory, report_loss, since_created
 from cdc_reader.reading.fetch import LogReader
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
-from cdc_reader.reading.ttl_history import TtlHistory, since_created
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.table_snapshot import TableSnapshot
 
 T = TypeVar("T")
-log = get_logger(__name__)
 
 
 class TableReader:
@@ -267,8 +264,13 @@ class TableReader:
         if window.start > BEGINNING:
             with stopped_by(self._stop):
                 lost = self._lost(window)
-            if not lost.is_empty:
-                self._say_lost(lost)
+            report_loss(
+                lost,
+                self.name,
+                self._config.data_loss,
+                "expected a start within the log's TTL: leave start out to read what the log "
+                "still holds, or set data_loss to 'warn' to continue",
+            )
         yield from items
 
     def _lost(self, window: Window) -> Window:
@@ -278,16 +280,6 @@ class TableReader:
         ttls = ttls.seen(state.cdc.ttl, now, state.altered)
         lost = ttls.lost(window.start, now).intersect(window)
         return lost if lost.is_empty else since_created(lost, self._table.created(), now)
-
-    def _say_lost(self, lost: Window) -> None:
-        if self._config.data_loss == DataLossMode.FAIL:
-            raise DataLossError(
-                f"rows of {self.name} written in {lost} expired before they were read; expected a "
-                "start within the log's TTL: leave start out to read what the log still holds, or "
-                "set data_loss to 'warn' to continue"
-            )
-        start, end = format_timestamp(lost.start), format_timestamp(lost.end)
-        log.warning("rows_lost", table=str(self.name), start=start, end=end)
 
     def _converted(
         self, row_format: Format, types: ValueTypes, window: Window

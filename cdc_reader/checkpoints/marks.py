@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from cdc_reader._time import Micros
 from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Mark, RowKey, SnapshotProgress
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 

@@ -35,8 +35,8 @@ from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, ImageMode
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.ttl_history import TtlHistory
 
 _SECOND = 1_000_000
 _UNITS = (("d", 86_400 * _SECOND), ("h", 3_600 * _SECOND), ("min", 60 * _SECOND), ("s", _SECOND))

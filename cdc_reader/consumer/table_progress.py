@@ -34,10 +34,10 @@ from cdc_reader.metrics import (
     Recorder,
 )
 from cdc_reader.reading.delivery import WindowComplete
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotShare
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 

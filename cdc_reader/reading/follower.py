@@ -126,7 +126,7 @@ class Follower:
         self._log.refresh()
         base = self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        horizon = self._horizon.refresh(now, self._position, self.ttls)
+        horizon = self._horizon.refresh(now, self._position, base.name, self.ttls)
         if horizon > BEGINNING:
             self._position = max(self._position, self._horizon.oldest)
             self.first = self._position if self.first is None else self.first

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros, format_timestamp
-from cdc_reader.config import DataLossMode, ReadConfig
-from cdc_reader.errors import DataLossError
+from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.expiry import LossReporter, TtlHistory
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
@@ -52,24 +52,30 @@ class SettledHorizon:
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
         self._gate = PublicationGate(lambda: source, duration_micros(config.publication_wait))
-        self._is_lost = False
+        self._losses = LossReporter(
+            config.data_loss,
+            "expected them to be read within the log's TTL: start over, or set data_loss to "
+            "'warn' to continue",
+        )
 
     @property
     def newest(self) -> Micros | None:
         """The start of the newest generation that is accounted for."""
         return max(self._accounted or (), default=None)
 
-    def refresh(self, now: Micros, position: Micros, ttls: TtlHistory) -> Micros:
+    def refresh(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> Micros:
         """Read the generations and return the horizon, in µs; BEGINNING while there are none.
 
         Read the clock (`now`) before calling. Every generation that begins before the horizon
         has then had the confidence window to become visible. Raises DataLossError if, by the
-        log's `ttls`, rows from `position` on have expired and `data_loss` is ``fail``.
+        `ttls` of the log of `table`, rows from `position` on have expired and `data_loss` is
+        ``fail``.
         """
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
-        self._account(starts, position, ttls.lost(position, now))
+        if self._account(starts) and position > BEGINNING:
+            self._losses.report(ttls.lost(position, now), table)
         if position == BEGINNING:
             self.oldest = max(starts[0], ttls.oldest_kept(now))
         else:
@@ -87,28 +93,18 @@ class SettledHorizon:
         self._accounted = accounted | {span.start for span in spans}
         return [span for span in spans if span.start not in accounted and span.start < position]
 
-    def _account(self, starts: tuple[Micros, ...], position: Micros, lost: Window) -> None:
-        """Check for expired rows; on the first call, set the generations accounted for.
+    def _account(self, starts: tuple[Micros, ...]) -> bool:
+        """On the first call, set the generations accounted for.
 
-        These are the ones the checkpoint knew, or without a checkpoint all that exist.
+        These are the ones the checkpoint knew, or without a checkpoint all that exist. Return
+        whether reading is under way: rows that expired before the start of a new reader are
+        not its loss.
         """
+        if self._accounted is not None:
+            return True
         newest = self._newest_at_start
-        is_first = self._accounted is None
-        if self._accounted is None:
-            self._accounted = {s for s in starts if newest is None or s <= newest}
-        if position == BEGINNING or (is_first and not self._is_resumed):
-            return
-        if not lost.is_empty and not self._is_lost:
-            self._say_lost(lost)
-        self._is_lost = not lost.is_empty
-
-    def _say_lost(self, lost: Window) -> None:
-        if self._config.data_loss == DataLossMode.FAIL:
-            raise DataLossError(
-                f"rows written in {lost} expired before they were read; rows must be read within "
-                "the log's TTL: start over, or set data_loss to 'warn' to continue"
-            )
-        log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
+        self._accounted = {s for s in starts if newest is None or s <= newest}
+        return self._is_resumed
 
 
 class PublicationGate:

@@ -29,9 +29,9 @@ from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Mark, RowKey
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 

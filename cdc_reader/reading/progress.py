@@ -16,7 +16,7 @@ from cdc_reader._time import Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
 

@@ -16,11 +16,12 @@ from attrs import define, evolve, field, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import Clock, Micros, duration_micros, format_timestamp
-from cdc_reader.config import DataLossMode, LateRowsMode, ReadConfig
+from cdc_reader.config import LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.errors import CheckpointError, DataLossError, DecodeError, QueryRefusedError
+from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
 from cdc_reader.reading.current_log import CurrentLog
+from cdc_reader.reading.expiry import LossReporter
 from cdc_reader.reading.horizon import settled_before
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
@@ -30,7 +31,6 @@ from cdc_reader.streams.ownership import Ownership
 from cdc_reader.streams.range_cutter import RangeCutter
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
 
@@ -169,7 +169,11 @@ class SnapshotReader:
         self._progress = start.snapshot
         self._total = self._done_before = self._readings = 0
         self._began: Micros | None = None
-        self._is_lost = False
+        self._losses = LossReporter(
+            config.data_loss,
+            "expected the snapshot to take less time than the log's TTL: raise the TTL and start "
+            "anew, or set data_loss to 'warn' to continue",
+        )
         self.ttls = start.ttls
         """The log's TTL over time; the log must keep its rows until they are followed."""
 
@@ -285,20 +289,7 @@ class SnapshotReader:
         """Raise DataLossError, or warn, if rows of the log since the position have expired."""
         now, base = self._clock.now(), self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        lost = self.ttls.lost(self._start.position, now)
-        if lost.is_empty or self._is_lost:
-            return
-        self._is_lost = True
-        self._say_lost(lost)
-
-    def _say_lost(self, lost: Window) -> None:
-        if self._config.data_loss == DataLossMode.FAIL:
-            raise DataLossError(
-                f"rows written in {lost} were gone before the snapshot was complete; expected it "
-                "to take less time than the log's TTL: raise the TTL and start anew, or set "
-                "data_loss to 'warn' to go on"
-            )
-        log.warning("rows_lost", start=format_timestamp(lost.start), end=format_timestamp(lost.end))
+        self._losses.report(self.ttls.lost(self._start.position, now), base.name)
 
 
 def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:

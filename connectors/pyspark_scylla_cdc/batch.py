@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdc_reader._time import FOREVER, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import settled_before, written_before
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
+from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import TableSchema
-from cdc_reader.errors import DataLossError
-from cdc_reader.reading.ttl_history import TtlHistory, since_created
+from cdc_reader.reading import expiry
+from cdc_reader.reading.expiry import TtlHistory, since_created, warn_of_loss
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import created_at
-
-log = get_logger(__name__)
 
 
 def report_loss(
@@ -24,13 +22,13 @@ def report_loss(
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
         return
-    if options.fail_on_data_loss:
-        raise DataLossError(
-            f"failOnDataLoss is 'true': changes of {options.table} written in {lost} were not "
-            f"read before they expired (their TTL is {ttls.at(lost.start)} s): give 'false' to "
-            f"continue without them, or {remedy}"
-        )
-    _warn(options, lost)
+    expiry.report_loss(
+        lost,
+        options.table,
+        DataLossMode.FAIL if options.fail_on_data_loss else DataLossMode.WARN,
+        f"their TTL was {ttls.at(lost.start)} s, and failOnDataLoss is 'true': give 'false' to "
+        f"continue without them, or {remedy}",
+    )
 
 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:
@@ -46,10 +44,4 @@ def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros)
     if not lost.is_empty:
         created = created_at(options.connection(), options.read, options.table)
         lost = since_created(lost, created, now)
-    if not lost.is_empty:
-        _warn(options, lost)
-
-
-def _warn(options: SourceOptions, lost: Window) -> None:
-    start, end = format_timestamp(lost.start), format_timestamp(lost.end)
-    log.warning("rows_lost", table=str(options.table), start=start, end=end)
+    warn_of_loss(lost, options.table)

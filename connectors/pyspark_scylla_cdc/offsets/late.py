@@ -48,9 +48,9 @@ from attrs import frozen
 from cdc_reader._time import Clock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import keys
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import Reads, RowName, arrived
 from cdc_reader.reading.progress import RowKey
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from pyspark_scylla_cdc.offsets.late import Late
 
 VERSION = 3

@@ -22,7 +22,7 @@ from cdc_reader.errors import (
     ConfigurationError,
     ConnectionFailedError,
 )
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import LONGEST_ANSWER

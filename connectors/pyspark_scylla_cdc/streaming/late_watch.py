@@ -15,9 +15,9 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import LateRows, Reads, RowName
 from cdc_reader.reading.strays import Strays
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
 from pyspark_scylla_cdc.options.source_options import SourceOptions

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import LogSchema, TableState
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition

@@ -21,8 +21,8 @@ from attrs import evolve, frozen
 
 from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import PublicationGate
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset

@@ -18,8 +18,8 @@ from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, RetriesExhaustedError
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
 

@@ -17,8 +17,8 @@ from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteC
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey, SnapshotProgress
-from cdc_reader.reading.ttl_history import TtlHistory
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.stream import StreamId

@@ -111,7 +111,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
     clock.advance(2 * HOUR)
     alter(server, ttl=86_400)
     clock.advance(HOUR)
-    with pytest.raises(DataLossError, match=r"rows written in .* expired before"):
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         run()
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from cdc_reader.config import ReadConfig
 from cdc_reader.reading.delivery import RowsRead
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import DOUBT, _arrivals
 from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.reading.progress import Checkpoint
-from cdc_reader.reading.ttl_history import TtlHistory
 from tests.cdc_reader.followed import SECOND, Followed, cells, last_marks
 
 _POLL = timedelta(seconds=4.6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_reader.errors import SourceError
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.generation import Timeline
 from pyspark_scylla_cdc.log_plan import oldest_alive
 

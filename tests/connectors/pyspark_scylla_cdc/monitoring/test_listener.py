@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 
 from cdc_reader._stats import ReadStats
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc import ScyllaCdcListener
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.errors import ConfigurationError
-from cdc_reader.reading.ttl_history import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")

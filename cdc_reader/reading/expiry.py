@@ -1,14 +1,20 @@
-"""The TTL of a log over time, as a reader has seen it; determines which rows may have expired."""
+"""Which rows of a log may have expired, by its TTL over time; reports those that were not read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER, Micros
+from cdc_reader._log import get_logger
+from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
+from cdc_reader.config import DataLossMode
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import DataLossError
 from cdc_reader.streams.window import Window
+
+log = get_logger(__name__)
 
 _GRACE = 60_000_000
 """µs by which a row may outlive its TTL counted from its write time.
@@ -120,3 +126,39 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
     if created is None or created > now:
         return lost
     return Window(max(lost.start, created), max(lost.end, created))
+
+
+def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str) -> None:
+    """Report that rows of `table` written in `lost` expired before they were read.
+
+    Raises DataLossError if `mode` is ``fail``, with `remedy` for what to do; otherwise logs a
+    warning. Does nothing if `lost` is empty.
+    """
+    if mode == DataLossMode.FAIL and not lost.is_empty:
+        raise DataLossError(
+            f"rows of {table} written in {lost} expired before they were read; {remedy}"
+        )
+    warn_of_loss(lost, table)
+
+
+def warn_of_loss(lost: Window, table: TableName) -> None:
+    """Log that rows of `table` written in `lost` expired unread; nothing if it is empty."""
+    if lost.is_empty:
+        return
+    start, end = format_timestamp(lost.start), format_timestamp(lost.end)
+    log.warning("rows_lost", table=str(table), start=start, end=end)
+
+
+@define
+class LossReporter:
+    """Reports a loss as `report_loss` does, but only once while it lasts."""
+
+    _mode: DataLossMode
+    _remedy: str
+    _is_reported: bool = False
+
+    def report(self, lost: Window, table: TableName) -> None:
+        """Report `lost`, which is empty once nothing is lost any more."""
+        if not self._is_reported:
+            report_loss(lost, table, self._mode, self._remedy)
+        self._is_reported = not lost.is_empty
