@@ -36,12 +36,12 @@ from cdc_reader.errors import (
 )
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.expiry import TtlHistory, report_loss, since_created
-from cdc_reader.reading.fetch import LogReader
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
+from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window

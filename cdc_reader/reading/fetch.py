@@ -1,21 +1,28 @@
-"""Reads several tasks concurrently, and yields their rows in task order."""
+"""Reads tasks several at a time, and yields their rows in task order.
+
+`CurrentLog` reads a table's log with its current columns, and follows changes of its schema.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 import pyarrow as pa
 
-from cdc_reader._time import Micros
-from cdc_reader.config import ReadConfig
-from cdc_reader.reading.planner import Planner
-from cdc_reader.reading.ports import GenerationSource, LogSource
-from cdc_reader.streams.shard import Shard
+from cdc_reader._log import get_logger
+from cdc_reader.cql.schema import STREAM_ID, LogSchema
+from cdc_reader.errors import DecodeError, QueryRefusedError
+from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
+from cdc_reader.reading.ports import LogSource, LogTable
+from cdc_reader.reading.progress import LAST_KEY, Mark, check_same_table
+from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
-from cdc_reader.streams.window import Window
+
+log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -54,39 +61,113 @@ def read_tasks(
     return read_ahead(partial(source.read, remaining_ttl=remaining_ttl), tasks, in_flight)
 
 
-class LogReader:
-    """Reads windows of a log, with the columns of one schema."""
+class CurrentLog:
+    """Reads tasks with the schema of the last `refresh`.
 
-    def __init__(
-        self,
-        source: LogSource,
-        generations: GenerationSource,
-        config: ReadConfig,
-        shard: Shard | None = None,
-    ) -> None:
-        self._source = source
-        self._config = config
-        self._planner = Planner(generations, config.chunk_size, shard)
+    A column added since is read from the next refresh on. Refresh after reading the clock: the
+    schema then has every column of the rows that had settled by that time. If a query is refused
+    because a column was dropped, or a user-defined type has new fields, the schema is read at
+    once and reading resumes where it stopped. Errors without a schema change are raised.
 
-    def first_timestamp(self) -> Micros | None:
-        """Return the start of the oldest generation, in µs; None if none is announced yet."""
-        return min(self._planner.refresh().starts, default=None)
+    A row that has not settled may have been written after the refresh, with a newer column. So a
+    caller that reads such rows refreshes while it holds their batch. If the schema changed, it
+    drops the batch, and `read` yields the same rows again with the new columns.
 
-    def plan(self, window: Window) -> list[Task]:
-        """Return the tasks of `window`, by the generations visible now."""
-        self._planner.refresh()
-        return self._planner.plan(window)
+    The table is the one with `table_id`, or else the first one found. Every method that reads
+    the schema raises CheckpointError if the table has been dropped and created again.
+    """
+
+    def __init__(self, table: LogTable, in_flight: int, table_id: UUID | None = None) -> None:
+        self._table = table
+        self._in_flight = in_flight
+        self.table_id = table_id
+        """The table's id; None until known."""
+        self._version: object = None
+        self._opened: tuple[LogSchema, LogSource] | None = None
+
+    @property
+    def schema(self) -> LogSchema:
+        """The schema as last read; reads it first if necessary."""
+        return self._open()[0]
+
+    def refresh(self) -> bool:
+        """Read the schema again if the server reports a change; return whether it differs."""
+        version = self._table.schema_version()
+        if version == self._version:
+            return False
+        self._version = version
+        return self.reload()
 
     def read(
-        self, tasks: Iterable[Task | RangeTask], source: LogSource | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `tasks`, task after task, reading several concurrently.
+        self, tasks: Sequence[Task | RangeTask], *, remaining_ttl: bool = False
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of `tasks` in order, each with its task's index. No batch is empty."""
+        delivered = _Delivered()
+        while True:
+            schema = self.schema
+            try:
+                for number, batch in self._read(tasks, delivered, remaining_ttl=remaining_ttl):
+                    yield number, batch
+                    if self.schema is not schema:
+                        break
+                    delivered.add(number, batch)
+                else:
+                    return
+            except (QueryRefusedError, DecodeError):
+                if not self.reload():
+                    raise
 
-        Another `source` of the same log may have other columns.
-        """
-        for _, batch in read_tasks(source or self._source, tasks, self._config.in_flight):
-            yield batch
+    def _read(
+        self, tasks: Sequence[Task | RangeTask], delivered: _Delivered, *, remaining_ttl: bool
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        before, first = delivered.marks(), delivered.task
+        _, source = self._open()
+        for number, batch in read_tasks(
+            source, tasks[first:], self._in_flight, remaining_ttl=remaining_ttl
+        ):
+            rest = leave_out(batch, before)
+            if rest.num_rows:
+                yield first + number, rest
 
-    def batches(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`."""
-        yield from self.read(self.plan(window), source)
+    def _open(self) -> tuple[LogSchema, LogSource]:
+        if self._opened is None:
+            schema = self._table.schema()
+            check_same_table(schema.base.name, self.table_id, schema.base.id)
+            self.table_id = self.table_id or schema.base.id
+            self._opened = schema, self._table.source(schema)
+        return self._opened
+
+    def reload(self) -> bool:
+        """Read the schema again; return whether it differs."""
+        before, self._opened = self._opened, None
+        schema, _ = self._open()
+        if before is None or before[0] == schema:
+            self._opened = before or self._opened
+            return False
+        log.info("schema_changed", table=str(schema.base.name))
+        return True
+
+
+class _Delivered:
+    """How much of a window has been delivered: tasks that are done, and progress in the current.
+
+    A task's rows arrive stream by stream, so every stream but the last one seen is complete.
+    """
+
+    def __init__(self) -> None:
+        self.task = 0
+        self._streams: set[bytes] = set()
+        self._last: pa.RecordBatch | None = None
+
+    def add(self, task: int, batch: pa.RecordBatch) -> None:
+        if task != self.task:
+            self.task, self._streams = task, set()
+        self._streams.update(streams_in(batch))
+        self._last = batch.slice(batch.num_rows - 1)
+
+    def marks(self) -> dict[StreamId, Mark]:
+        done = {StreamId(stream): Mark(LAST_KEY) for stream in self._streams}
+        if self._last is not None:
+            last = StreamId(self._last.column(STREAM_ID)[0].as_py())
+            done[last] = Mark(key_at(self._last, 0))
+        return done

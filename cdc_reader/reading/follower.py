@@ -27,9 +27,9 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
 from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.errors import ConfigurationError, StoppedError
-from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
+from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
 from cdc_reader.reading.planner import Planner

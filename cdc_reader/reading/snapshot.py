@@ -20,8 +20,8 @@ from cdc_reader.config import LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
-from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.expiry import LossReporter
+from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import settled_before
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress

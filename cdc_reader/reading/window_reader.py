@@ -1,19 +1,24 @@
-"""Reads one window, by streams or by ranges; sorts its rows by write time on request."""
+"""Reads windows: one after another as a follower does, or a bounded one with one schema.
+
+A follower's windows are read by streams or by ranges, and sorted by write time on request.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._time import Clock, Waiting
+from cdc_reader._time import Clock, Micros, Waiting
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
-from cdc_reader.reading.current_log import CurrentLog
 from cdc_reader.reading.deduplication import rows_of, streams_in
+from cdc_reader.reading.fetch import CurrentLog, read_tasks
 from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
@@ -72,6 +77,44 @@ class WindowReader:
         if strategy is Strategy.RANGES:
             return self._planner.plan_ranges(window)
         return self._planner.plan(window)
+
+
+class LogReader:
+    """Reads windows of a log, with the columns of one schema."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        generations: GenerationSource,
+        config: ReadConfig,
+        shard: Shard | None = None,
+    ) -> None:
+        self._source = source
+        self._config = config
+        self._planner = Planner(generations, config.chunk_size, shard)
+
+    def first_timestamp(self) -> Micros | None:
+        """Return the start of the oldest generation, in µs; None if none is announced yet."""
+        return min(self._planner.refresh().starts, default=None)
+
+    def plan(self, window: Window) -> list[Task]:
+        """Return the tasks of `window`, by the generations visible now."""
+        self._planner.refresh()
+        return self._planner.plan(window)
+
+    def read(
+        self, tasks: Iterable[Task | RangeTask], source: LogSource | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `tasks`, task after task, reading several concurrently.
+
+        Another `source` of the same log may have other columns.
+        """
+        for _, batch in read_tasks(source or self._source, tasks, self._config.in_flight):
+            yield batch
+
+    def batches(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`."""
+        yield from self.read(self.plan(window), source)
 
 
 class ByWriteTime:

@@ -8,7 +8,7 @@ from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.cluster import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.current_log import CurrentLog
+from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.window_reader import WindowReader
 from cdc_reader.streams.window import Window

@@ -22,8 +22,8 @@ from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
 from cdc_reader.reading import (
-    current_log,
     deduplication,
+    fetch,
     follower,
     horizon,
     late_rows,
@@ -175,7 +175,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "faults: a page that fails is taken for the last": (
         (wire.Queries, "_pages", _until_it_fails, 5)
     ),
-    "schema: read once": (current_log.CurrentLog, "refresh", lambda _self: False, 10),
+    "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 10),
     "shards: each reads everything": (
         (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
     ),
