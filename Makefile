@@ -50,13 +50,23 @@ FORKED := $(VENV)/.scylla-driver-$(SCYLLA_DRIVER)
 FORK_TESTS := tests/cdc_reader $(SPARK_TESTS_QUICK)
 FORK_TESTS_QUICK := $(addprefix tests/cdc_reader/,cluster test_reader.py decoding/test_driver.py)
 
+# Dependencies as pyproject.toml allows them at least, and at most.
+OLDEST := build/oldest
+NEWEST := build/newest
+
+# The site is built by tools that nothing else needs. Mermaid draws the diagrams in the reader's browser,
+# from the site's own copy.
+SITE := build/docs
+MERMAID := 12.3.0
+
 CLUSTER_TESTS := tests/cluster tests/packaging/test_doctor.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients soak fuzz \
-    fuzz-kernel bench simulate lint format api constraints clean
+    fuzz-kernel bench simulate lint format api constraints clean \
+    test-oldest test-newest docs publish-docs sdist wheels
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -90,6 +100,12 @@ test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark
 
 test-scylla-driver-quick: ## run the quick part of test-scylla-driver
 	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
+
+test-oldest: $(OLDEST)/constraints.txt ## run the quick tests with the oldest dependencies that pyproject.toml allows
+	$(MAKE) test VENV=$(OLDEST)/venv CONSTRAINTS=$<
+
+test-newest: $(NEWEST)/constraints.txt ## run the quick tests with the newest dependencies
+	$(MAKE) test VENV=$(NEWEST)/venv CONSTRAINTS=$<
 
 test-clients: install ## connect drivers in Go, Java, Rust, Node and Python, and cqlsh; what has no compiler is skipped
 	$(BIN)/python -m pytest -rs tests/clients $(ARGS)
@@ -133,6 +149,20 @@ format: $(INSTALLED) ## rewrite the code in the project's style
 api: $(INSTALLED) ## write docs/reference/api.md from the docstrings
 	$(BIN)/python -m scripts.api_reference
 
+docs: $(SITE)/.installed docs/assets/mermaid.min.js ## build the site in build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
+
+publish-docs: $(SITE)/.installed docs/assets/mermaid.min.js ## publish the site of VERSION=v1.2.3 or VERSION=dev
+	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mike deploy --push --update-aliases \
+	    $(VERSION) $(if $(filter v%,$(VERSION)),latest)
+
+sdist: $(INSTALLED) ## build the source distribution in dist/
+	$(BIN)/hatchling build --target sdist
+
+wheels: $(INSTALLED) ## build and test this machine's wheels in wheelhouse/; needs a container engine
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) cibuildwheel
+	$(BIN)/cibuildwheel --output-dir wheelhouse $(ARGS)
+
 constraints: ## renew constraints.txt; use PYTHON=python3.11
 	scripts/renew-constraints "$(PYTHON)" "$(EXTRAS)"
 
@@ -153,6 +183,26 @@ $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
 	grep -qx 'pyspark==$(OLDER_SPARK)' $@
+
+$(OLDEST)/constraints.txt: pyproject.toml constraints.txt scripts/oldest_constraints.py | $(INSTALLED)
+	mkdir -p $(@D)
+	$(BIN)/python -m scripts.oldest_constraints >$@
+
+$(NEWEST)/constraints.txt: pyproject.toml
+	mkdir -p $(@D)
+	echo "# none: the newest of everything" >$@
+
+$(SITE)/.installed: pyproject.toml $(CONSTRAINTS)
+	scripts/make-venv $(SITE)/venv $(PYTHON)
+	$(SITE)/venv/bin/pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
+	$(SITE)/venv/bin/pip install --quiet --constraint $(CONSTRAINTS) --group docs
+	@touch $@
+
+docs/assets/mermaid.min.js: Makefile
+	@command -v npm >/dev/null || { echo "make docs needs npm: install Node.js" >&2; exit 1; }
+	mkdir -p $(SITE) $(@D)
+	cd $(SITE) && npm pack --silent mermaid@$(MERMAID)
+	tar -xzOf $(SITE)/mermaid-$(MERMAID).tgz package/dist/mermaid.min.js >$@
 
 # See docs/howto/use-scylla-driver.md: both drivers share one folder.
 scylla-driver: $(FORKED)

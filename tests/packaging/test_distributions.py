@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -30,6 +31,17 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
             files = (f for f in files if "__pycache__" not in f.parts and f.suffix != ".so")
             wanted = {str(f.relative_to(source)) for f in files}
             assert wanted <= names
+
+
+def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
+    """A relative link of the README is one to the repository, at the tag of this version."""
+    archive = zipfile.ZipFile(wheel)
+    [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    description = archive.read(metadata).decode()
+    version = wheel.name.split("-")[1]
+    links = re.findall(r"\]\(([^)]+)\)", description)
+    assert all(link.startswith("https://") for link in links), links
+    assert f"/blob/v{version}/docs/index.md" in description
 
 
 def test_a_source_distribution_holds_what_it_takes_to_test_and_build(sdist: Path) -> None:
