@@ -3,7 +3,7 @@
 A new store implements `LeasingStore`, or `CheckpointStore` if it can have no leases. Its methods
 may be called from several threads at once, and raise `TransientError` for a failure that is worth
 another attempt. Add it to the fixtures of ``test_stores.py`` and ``test_leases.py``, and to
-`cli.checkpoints` so that the command line can read it.
+`cli.following` so that the command line can read it.
 """
 
 from __future__ import annotations

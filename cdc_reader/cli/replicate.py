@@ -12,11 +12,13 @@ from attrs import define, evolve, field, frozen
 
 from cdc_reader._time import Clock, Micros, SystemClock, duration_micros, format_timestamp
 from cdc_reader.changes.change import Change
-from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import two_connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
+    CheckpointPlace,
     FollowOptions,
+    Kept,
+    checkpoint_options,
     follow_options,
     since,
 )

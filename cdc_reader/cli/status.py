@@ -25,10 +25,9 @@ from cdc_reader._time import (
 from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.spark import SparkCheckpoint
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.cli.checkpoints import CheckpointPlace, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, Misuse, cli_errors
-from cdc_reader.cli.following import since
+from cdc_reader.cli.following import CheckpointPlace, checkpoint_options, since
 from cdc_reader.cli.generations import Row, rows_of, show
 from cdc_reader.cli.snapshot_progress import SnapshotState
 from cdc_reader.cluster import Connection, SchemaSource, TableGenerations

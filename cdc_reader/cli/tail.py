@@ -19,11 +19,13 @@ from cdc_reader._time import BEGINNING, EARLIEST, FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
-from cdc_reader.cli.checkpoints import CheckpointPlace, Kept, checkpoint_options
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.cli.failure import Failure, Misuse, cli_errors
 from cdc_reader.cli.following import (
+    CheckpointPlace,
     FollowOptions,
+    Kept,
+    checkpoint_options,
     follow_options,
     seconds,
     since,

@@ -1,4 +1,4 @@
-"""``scylla-cdc demo``: a Spark DataFrame fills from a CDC log, and the counts are compared."""
+"""Runs the demo: traffic on a table, and a DataFrame of its log beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 
 from cdc_reader._time import format_timestamp
-from cdc_reader.cli.orders import TABLE, Orders, Writer, schema
+from cdc_reader.cli.demo.orders import TABLE, Orders, Writer, schema
 from cdc_reader.cluster import Connection, Query
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
