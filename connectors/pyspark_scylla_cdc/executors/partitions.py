@@ -10,7 +10,6 @@ from pyspark.sql.datasource import InputPartition
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.executors.log import log_rows
-from pyspark_scylla_cdc.executors.page_memory import keep_freed
 from pyspark_scylla_cdc.executors.reporting import ReportedPartition, reported
 from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
@@ -35,7 +34,6 @@ def read_partition(
         rows = read_partition(options, schema, names, partition.partition, clock)
         yield from reported(rows, partition, options.report_to)
         return
-    keep_freed()
     if isinstance(partition, SourcePartition):
         share_rate(options, partition.tasks)
     with hide_traceback(), with_remedy(), still_there(options, schema):
