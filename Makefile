@@ -39,7 +39,7 @@ SPARK_TESTS_QUICK := tests/docs/test_code_blocks.py \
     $(addprefix tests/connectors/pyspark_scylla_cdc/,executors/test_changes.py \
     executors/test_decimals.py executors/test_envelope.py executors/test_in_python.py \
     test_connect.py tables/test_fold.py test_import.py planning/test_snapshot.py test_source.py streaming/test_stream.py test_type_matrix.py \
-    test_schema.py test_spark_versions.py monitoring test_bad_input.py::test_the_same_line_in_every_way) \
+    test_schema.py test_spark_versions.py monitoring test_bad_input.py::test_batch_stream_and_sql_raise_the_same_line) \
     --deselect=tests/connectors/pyspark_scylla_cdc/tables/test_fold.py::test_random_statements
 
 # Tests that run with scylla-driver in cassandra-driver's place, in a separate environment: those of

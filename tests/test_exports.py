@@ -70,7 +70,7 @@ def is_ours(module: str) -> bool:
     return module.partition(".")[0] in ("cdc_reader", "pyspark_scylla_cdc")
 
 
-def test_what_users_are_shown_is_public() -> None:
+def test_the_docs_import_public_names_only() -> None:
     """Pages and examples use no private names."""
     used = {(*use, place) for place, code in sources() for use in names_of_ours(code)}
     assert len(used) > 10

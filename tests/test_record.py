@@ -131,7 +131,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
 
 
 @pytest.mark.slow
-def test_a_life_of_tablets_has_the_phases_of_the_real_one(
+def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
     """And the same statements."""
@@ -144,7 +144,7 @@ def test_a_life_of_tablets_has_the_phases_of_the_real_one(
 
 
 @pytest.mark.slow
-def test_the_command_writes_where_it_is_told(
+def test_the_command_writes_to_the_given_directory(
     scylla: Scylla,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

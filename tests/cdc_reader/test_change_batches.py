@@ -175,7 +175,9 @@ def test_a_log_without_the_images_is_refused(
         assert (row["_change_type"], row["v"]) == ("insert", 2)
 
 
-def test_an_error_in_the_middle_is_our_own(reader: CdcReader, execute: Execute) -> None:
+def test_an_error_while_iterating_is_one_of_this_package(
+    reader: CdcReader, execute: Execute
+) -> None:
     """Python gets our error; other tools get their own error with our message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
@@ -185,7 +187,7 @@ def test_an_error_in_the_middle_is_our_own(reader: CdcReader, execute: Execute) 
         pa.RecordBatchReader.from_stream(reader.change_batches()).read_all()
 
 
-def test_a_change_from_before_the_postimages_is_told(reader: CdcReader, execute: Execute) -> None:
+def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
     """The error says where to begin instead, in this interface's terms."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
@@ -218,7 +220,7 @@ def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
             threads.submit(stopped.read_all).result()
 
 
-def test_a_read_that_is_left_early_leaves_nothing(
+def test_dropping_the_result_ends_the_read(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
     """No thread or connection is left; a stopped read raises an error."""

@@ -47,9 +47,7 @@ def test_contact_points_are_hosts_with_or_without_ports(
         ({"tls_verify_hostname": "no"}, "tls_verify_hostname"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused_by_its_name(
-    given: dict[str, Any], option: str
-) -> None:
+def test_an_error_names_the_unusable_setting(given: dict[str, Any], option: str) -> None:
     """The error comes at once, and names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         ConnectionConfig(**{"contact_points": "a", **given})
@@ -67,7 +65,7 @@ def test_a_value_that_cannot_be_used_is_refused_by_its_name(
         ("in_flight", 0),
     ],
 )
-def test_a_read_setting_out_of_bounds_is_refused_by_its_name(option: str, value: object) -> None:
+def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: object) -> None:
     """The server refuses IN lists of more than 100 streams, so the configuration does too."""
     with pytest.raises(ConfigurationError, match=rf"^{option} is "):
         ReadConfig(**{option: value})  # type: ignore[arg-type]

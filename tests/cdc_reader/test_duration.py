@@ -23,7 +23,7 @@ from cdc_reader.errors import ConfigurationError
         ("0s", timedelta(0)),
     ],
 )
-def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -> None:
+def test_durations_have_a_number_and_a_unit(text: str, expected: timedelta) -> None:
     """Units may be short or long, joined or separate."""
     assert parse_duration(text) == expected
 
@@ -31,7 +31,7 @@ def test_a_duration_is_read_as_people_write_it(text: str, expected: timedelta) -
 @pytest.mark.parametrize(
     "text", ["", "30", "s", "5 parsecs", "-1s", "1.5h", "1h,30m", "9" * 30 + "d"]
 )
-def test_anything_else_is_refused_by_the_name_of_its_option(text: str) -> None:
+def test_an_error_names_the_option(text: str) -> None:
     """A bare number has no unit."""
     with pytest.raises(ConfigurationError, match=r"^confidenceWindow is "):
         parse_duration(text, "confidenceWindow")

@@ -13,7 +13,7 @@ def test_a_configuration_error_is_one_line_with_option_value_and_remedy() -> Non
     assert isinstance(error, CdcError)
 
 
-def test_a_configuration_error_survives_its_way_between_processes() -> None:
+def test_a_configuration_error_pickles() -> None:
     """Spark pickles errors from its workers."""
     error = pickle.loads(pickle.dumps(ConfigurationError("port", 0, "give another")))
     assert (error.option, error.value, str(error)) == ("port", 0, "port is 0: give another")

@@ -31,7 +31,7 @@ def stderr_of(setup: str, *, after: str = "") -> str:
     ).stderr
 
 
-def test_without_any_set_up_lines_have_time_and_level() -> None:
+def test_by_default_lines_have_time_and_level() -> None:
     """Warnings and errors go to stderr, failures with their traceback."""
     first, second, *rest = stderr_of("").splitlines()
     name = r"cdc_reader\.some\.module"
@@ -42,7 +42,7 @@ def test_without_any_set_up_lines_have_time_and_level() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_application_that_uses_logging_has_them_as_it_likes(late: bool) -> None:
+def test_log_lines_follow_the_applications_logging(late: bool) -> None:
     """It may configure logging before or after importing us; each event appears once."""
     setup = (
         "import logging\n"
@@ -56,7 +56,7 @@ def test_an_application_that_uses_logging_has_them_as_it_likes(late: bool) -> No
     assert rest[-1] == "ValueError: why"
 
 
-def test_an_application_may_silence_us() -> None:
+def test_an_application_can_silence_the_log() -> None:
     """Our loggers follow the usual rules of libraries."""
     assert stderr_of("import logging\nlogging.getLogger('cdc_reader').setLevel('CRITICAL')") == ""
     quiet = "import logging\nlogging.getLogger('cdc_reader').addHandler(logging.NullHandler())"
@@ -64,7 +64,7 @@ def test_an_application_may_silence_us() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_application_that_uses_structlog_has_them_with_its_own(late: bool) -> None:
+def test_log_lines_follow_the_applications_structlog(late: bool) -> None:
     """Events pass through its processors."""
     setup = (
         "import sys, structlog\n"

@@ -17,7 +17,7 @@ from pyspark_scylla_cdc.monitoring.exporter import COUNTERS, GAUGES
 TABLE = TableName("ks", "t")
 
 
-def test_prometheus_is_told_by_table() -> None:
+def test_prometheus_metrics_are_labelled_by_table() -> None:
     """The registry is the user's; counters end in `_total`."""
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
@@ -44,7 +44,7 @@ def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.Monkey
         PrometheusMetrics()
 
 
-def test_numbers_can_be_kept_to_look_at() -> None:
+def test_memory_metrics_keep_values() -> None:
     """A metric never recorded is zero."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 2)
@@ -54,7 +54,7 @@ def test_numbers_can_be_kept_to_look_at() -> None:
     assert metrics[ROWS, TableName("ks", "u")] == 0
 
 
-def test_the_page_about_metrics_tells_of_each() -> None:
+def test_the_reference_lists_every_metric() -> None:
     """The page has the same order and texts."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
     rows = re.findall(

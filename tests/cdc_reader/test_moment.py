@@ -72,7 +72,7 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
         (datetime(2026, 11, 22), r"no time zone: give datetime\.now\(UTC\).*astimezone"),  # noqa: DTZ001 - refused
     ],
 )
-def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
+def test_malformed_moments_are_refused(moment: object, message: str) -> None:
     """The one-line error says what was probably meant."""
     with pytest.raises(ConfigurationError, match=rf"^start is [^\n]*{message}") as refused:
         moment_micros(moment, "start", NOW)
@@ -80,7 +80,7 @@ def test_what_is_no_moment_is_refused(moment: object, message: str) -> None:
 
 
 @given(st.integers(1_000_000_000, 95_000_000_000))
-def test_a_number_of_another_unit_is_never_taken(seconds: int) -> None:
+def test_numbers_in_other_units_are_refused(seconds: int) -> None:
     """The message suggests the number in the expected unit, which is accepted."""
     millis, micros = seconds * 1_000, seconds * 1_000_000
     assert moment_micros(micros, "start", NOW) == moment_micros(str(millis), "start", NOW) == micros

@@ -121,9 +121,7 @@ def test_a_cluster_is_named_by_its_contact_points(
     assert ConnectionConfig(scylla.contact_point).endpoints() == connection.endpoints()
 
 
-def test_following_reads_what_has_settled_and_no_more(
-    connection: ConnectionConfig, table: str
-) -> None:
+def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: str) -> None:
     """With a manual clock, windows adjoin and end at now - confidence window."""
     clock = ManualClock(time.time_ns() // 1_000 + 60_000_000)
     with CdcReader(connection, f"{table}.t", clock=clock) as reader:
@@ -159,7 +157,7 @@ def test_a_column_added_meanwhile_changes_nothing(
         assert [row["added"] for row in rows_of(reader.batches()) if row["c"] == 1000] == [7]
 
 
-def test_a_type_altered_meanwhile_is_never_decoded_as_it_was(
+def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """A field added to a user-defined type ends the read with a remedy."""
@@ -185,7 +183,7 @@ def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -
 
 
 @pytest.mark.needs("faults")
-def test_a_wrong_password_is_told_as_such() -> None:
+def test_a_wrong_password_is_reported() -> None:
     """The password is not shown."""
     from cdc_reader.testing import EmbeddedScylla
 
@@ -199,7 +197,7 @@ def test_a_wrong_password_is_told_as_such() -> None:
 
 
 @pytest.mark.needs("topology")
-def test_an_unknown_datacenter_is_told_with_those_there_are() -> None:
+def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
     """The error is not one of unreachable hosts."""
     from cdc_reader.testing import EmbeddedScylla
 
@@ -213,7 +211,7 @@ def test_an_unknown_datacenter_is_told_with_those_there_are() -> None:
 
 
 @pytest.mark.needs("faults")
-def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
+def test_an_outage_is_raised_at_the_retry_deadline() -> None:
     """The error names what was being read."""
     from cdc_reader.testing import EmbeddedScylla
 
@@ -227,7 +225,7 @@ def test_a_server_that_goes_away_is_given_up_at_the_retry_deadline() -> None:
                 reader.table.generations.timestamps()
 
 
-def test_a_missing_keyspace_is_told_with_the_hosts_that_were_asked(
+def test_an_error_about_a_missing_keyspace_names_the_hosts(
     scylla: Scylla, connection: ConnectionConfig
 ) -> None:
     """A wrong host is as likely as a wrong name."""

@@ -59,12 +59,12 @@ async def nothing_soon(_change: object) -> None:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_objects_show_what_they_are_of(made: object, shown: str) -> None:
+def test_reprs_name_the_table_and_hosts(made: object, shown: str) -> None:
     """The text is one line, made without queries or file access."""
     assert repr(made) == shown.format(hosts="one:9042, [::1]:9043")
 
 
-def test_figures_and_checkpoints_are_shown() -> None:
+def test_reprs_show_metrics_and_checkpoints() -> None:
     """Only those that exist are shown."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)

@@ -189,7 +189,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(make: Callable[[], object], message: str) -> None:
+def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: str) -> None:
     """The error is ours, comes at once, and has no secrets."""
     with pytest.raises(ConfigurationError) as refused:
         make()

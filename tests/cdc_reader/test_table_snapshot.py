@@ -85,7 +85,7 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
         reader.snapshot().batches(["V"])
 
 
-def test_the_formats_have_it_as_inserts(reader: CdcReader) -> None:
+def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
     """Static rows by themselves, and each row once, at the position."""
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
@@ -103,7 +103,7 @@ def test_the_formats_have_it_as_inserts(reader: CdcReader) -> None:
         snapshot.change_batches(format="log")  # type: ignore[arg-type]
 
 
-def test_the_log_follows_where_it_began(reader: CdcReader, execute: Execute) -> None:
+def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: Execute) -> None:
     """What is written after it began comes from the log."""
     snapshot = reader.snapshot()
     execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
@@ -170,7 +170,7 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
     assert found[70, 1].deltas == {"v": Set(2), "w": Set("a")}
 
 
-def test_changes_of_it_are_values(reader: CdcReader, execute: Execute) -> None:
+def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
     """They compare, hash and pickle, and become JSON."""
     execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
     snapshot = reader.snapshot()
@@ -189,7 +189,7 @@ def test_changes_of_it_are_values(reader: CdcReader, execute: Execute) -> None:
     assert "snapshot" in repr(first[60, 1])
 
 
-def test_a_static_row_is_told_once_where_pages_divide_its_partition(
+def test_a_static_row_comes_once_if_pages_divide_its_partition(
     reader: CdcReader, execute: Execute
 ) -> None:
     """Ranges are read in turn, and each remembers the partition it is in."""
@@ -198,7 +198,7 @@ def test_a_static_row_is_told_once_where_pages_divide_its_partition(
     assert sum(change.is_static for change in found.values()) == 10
 
 
-def test_deliveries_go_on_from_a_checkpoint(reader: CdcReader) -> None:
+def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
     """The rest of the rows; a checkpoint whose snapshot is complete is refused."""
     snapshot, found = reader.snapshot(), list[SnapshotRows]()
     deliveries = snapshot.deliveries()
@@ -216,7 +216,7 @@ def test_deliveries_go_on_from_a_checkpoint(reader: CdcReader) -> None:
         reader.table.snapshot(evolve(end.checkpoint, snapshot=None))
 
 
-def test_a_stop_is_an_error(reader: CdcReader) -> None:
+def test_stop_raises_stopped_error(reader: CdcReader) -> None:
     """The rows are not all there."""
     batches = reader.snapshot().batches()
     next(batches)

@@ -18,7 +18,7 @@ def slow(clock: ManualClock, things: str) -> Iterator[str]:
     clock.advance(5)
 
 
-def test_what_is_done_with_things_does_not_count() -> None:
+def test_only_waiting_is_measured() -> None:
     """Processing time is not counted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)
@@ -28,7 +28,7 @@ def test_what_is_done_with_things_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
-def test_what_was_waited_for_so_far(taken: int) -> None:
+def test_the_time_waited_is_known_during_iteration(taken: int) -> None:
     """This includes iterators that are not exhausted."""
     clock = ManualClock(1_000)
     waiting = Waiting(clock)

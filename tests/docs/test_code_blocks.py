@@ -75,7 +75,9 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.mark.parametrize("page", SCRIPTS, ids=name)
 @pytest.mark.usefixtures("spark")
-def test_the_python_of_a_page_runs(page: Path, scylla: Scylla, orders: str, tmp_path: Path) -> None:
+def test_the_python_blocks_of_a_page_run(
+    page: Path, scylla: Scylla, orders: str, tmp_path: Path
+) -> None:
     """The test's cluster replaces the reader's."""
     code = blocks(page)
     if READERS_CLUSTER in code:
@@ -109,7 +111,7 @@ def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("page", TESTS, ids=name)
-def test_the_tests_of_a_page_pass(page: Path, pytester: pytest.Pytester) -> None:
+def test_the_tests_shown_on_a_page_pass(page: Path, pytester: pytest.Pytester) -> None:
     """Tests on a page run as a user would run them."""
     pytester.makepyfile(blocks(page))
     result = pytester.runpytest_subprocess()
@@ -118,7 +120,7 @@ def test_the_tests_of_a_page_pass(page: Path, pytester: pytest.Pytester) -> None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_the_links_of_a_page_exist(page: Path) -> None:
     """Links to files of the project lead to existing files."""
     for link in LINK.findall(page.read_text()):
         assert (page.parent / link).exists(), link

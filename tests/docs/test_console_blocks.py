@@ -65,7 +65,7 @@ def orders(scylla: Scylla, keyspace: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_print_what_it_says(
+def test_the_commands_of_a_page_print_the_shown_output(
     page: Path, scylla: Scylla, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times, durations and streams may differ; no command ends with an error."""

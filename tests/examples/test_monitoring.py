@@ -112,7 +112,7 @@ def test_the_exported_names() -> None:
     assert len(exported()) == len(METRICS) + len(COUNTERS) + len(GAUGES)
 
 
-def test_alerts_are_about_metrics_that_are_exported() -> None:
+def test_alerts_use_exported_metrics_only() -> None:
     """Of consumers and of Spark."""
     named = {name for rule in rules() for name in NAME.findall(rule["expr"])}
     assert named <= exported()
@@ -152,7 +152,7 @@ def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -
         run(promtool, "test", "rules", tmp_path / "alerts_test.yml")
 
 
-def test_promtool_parses_what_the_dashboard_asks(promtool: Path, tmp_path: Path) -> None:
+def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
     """Each expression, as a rule of its own."""
     found = [{"record": f"panel:{at}", "expr": text} for at, text in enumerate(shown())]
     file = tmp_path / "panels.yml"
@@ -244,7 +244,7 @@ class Prometheus:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_real_prometheus_takes_them(
+def test_prometheus_scrapes_the_exported_metrics(
     promtool: Path, registry: CollectorRegistry, tmp_path: Path
 ) -> None:
     """It scrapes a run, answers each expression of the dashboard, and evaluates the rules."""

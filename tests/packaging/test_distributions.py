@@ -44,7 +44,7 @@ def test_the_description_has_links_that_hold_anywhere(wheel: Path) -> None:
     assert f"/blob/v{version}/docs/index.md" in description
 
 
-def test_a_source_distribution_holds_what_it_takes_to_test_and_build(sdist: Path) -> None:
+def test_a_source_distribution_can_be_tested_and_built(sdist: Path) -> None:
     """Packagers can run what CI runs."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -29,7 +29,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
 
 
-def test_a_wheel_with_the_kernel_is_one_of_its_platform(
+def test_a_wheel_with_the_kernel_is_platform_specific(
     environment: Environment, wheel: Path
 ) -> None:
     """Its name has the platform, and the kernel runs from it."""
@@ -40,7 +40,7 @@ def test_a_wheel_with_the_kernel_is_one_of_its_platform(
 
 
 @pytest.mark.usefixtures("without_compiler")
-def test_without_a_compiler_a_wheel_is_one_of_any_platform(
+def test_a_wheel_made_without_a_compiler_suits_any_platform(
     environment: Environment, tmp_path: Path
 ) -> None:
     """One line says that the plain kernel will run, and it does."""
@@ -55,7 +55,7 @@ def test_without_a_compiler_a_wheel_is_one_of_any_platform(
     assert environment.execute(RUNNING).strip() == "python"
 
 
-def test_a_kernel_that_is_not_wanted_is_not_compiled(
+def test_a_deselected_kernel_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The variable that selects a kernel at run time also applies to the build."""
@@ -65,7 +65,7 @@ def test_a_kernel_that_is_not_wanted_is_not_compiled(
 
 
 @pytest.mark.usefixtures("without_compiler")
-def test_a_kernel_that_is_demanded_and_cannot_be_compiled_fails_the_build(
+def test_a_required_kernel_that_cannot_be_compiled_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some users prefer no wheel to a slow one."""

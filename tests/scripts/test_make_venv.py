@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.scripts.conftest import Machine
 
 
-def test_a_python_too_old_is_passed_over(machine: Machine, tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_skipped(machine: Machine, tmp_path: Path) -> None:
     """The first command that is new enough makes the environment."""
     machine.command("python3", "exit 1")
     machine.command("python3.12", f'exec "{sys.executable}" "$@"')

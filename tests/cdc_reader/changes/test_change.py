@@ -62,7 +62,7 @@ def test_a_change_says_where_and_when_it_was_made() -> None:
     assert (change.seqs, change.is_last, change.complete) == ((0,), True, True)
 
 
-def test_left_alone_set_to_null_and_not_shown_are_three_things() -> None:
+def test_unchanged_null_and_unrecorded_columns_differ() -> None:
     """Deltas and images distinguish the three cases."""
     change = change_of(
         {"op": 0, "ck": 2, "a": 1, "cdc$deleted_b": True},
@@ -111,7 +111,7 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
     ]
 
 
-def test_cells_of_several_ttls_have_none_in_common() -> None:
+def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
     """Each part has its own TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 5}, {"op": 1, "ck": 1, "b": "x"})
     assert change.ttl is None
@@ -143,7 +143,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
         ({"fr": (), "cdc$deleted_fr": None}, Set(())),
     ],
 )
-def test_what_is_done_to_a_collection(cells: dict[str, Any], delta: Any) -> None:
+def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
     """Collections show added, removed and overwritten elements; null fields were left alone."""
     values = {
         name: FrozenDict(value) if isinstance(value, dict) else value
@@ -198,7 +198,7 @@ def test_a_range_has_two_ends() -> None:
     assert change_of({"op": 4}).range is None
 
 
-def test_an_image_alone_is_carried() -> None:
+def test_a_change_may_be_an_image_alone() -> None:
     """The rest of its record was not read."""
     change = change_of({"op": 0, "ck": 1, "a": 1}, complete=False)
     assert (change.operation, change.before, change.parts) == ("image", {"a": 1}, ())
@@ -300,7 +300,7 @@ def changes_of(connection: ConnectionConfig, table: TableName) -> list[Change]:
         opened.close()
 
 
-def test_values_of_every_type_come_as_pythons_own(
+def test_values_of_every_type_are_python_values(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """Values written as CQL text are read as Python values, and shown as JSON."""
@@ -320,7 +320,7 @@ def test_values_of_every_type_come_as_pythons_own(
     json.dumps(found, allow_nan=False)
 
 
-def test_fields_that_the_type_has_lost_are_removed_by_number() -> None:
+def test_deleted_fields_unknown_to_the_type_are_named_by_number() -> None:
     """The schema may be newer than the row, so removed fields are identified by index."""
     schema = log_schema(*KEYS, Column("un", U), Column("v", parse("int")))
     change = change_of(

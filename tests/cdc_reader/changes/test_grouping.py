@@ -142,13 +142,13 @@ def _deltas_of(row: dict[str, Any]) -> dict[str, Delta]:
 
 
 @each_history
-def test_changes_tell_all_that_was_recorded(history: History) -> None:
+def test_changes_hold_everything_in_the_log(history: History) -> None:
     """Flattened again, the changes give the log's rows, each once."""
     assert flattened(history.changes()) == logged(history)
 
 
 @each_history
-def test_changes_are_one_for_each_row_of_a_record(history: History) -> None:
+def test_each_row_of_a_record_is_one_change(history: History) -> None:
     """Images, inserts and updates of a row form one change; the record's last change is marked."""
     changes = history.changes()
     assert all(change.complete for change in changes)
@@ -163,7 +163,7 @@ def test_changes_are_one_for_each_row_of_a_record(history: History) -> None:
 
 @settings(max_examples=30)
 @given(st.data())
-def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
+def test_page_boundaries_do_not_affect_changes(data: st.DataObject) -> None:
     """Records that span page boundaries, even several, stay whole."""
     history = data.draw(st.sampled_from(histories()))
     start = data.draw(st.integers(0, 500))
@@ -178,7 +178,7 @@ def test_where_pages_are_cut_makes_no_difference(data: st.DataObject) -> None:
 
 
 @each_history
-def test_changes_are_the_same_one_at_a_time(history: History) -> None:
+def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
     """Lazily made changes equal those made at once, even for long records."""
     batch = history.batch(0, 1_000)
     found = Grouping(history.schema).each(batch)
@@ -212,7 +212,7 @@ def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
 
 
 @pytest.mark.parametrize("history", histories()[1:], ids=["both", "full"])
-def test_the_image_after_is_the_one_before_with_the_deltas(history: History) -> None:
+def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None:
     """Check every change of two recorded histories that has both images."""
     seen = Counter[str]()
     for change in history.changes():
@@ -227,7 +227,7 @@ def test_the_image_after_is_the_one_before_with_the_deltas(history: History) -> 
     assert min(seen[kind] for kind in ("Set", "Deleted", "CollectionDelta")) > 50
 
 
-def test_a_record_without_an_end_is_neither_lost_nor_merged() -> None:
+def test_a_record_without_an_end_mark_is_one_change() -> None:
     """It is reported as incomplete when another record begins, or the read ends."""
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
@@ -242,7 +242,7 @@ def test_a_record_without_an_end_is_neither_lost_nor_merged() -> None:
     assert grouping.finish() == []
 
 
-def test_a_log_that_marks_no_ends_is_grouped_all_the_same() -> None:
+def test_a_log_without_end_marks_is_grouped() -> None:
     """Before ScyllaDB 4.3, a record is complete when the next one begins."""
     columns = tuple(c for c in SMALL.columns if c.name != "cdc$end_of_batch")
     old = LogSchema(SMALL.base, columns)
@@ -290,7 +290,7 @@ def test_several_ranges_of_a_record_are_several_changes() -> None:
     assert [found.key for found in ranges] == [{"pk": 1}] * 2
 
 
-def test_operations_unknown_to_this_version_are_carried() -> None:
+def test_unknown_operations_are_kept() -> None:
     """Each is a change of its own with the row's cells."""
     rows = log_batch(
         SMALL,
@@ -308,7 +308,7 @@ def test_operations_unknown_to_this_version_are_carried() -> None:
     assert (partition.key, partition.is_last) == ({"pk": 1}, True)
 
 
-def test_keys_that_python_takes_for_equal_are_two_rows() -> None:
+def test_keys_equal_in_python_only_are_two_rows() -> None:
     """-0.0 and 0.0 are two rows; NaN keys are one row."""
     double = Column("ck", parse("double"), ColumnKind.CLUSTERING, 0)
     schema = log_schema(KEYS[0], double, Column("a", parse("int")))
@@ -333,7 +333,7 @@ def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
     assert not found.is_static
 
 
-def test_an_empty_batch_and_a_column_more_do_no_harm() -> None:
+def test_empty_batches_and_extra_columns_are_ignored() -> None:
     """Extra columns, such as the remaining TTL, are ignored."""
     rows = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "end": True})
     more = rows.append_column("ttl(cdc$operation)", pa.array([7], pa.int32()))
@@ -342,7 +342,7 @@ def test_an_empty_batch_and_a_column_more_do_no_harm() -> None:
     assert grouping.feed(more) == Grouping(SMALL).feed(rows)
 
 
-def test_equal_times_are_told_apart_by_all_their_bits() -> None:
+def test_a_record_is_identified_by_all_bits_of_its_time() -> None:
     """Records are compared by all bits of `cdc$time`, including the version bits."""
     rows = log_batch(SMALL, {"time": 7, "op": 2, "ck": 1, "end": True})
     (found,) = Grouping(SMALL).feed(rows)

@@ -75,7 +75,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
-def test_rows_of_a_change_are_found_as_by_the_rule(name: str, data: st.DataObject) -> None:
+def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
     """This holds for all operations, in any order and on any rows."""
     schema = SCHEMAS[name]
     drawn = data.draw(
@@ -99,7 +99,7 @@ def test_rows_of_a_change_are_found_as_by_the_rule(name: str, data: st.DataObjec
 
 
 @given(st.data())
-def test_records_are_whole_wherever_pages_end(data: st.DataObject) -> None:
+def test_records_are_whole_across_pages(data: st.DataObject) -> None:
     """With or without end marks, no row is lost and no record is split."""
     schema = SCHEMAS["one"]
     times = sorted(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=15)))

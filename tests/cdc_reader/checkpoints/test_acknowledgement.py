@@ -162,7 +162,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
     assert log.work.held == 0
 
 
-def test_only_what_changed_is_taken() -> None:
+def test_only_changed_marks_are_saved() -> None:
     """A mark is taken once; an idle window has none."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(stream, 1) for stream in (0, 1)]
@@ -210,7 +210,7 @@ def test_eager_work_names_rows_one_by_one() -> None:
     assert taken.marks == {STREAMS[0]: Mark(None, rows)}
 
 
-def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
+def test_late_rows_do_not_hold_up_the_position() -> None:
     """`late_scan_at` waits until they are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
@@ -224,7 +224,7 @@ def test_late_rows_hold_up_what_is_known_of_them_and_no_position() -> None:
     assert work.take() == Checkpoint(second, 7, {}, 3)
 
 
-def test_windows_that_are_reached_together_are_told_as_one() -> None:
+def test_windows_completed_together_are_reported_as_one() -> None:
     """However long a change takes, empty windows do not accumulate."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     change = place(0, 1)
@@ -234,7 +234,7 @@ def test_windows_that_are_reached_together_are_told_as_one() -> None:
     assert work.acknowledge(change) == Window(BASE, window(99).end)
 
 
-def test_what_is_held_is_what_is_outstanding() -> None:
+def test_rows_after_an_unacknowledged_one_are_held() -> None:
     """A change after an unacknowledged one is remembered too, row by row."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(0, micros) for micros in range(5)]

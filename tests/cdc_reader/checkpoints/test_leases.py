@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         assert self.store.load(self.name) == self.saved
 
 
-def test_who_acquired_last_saves_and_nobody_else(store: LeasingStore, clock: ManualClock) -> None:
+def test_only_the_last_owner_can_save(store: LeasingStore, clock: ManualClock) -> None:
     """An expired lease stays with its owner until another acquires it."""
     Machine.store, Machine.clock = store, clock
     run_state_machine_as_test(
@@ -152,7 +152,7 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
     return Lease(store, NAME, owner, DURATION, clock)
 
 
-def test_an_owner_is_sure_until_its_lease_may_have_run_out(
+def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
     """The time counts from before the request; the lease continues if nobody took over."""
@@ -170,7 +170,7 @@ def test_an_owner_is_sure_until_its_lease_may_have_run_out(
     assert not mine.is_sure
 
 
-def test_an_owner_that_slept_is_refused_once_another_took_over(
+def test_a_suspended_owner_is_refused_after_a_takeover(
     store: LeasingStore, clock: ManualClock
 ) -> None:
     """The other is told the holder as long as there is one."""
@@ -209,7 +209,7 @@ def _keys(count: int) -> Iterator[RowKey]:
     return (RowKey(timeuuid.make(NOW + n, bytes(8)).bytes, n) for n in range(count))
 
 
-def test_an_owner_is_a_text_that_says_who_it_is() -> None:
+def test_an_owner_has_a_text_form() -> None:
     """Programs can parse it, even from a later version."""
     text = ONE.to_text()
     assert Owner.from_text(text) == ONE
@@ -278,7 +278,7 @@ def test_saves_with_and_without_a_lease_follow_each_other(
         clock.advance(SECOND)
 
 
-def test_servers_without_transactions_are_told(
+def test_a_server_without_transactions_is_reported(
     scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ScyllaDB before 2025.4 answers like this for tables on tablets."""

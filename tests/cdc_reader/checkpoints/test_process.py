@@ -32,12 +32,12 @@ def test_a_process_that_was_killed_has_ended() -> None:
     assert process.has_ended(sleeping.pid, start)
 
 
-def test_a_pid_that_is_used_again_is_of_another_process() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     """The start time distinguishes the two."""
     assert process.has_ended(os.getpid(), process.started(os.getpid()) - 1)
 
 
-def test_what_is_hidden_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_process_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user's process can be neither signalled nor inspected."""
 
     def refuse(_pid: int, _signal: int) -> None:

@@ -48,7 +48,7 @@ def test_a_range_is_done_with_its_last_row() -> None:
     assert tracker.progress.rows == 3
 
 
-def test_rows_of_a_reading_given_up_say_nothing_of_its_range() -> None:
+def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
     """They only count as outstanding until they are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 5)
@@ -65,7 +65,7 @@ def test_an_empty_range_is_done_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_any_order(seed: int) -> None:
+def test_rows_may_be_acknowledged_in_any_order(seed: int) -> None:
     """What is done is always what is complete and acknowledged."""
     draw, tracker = random.Random(seed), RangeAcknowledgements(START)
     left = {reading: draw.randrange(4) for reading in range(1, 9)}

@@ -61,7 +61,7 @@ def test_an_idle_window_is_one_write(
     assert store.load(NAME) == Checkpoint(NOW + 110, 1)
 
 
-def test_void_marks_are_gone_from_the_table(
+def test_obsolete_marks_are_deleted(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
     """Surviving marks are stored under the new position."""
@@ -72,7 +72,7 @@ def test_void_marks_are_gone_from_the_table(
     assert [tuple(row) for row in rows] == [(NOW + 10, STREAMS[3])]
 
 
-def test_a_host_whose_clock_is_behind_saves_all_the_same(
+def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writes get later timestamps than the previous process's."""
@@ -86,7 +86,7 @@ def test_a_host_whose_clock_is_behind_saves_all_the_same(
     assert store.load(NAME) == Checkpoint(NOW + 1, None, {STREAMS[0]: mark(7)})
 
 
-def test_a_checkpoint_expires_as_was_asked(
+def test_a_checkpoint_expires_by_its_ttl(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
     """Positions and marks get the TTL."""
@@ -99,7 +99,7 @@ def test_a_checkpoint_expires_as_was_asked(
     assert 259_190 <= upto <= 259_200
 
 
-def test_a_keyspace_that_is_not_there_is_told(connection: ConnectionConfig) -> None:
+def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
     """The error says what to do."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give an existing keyspace"):

@@ -50,13 +50,13 @@ def position(found: SparkCheckpoint) -> int | None:
     return kept.position
 
 
-def test_the_newest_micro_batch_that_is_done_counts(tmp_path: Path) -> None:
+def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) -> None:
     """Numbers are compared, not names; an unfinished micro-batch does not count."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 
 
-def test_before_the_first_commit_it_is_where_the_query_begins(tmp_path: Path) -> None:
+def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
     """The offset at the end of the first micro-batch names its start, from version 3 on."""
     (tmp_path / "old").mkdir()
     assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
@@ -65,7 +65,7 @@ def test_before_the_first_commit_it_is_where_the_query_begins(tmp_path: Path) ->
     assert position(checkpoint(tmp_path / "new", {0: [first]})) == 2
 
 
-def test_where_the_query_began_no_longer_counts_after_the_first_commit(tmp_path: Path) -> None:
+def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
     """The first micro-batch is done up to its end."""
     first = offset(5, 3, table="ks.t", began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
@@ -113,7 +113,7 @@ def test_named_sources_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first"])
-def test_what_is_no_checkpoint_of_spark_is_refused_in_one_line(tmp_path: Path, damage: str) -> None:
+def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
     """The line has the directory and what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":

@@ -113,7 +113,7 @@ def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
     assert SqliteCheckpoints(path).load(NAME) == learnt
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     """The store does not create the directory."""
     with pytest.raises(
         CheckpointError, match=r"unable to open database file; expected a checkpoint file"
@@ -121,7 +121,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
         SqliteCheckpoints(tmp_path / "nowhere" / "c.db").load(NAME)
 
 
-def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
+def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
     """Loading still works; saving works again once the lock is released."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
@@ -136,7 +136,7 @@ def test_a_locked_file_is_told_after_the_wait(tmp_path: Path) -> None:
     assert store.load(NAME) == Checkpoint(3)
 
 
-def test_a_holder_that_locks_the_file_is_waited_for(tmp_path: Path) -> None:
+def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
     """Its lease has expired, but it may be saving, so nobody else can acquire it."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
@@ -152,7 +152,7 @@ def test_a_holder_that_locks_the_file_is_waited_for(tmp_path: Path) -> None:
     assert store.acquire(NAME, other, minute) == other
 
 
-def test_processes_may_share_a_file_from_its_making_on(tmp_path: Path) -> None:
+def test_processes_may_create_and_share_a_file(tmp_path: Path) -> None:
     """Each process uses its own name."""
     context = multiprocessing.get_context("spawn")
     path = tmp_path / "c.db"
@@ -174,7 +174,7 @@ def _save_some(path: Path, application: str) -> None:
         store.save(CheckpointName(application, NAME.table), Checkpoint(position))
 
 
-def test_what_was_saved_outlives_a_kill(tmp_path: Path) -> None:
+def test_saves_survive_a_kill(tmp_path: Path) -> None:
     """Every confirmed save is stored, and no checkpoint is partial."""
     path = tmp_path / "c.db"
     context = multiprocessing.get_context("spawn")

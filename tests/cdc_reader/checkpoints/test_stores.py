@@ -131,7 +131,7 @@ class Model:
         return evolve(kept, marks=marks)
 
 
-def test_a_store_gives_back_what_it_was_given(open_store: Callable[[], CheckpointStore]) -> None:
+def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore]) -> None:
     """Marks are replaced by stream, void ones dropped, and names kept apart, also if reopened."""
     runs = iter(range(1_000_000))
 

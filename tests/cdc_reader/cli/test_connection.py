@@ -63,7 +63,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
         (["--tls-ca", "nonesuch"], "tls_ca is 'nonesuch': give a readable PEM file"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line(arguments: list[str], message: str) -> None:
+def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: str) -> None:
     """The status is 2."""
     outcome = CliRunner().invoke(main, ["generations", *arguments])
     assert outcome.exit_code == 2
@@ -71,7 +71,7 @@ def test_what_cannot_be_used_is_told_in_one_line(arguments: list[str], message: 
     assert line.startswith(f"Error: {message}")
 
 
-def test_a_cluster_that_is_not_there_is_told_in_one_line() -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
     """The status is 1."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])
     assert outcome.exit_code == 1

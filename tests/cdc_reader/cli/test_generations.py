@@ -70,7 +70,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 
 @pytest.mark.needs("topology")
-def test_a_generation_of_4_3_that_is_over() -> None:
+def test_a_past_generation_of_4_3_is_listed() -> None:
     """Its kind is shown, because it has no token ranges."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
@@ -78,7 +78,7 @@ def test_a_generation_of_4_3_that_is_over() -> None:
     assert [(row["kind"], row["state"]) for row in found] == [("4.3", "over"), ("4.3", "in force")]
 
 
-def test_a_table_that_cannot_be_followed_is_told_in_one_line(scylla: Scylla, keyspace: str) -> None:
+def test_a_missing_table_is_reported_in_one_line(scylla: Scylla, keyspace: str) -> None:
     """The error is on stderr, with status 1."""
     arguments = ["generations", "--hosts", scylla.contact_point, f"{keyspace}.nonesuch"]
     outcome = CliRunner().invoke(main, arguments)

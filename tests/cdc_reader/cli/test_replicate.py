@@ -153,7 +153,7 @@ def test_the_copy_is_the_table(
     assert "where the last run stopped" in again.stderr
 
 
-def test_the_position_is_kept_where_it_is_said(
+def test_the_position_is_kept_at_the_given_place(
     scylla: Scylla,
     copy: str,
     there: Session,
@@ -175,7 +175,7 @@ def test_the_position_is_kept_where_it_is_said(
     assert len(list(there.execute(f"SELECT application FROM {table}"))) == 1
 
 
-def test_stopped_and_started_again_it_goes_on(
+def test_a_restart_resumes(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
     """SIGTERM gives status 0, and over both runs each change is applied once."""
@@ -213,7 +213,7 @@ def test_stopped_and_started_again_it_goes_on(
     there.execute(f"DROP KEYSPACE {keyspace}")
 
 
-def test_a_target_that_is_not_there_is_told_with_what_would_do(
+def test_a_missing_target_is_reported_with_a_remedy(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
     """The CQL in the error creates a suitable table."""
@@ -229,7 +229,7 @@ def test_a_target_that_is_not_there_is_told_with_what_would_do(
     assert contents(there, table) == contents(scylla.session, table)
 
 
-def test_types_that_are_there_are_not_made_again(
+def test_existing_types_are_kept(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
     """The statement in the error creates only what is missing, so it can be executed."""
@@ -247,7 +247,7 @@ def test_types_that_are_there_are_not_made_again(
 
 
 @pytest.mark.parametrize("has_table", [False, True])
-def test_a_type_that_is_there_and_another_is_told(
+def test_an_existing_type_that_differs_is_refused(
     scylla: Scylla,
     table: str,
     there: Session,
@@ -283,7 +283,7 @@ def test_a_type_that_is_there_and_another_is_told(
         (f"{COLUMNS} AND cdc = {{'enabled': true}}", "has CDC turned on, so it rejects writes "),
     ],
 )
-def test_a_table_that_cannot_be_a_copy_is_told(
+def test_a_target_that_cannot_be_a_copy_is_refused(
     scylla: Scylla,
     table: str,
     there: Session,
@@ -301,7 +301,7 @@ def test_a_table_that_cannot_be_a_copy_is_told(
     assert message in line
 
 
-def test_a_log_that_cannot_be_copied_is_told(
+def test_a_log_that_cannot_be_copied_is_refused(
     scylla: Scylla, keyspace: str, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
     """The log has keys only."""
@@ -314,7 +314,7 @@ def test_a_log_that_cannot_be_copied_is_told(
     assert outcome.stderr.startswith(f"Error: {keyspace}.k: its log has keys only, not ")
 
 
-def test_a_write_that_is_refused_ends_it_in_one_line(
+def test_a_refused_write_ends_it_in_one_line(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
     """The status is 1, the line has the remedy, and the next run applies the change."""
@@ -335,7 +335,7 @@ def test_a_write_that_is_refused_ends_it_in_one_line(
 
 
 @pytest.mark.parametrize(("expiry", "left"), [("written", 40), ("applied", 100)])
-def test_a_cell_expires_as_asked(
+def test_the_option_expiry_decides_when_cells_expire(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
     """A cell with a TTL of 100 minutes is applied an hour late, with each `--expiry`."""
@@ -361,7 +361,7 @@ def test_a_cell_expires_as_asked(
     there.execute(f"DROP KEYSPACE {keyspace}")
 
 
-def test_it_says_how_far_it_is_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     """Progress is reported every ten seconds if there is any, and once when it has caught up."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)

@@ -64,7 +64,7 @@ def test_a_node_joins_a_served_cluster() -> None:
         cluster.shutdown()
 
 
-def test_statements_fail_as_asked() -> None:
+def test_statements_fail_as_requested() -> None:
     """The driver sees a fault that was given on the command line, once."""
     with serving("--fault", "unavailable,match=system_distributed") as (_, line):
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
@@ -80,7 +80,7 @@ def test_statements_fail_as_asked() -> None:
         cluster.shutdown()
 
 
-def test_a_node_goes_down_and_comes_back_as_asked() -> None:
+def test_a_node_goes_down_and_comes_back_as_requested() -> None:
     """The last node does so, at the given times."""
     arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
     with serving(*arguments) as (process, _):
@@ -89,7 +89,7 @@ def test_a_node_goes_down_and_comes_back_as_asked() -> None:
         assert lines == ["127.0.0.2 is down\n", "127.0.0.2 is up\n"]
 
 
-def test_the_clocks_of_nodes_differ_as_asked() -> None:
+def test_the_clocks_of_nodes_differ_as_requested() -> None:
     """Each node's clock is ahead of the previous one's by the given seconds."""
     with serving("--nodes", "2", "--clock-skew", "1000000") as (_, line):
         _, _, port = line.strip().rpartition(" ")[2].rpartition(":")
@@ -142,7 +142,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     ("kernel", "shown"),
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
-def test_version_tells_of_the_kernel_that_is_forced(kernel: str, shown: str) -> None:
+def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
     """If the kernel cannot be loaded, one line says why."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(

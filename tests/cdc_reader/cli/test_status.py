@@ -67,7 +67,7 @@ def save(file: Path, table: str, **positions: Checkpoint) -> None:
     store.close()
 
 
-def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
+def test_the_readable_span_and_generations_are_shown(scylla: Scylla, table: str) -> None:
     """The command shows the log's contents, its TTL, and the streams in force."""
     status = found(scylla, table)
     assert status["table"] == table
@@ -87,7 +87,7 @@ def test_what_there_is_to_read_of_a_table(scylla: Scylla, table: str) -> None:
     assert heading.split()[0] == "BEGINS"
 
 
-def test_how_far_it_is_read_by_whom(scylla: Scylla, table: str, tmp_path: Path) -> None:
+def test_positions_of_applications_are_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
     """The command shows position, lag, and the time until unread rows expire."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(
@@ -132,7 +132,7 @@ def test_a_file_without_a_position_of_the_table_says_so(
     assert f"no position of this table in {tmp_path}" in outcome.stdout
 
 
-def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_path: Path) -> None:
+def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path) -> None:
     """The status is 1 if a reader lags too far or there is no reader, else 0."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(file, table, late=Checkpoint(now - HOUR), prompt=Checkpoint(now))
@@ -153,9 +153,7 @@ def test_being_behind_is_a_status_for_scripts(scylla: Scylla, table: str, tmp_pa
     assert f"no position of {table} in {tmp_path}" in nobody.stderr
 
 
-def test_a_reader_that_has_just_begun_lags_by_all_there_is(
-    scylla: Scylla, table: str, tmp_path: Path
-) -> None:
+def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path: Path) -> None:
     """It has acknowledged nothing of the log."""
     age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
     save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
@@ -165,7 +163,7 @@ def test_a_reader_that_has_just_begun_lags_by_all_there_is(
 
 
 @pytest.mark.needs("topology")
-def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
+def test_only_generations_with_live_rows_are_queried() -> None:
     """The cost does not depend on the size or age of the cluster."""
     clock = ManualClock(time.time_ns() // 1_000 - HOUR)
     with EmbeddedScylla(vnodes=2, shards=1, ring_delay_ms=0, clock=clock) as server:
@@ -201,7 +199,7 @@ def test_no_log_is_read_and_no_generation_whose_rows_are_gone() -> None:
         (["--checkpoint", "{tmp}/c", "--application", "b"], "--application is 'b': of {table}, "),
     ],
 )
-def test_a_position_that_is_not_there_is_told_in_one_line(
+def test_a_missing_position_is_reported_in_one_line(
     scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     """The status is 2, and no file is created."""
@@ -214,7 +212,7 @@ def test_a_position_that_is_not_there_is_told_in_one_line(
     assert not (tmp_path / "missing").exists()
 
 
-def test_how_far_a_snapshot_is(scylla: Scylla, table: str, tmp_path: Path) -> None:
+def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
     """Of each shard its rows and share, with the time left; what shards share is no reader."""
     file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
     quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])

@@ -105,7 +105,7 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
 
 
 @pytest.mark.needs("topology")
-def test_the_stream_of_a_key_is_not_guessed_where_ranges_are_not_known() -> None:
+def test_no_stream_is_guessed_without_known_ranges() -> None:
     """ScyllaDB 4.3 publishes no ranges; the streams are still listed."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.execute(
@@ -135,7 +135,7 @@ def test_the_stream_of_a_key_is_not_guessed_where_ranges_are_not_known() -> None
         ('[4294967296, "y"]', "Error: key column a is 4294967296: give a value of type int"),
     ],
 )
-def test_a_key_that_is_none_is_told_in_one_line(
+def test_an_unusable_key_is_refused_in_one_line(
     scylla: Scylla, table: str, key: str, message: str
 ) -> None:
     """The status is 2."""

@@ -89,7 +89,7 @@ def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.stderr.close()
 
 
-def test_people_read_what_changed_and_the_images(
+def test_text_shows_changes_and_images(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
     """Each change and each image takes a line; list elements appear without their ids."""
@@ -132,7 +132,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
     assert outcome.stdout.endswith("insert  p=1  (the log has keys only)\n")
 
 
-def test_programs_get_an_object_a_line(
+def test_json_output_is_one_object_a_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
     """The output is `Change.to_dict`, limited by `--limit`."""
@@ -145,7 +145,7 @@ def test_programs_get_an_object_a_line(
     assert {change["table"] for change in found} == {table}
 
 
-def test_several_tables_are_told_apart(
+def test_lines_name_their_table_if_there_are_several(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
     """Each line names its table."""
@@ -159,7 +159,7 @@ def test_several_tables_are_told_apart(
     assert len(outcome.stderr.splitlines()) == 2
 
 
-def test_a_span_of_time_is_what_lies_in_it(
+def test_from_and_until_bound_the_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
     """The start is inclusive, the end exclusive."""
@@ -171,7 +171,7 @@ def test_a_span_of_time_is_what_lies_in_it(
     assert invoke(scylla, table, "--from", "-2h", "--until", "-1h").stdout == ""
 
 
-def test_parts_of_the_ring_have_all_changes_together(
+def test_shards_together_print_all_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
     """Each change is printed once."""
@@ -184,7 +184,7 @@ def test_parts_of_the_ring_have_all_changes_together(
     assert all(len(part) < 20 for part in parts)
 
 
-def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
+def test_text_marks_late_and_incomplete_changes() -> None:
     """The note follows the values."""
     row = {"op": 2, "ck": 2, "a": 3}
     shown = change_text(change_of(row, late=True, complete=False), names_table=True).plain
@@ -193,7 +193,7 @@ def test_people_are_told_that_a_change_is_late_or_incomplete() -> None:
     )
 
 
-def test_with_a_checkpoint_it_goes_on_where_it_stopped(
+def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
     """It resumes even within a window; another name starts anew."""
@@ -209,7 +209,7 @@ def test_with_a_checkpoint_it_goes_on_where_it_stopped(
     assert numbers(invoke(scylla, table, *options, "--application", "me")) == list(range(6))
 
 
-def test_a_table_of_checkpoints_does_as_a_file(
+def test_a_checkpoint_table_works_like_a_file(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
     """`status` shows it too."""
@@ -246,9 +246,7 @@ def test_it_follows_until_a_signal_ends_it(
         assert process.stderr.read() == ""
 
 
-def test_a_reader_that_leaves_is_no_error(
-    scylla: Scylla, table: str, write: Callable[..., None]
-) -> None:
+def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
     """As with ``| head -1``, it ends quietly at the next change, with status 0."""
     with tailing(scylla, table, "--eager") as process:
         assert process.stdout is not None
@@ -261,7 +259,7 @@ def test_a_reader_that_leaves_is_no_error(
         assert process.stderr.read() == ""
 
 
-def test_output_that_cannot_be_written_is_told_in_one_line(
+def test_a_failed_write_is_reported_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
     """A full disk gives status 1."""
@@ -288,7 +286,7 @@ def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[.
     assert "long " * 50 in shown
 
 
-def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, table: str) -> None:
+def test_a_closed_pipe_is_noticed_without_changes(scylla: Scylla, table: str) -> None:
     """The command notices at the end of a window."""
     options = ("--from", "-1m", "--confidence-window", "0s")
     with tailing(scylla, table, *options) as process:
@@ -297,7 +295,7 @@ def test_a_reader_that_left_is_noticed_where_nothing_changes(scylla: Scylla, tab
         assert process.wait(timeout=120) == 0
 
 
-def test_its_help_says_what_is_in_order() -> None:
+def test_the_help_says_which_changes_are_in_order() -> None:
     """The help explains the effect of `--eager` on the order."""
     text = " ".join(CliRunner().invoke(main, ["tail", "--help"]).stdout.split())
     assert "printed in order of write time, with several tables merged" in text
@@ -305,7 +303,7 @@ def test_its_help_says_what_is_in_order() -> None:
     assert "as soon as they are found, stream by stream, in no overall order" in text
 
 
-def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
+def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
     """Stderr shows the table, the start, and the delay."""
     outcome = invoke(scylla, table, *SETTLED)
     assert outcome.stderr == (
@@ -332,7 +330,7 @@ def test_it_says_what_it_waits_for(scylla: Scylla, table: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("table")
-def test_what_cannot_be_done_is_told_in_one_line(
+def test_impossible_requests_are_refused_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
     """The exit status says whether the call or the cluster was at fault."""

@@ -43,7 +43,7 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
         Opening(ConnectionConfig(f"127.0.0.1:{port}"), 100).session()
 
 
-def test_a_silent_server_is_given_up_at_the_timeout(listener: socket.socket) -> None:
+def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
     """The timeout does not depend on the number of contact points."""
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
@@ -87,7 +87,7 @@ def test_the_authority_that_is_given_is_trusted() -> None:
             Opening(ConnectionConfig(server.contact_point, connect_timeout=PATIENCE), 100).session()
 
 
-def test_requests_go_at_once_and_pages_take_few_calls_to_receive() -> None:
+def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
     """Reads take 64 times as much as the driver's own, and small requests are not delayed."""
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()

@@ -42,7 +42,7 @@ def test_one_of_them_is_installed() -> None:
     assert len(installed_drivers()) == 1
 
 
-def test_both_are_told_of_once(tmp_path: Path) -> None:
+def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
     """The line names the remedy: one driver has overwritten the other's files."""
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
@@ -57,14 +57,14 @@ def test_both_are_told_of_once(tmp_path: Path) -> None:
     assert "run 'pip uninstall -y cassandra-driver scylla-driver', then install one" in line
 
 
-def test_none_is_told_with_what_to_install() -> None:
+def test_a_missing_driver_is_reported_with_what_to_install() -> None:
     """This covers no driver, and the remains of a removed one."""
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")
 
 
-def test_columns_are_kept_once_they_are_known() -> None:
+def test_column_metadata_is_cached() -> None:
     """The next result may then omit its metadata."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:

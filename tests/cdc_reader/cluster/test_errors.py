@@ -83,7 +83,7 @@ def test_each_error_of_a_request_has_one_meaning(
     assert "\n" not in str(translated)
 
 
-def test_an_outage_of_all_nodes_is_told_in_words() -> None:
+def test_an_outage_of_all_nodes_is_described() -> None:
     """The driver knows that all nodes are down, tries none, and gives no error."""
     outage = NoHostAvailable("Unable to complete the operation against any hosts", {})
     assert str(request_error(outage, "reading ks.t")).startswith(
@@ -91,7 +91,7 @@ def test_an_outage_of_all_nodes_is_told_in_words() -> None:
     )
 
 
-def test_our_own_errors_pass_untouched() -> None:
+def test_own_errors_are_not_wrapped() -> None:
     """A decoding error is not the server's fault."""
     error = DecodeError("odd")
     assert request_error(error, "reading") is error

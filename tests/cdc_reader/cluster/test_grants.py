@@ -59,14 +59,14 @@ def read(config: ConnectionConfig) -> None:
             pass
 
 
-def test_reading_a_log_takes_select_on_its_base_table(server: EmbeddedScylla) -> None:
+def test_reading_a_log_requires_select_on_its_base_table(server: EmbeddedScylla) -> None:
     """The server checks the base table, not the log."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")
 
 
-def test_a_permission_that_is_taken_away_is_told_at_once(server: EmbeddedScylla) -> None:
+def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
     """The request is not retried."""
     refused = Fault("unauthorized", "ks.t_scylla_cdc_log", times=None)
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
@@ -98,7 +98,7 @@ def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) 
         ("insert into ks.cdc_checkpoints", "MODIFY ON ks.cdc_checkpoints"),
     ],
 )
-def test_checkpoints_take_create_select_and_modify(
+def test_checkpoints_require_create_select_and_modify(
     server: EmbeddedScylla, statement: str, grant: str
 ) -> None:
     """Each is asked for where it is missing."""
@@ -110,7 +110,7 @@ def test_checkpoints_take_create_select_and_modify(
     assert denied(server, statement, use).endswith(f": GRANT {grant} TO reader")
 
 
-def test_a_copy_takes_modify_on_its_target(server: EmbeddedScylla) -> None:
+def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
     """The writing role needs it."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 

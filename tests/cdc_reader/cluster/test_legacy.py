@@ -58,7 +58,7 @@ def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None
     assert list(generations.unpublished()) == []
 
 
-def test_a_newer_cluster_that_never_was_4_3_is_told_apart() -> None:
+def test_a_new_cluster_is_not_taken_for_4_3() -> None:
     """It lacks the table of 4.3."""
     server = EmbeddedScylla(version="5.2")
     assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
@@ -141,7 +141,7 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 @pytest.mark.parametrize(
     ("missing", "kind"), [("system.cdc_local", "vnodes"), ("scylla_keyspaces", "4.3")]
 )
-def test_a_table_that_a_version_has_not_says_what_the_version_is(
+def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
     """A version may be too new for the upgrade, or too old for tablets."""

@@ -131,7 +131,7 @@ def test_a_range_is_half_open_in_time_and_token(
 
 
 @pytest.mark.parametrize("by", [Task, RangeTask])
-def test_a_row_tells_how_long_it_still_lives_if_asked(
+def test_rows_have_their_remaining_ttl_on_request(
     opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
     """The extra column has the seconds left."""
@@ -148,7 +148,7 @@ def test_a_row_tells_how_long_it_still_lives_if_asked(
     assert len(plain) == COUNT
 
 
-def test_what_lives_for_good_remains_for_no_number_of_seconds(
+def test_rows_without_ttl_have_none_remaining(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """Its cell is null."""

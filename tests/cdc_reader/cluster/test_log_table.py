@@ -72,7 +72,7 @@ def test_the_schema_version_changes_with_any_schema(
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
-def test_a_dropped_column_refuses_the_query_and_the_schema_tells_the_rest(
+def test_a_query_with_a_dropped_column_is_refused(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
     """This holds for queries prepared before and after the drop."""
@@ -87,7 +87,7 @@ def test_a_dropped_column_refuses_the_query_and_the_schema_tells_the_rest(
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
-def test_a_dropped_table_is_told_at_once(
+def test_a_dropped_table_is_raised_at_once(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
     """The query is refused, and the schema says why."""
@@ -100,7 +100,7 @@ def test_a_dropped_table_is_told_at_once(
         table.schema()
 
 
-def test_a_log_that_was_dropped_is_told_as_such(
+def test_a_dropped_log_counts_as_cdc_not_enabled(
     run: Callable[[str], None], table: LogTable
 ) -> None:
     """The base table is still there."""

@@ -43,7 +43,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 @pytest.mark.needs("faults")
-def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
+def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
     """Each page is requested again from its own paging state."""
@@ -64,7 +64,7 @@ def test_a_line_cut_in_the_middle_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("kind", ["drop", "close"])
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_an_answer_that_ends_half_way_is_asked_for_again_at_once(kind: str, *, tls: bool) -> None:
+def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
     """This covers a reset and an orderly close; the request timeout is an hour."""
     from cdc_reader.testing import EmbeddedScylla, Fault
 

@@ -75,7 +75,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
         yield int.from_bytes(page.body[-4:], "big")
 
 
-def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None:
+def test_the_next_page_is_requested_before_the_current_one_is_yielded() -> None:
     """The server works on a page while the client decodes the previous one."""
     session = ScriptedSession()
     reading = pages(session)
@@ -85,7 +85,7 @@ def test_the_next_page_is_asked_for_before_its_forerunner_is_handed_on() -> None
     assert session.asked == [0, 1, 2, 3, 4]
 
 
-def test_a_page_that_failed_is_asked_for_again_from_its_own_paging_state() -> None:
+def test_a_failed_page_is_requested_again_from_its_paging_state() -> None:
     """No page is read twice or skipped."""
     session = ScriptedSession({2: [Unavailable("two nodes down"), Unavailable("still")]})
     assert list(pages(session)) == [0, 1, 2, 3, 4]

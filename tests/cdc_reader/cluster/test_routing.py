@@ -82,7 +82,7 @@ class Reads:
         return sum(batch.num_rows for batch in self.source.read(Task(ALL, streams)))
 
 
-def test_the_owner_of_the_last_stream_is_asked(
+def test_the_owner_of_the_last_stream_is_queried(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
     """The owners take turns around the ring."""
@@ -97,7 +97,7 @@ def test_the_owner_of_the_last_stream_is_asked(
     assert len(set(asked)) == 4
 
 
-def test_another_node_is_asked_when_the_owner_fails(
+def test_another_node_is_queried_when_the_owner_fails(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
     """Errors of the owner, or its absence, do not stop a read."""
@@ -118,7 +118,7 @@ def test_another_node_is_asked_when_the_owner_fails(
 
 
 @pytest.mark.skipif(not IS_SCYLLA, reason="cassandra-driver knows no shards")
-def test_a_single_stream_is_asked_of_its_shard(connection: Connection) -> None:
+def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None:
     """The query uses the connection that the shard serves."""
     reads = Reads(connection)
     pools = connection.session().get_pools()
@@ -142,7 +142,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 @pytest.mark.parametrize(
     ("nodes", "shards", "in_turn", "by_owner"), [(3, 8, 1.0, 1.0), (6, 8, 0.5, 0.75)]
 )
-def test_most_streams_are_on_the_node_that_is_asked(
+def test_most_streams_are_on_the_queried_node(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
     """The figures are those of the design page."""

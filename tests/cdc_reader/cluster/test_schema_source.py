@@ -29,7 +29,7 @@ def opened(connection: ConnectionConfig) -> Iterator[Connection]:
     opened.close()
 
 
-def test_a_table_has_an_id_and_tells_when_it_was_altered(
+def test_a_table_has_its_id_and_time_of_alteration(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """A table created again has another id; the time is that of the statement."""
@@ -107,7 +107,7 @@ def _types(schema: LogSchema) -> dict[str, str]:
     return {column.name: str(column.type) for column in schema.columns}
 
 
-def test_a_missing_table_is_told_with_the_nearest_name(
+def test_an_error_about_a_missing_table_suggests_the_nearest_name(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """A missing keyspace is reported as such."""
@@ -119,7 +119,7 @@ def test_a_missing_table_is_told_with_the_nearest_name(
         schemas.log_schema(TableName("nonesuch", "t"))
 
 
-def test_a_table_without_cdc_is_told_how_to_turn_it_on(
+def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """The error has the statement."""
@@ -129,7 +129,7 @@ def test_a_table_without_cdc_is_told_how_to_turn_it_on(
         SchemaSource(opened).log_schema(TableName(keyspace, "t"))
 
 
-def test_a_log_table_is_told_its_base_table(
+def test_an_error_about_a_log_table_names_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
     """A log has no log of its own."""
@@ -157,7 +157,7 @@ def test_a_log_table_is_told_its_base_table(
         ),
     ],
 )
-def test_columns_that_share_a_name_in_the_log_are_told(
+def test_columns_that_share_a_name_in_the_log_are_refused(
     scylla: Scylla, keyspace: str, opened: Connection, columns: str, expected: str
 ) -> None:
     """The error names both columns, because the log's column could be either's.
@@ -204,7 +204,7 @@ def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
         return [row["p"] for batch in reader.batches() for row in batch.to_pylist()]
 
 
-def test_a_log_that_cdc_no_longer_writes_is_read_with_a_plain_warning(
+def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning says what can be read, and how to log more."""

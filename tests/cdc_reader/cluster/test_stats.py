@@ -63,7 +63,7 @@ def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> 
     assert (stats.queries, stats.retries) == (1, 2)
 
 
-def test_each_reader_is_charged_for_its_own(connection: Connection) -> None:
+def test_counters_are_per_reader(connection: Connection) -> None:
     """Two reads that take turns in one thread, and one outside of both."""
     first, second = ReadStats(), ReadStats()
 

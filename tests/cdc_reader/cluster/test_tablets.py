@@ -56,7 +56,7 @@ def generations(server: EmbeddedScylla) -> TableGenerations:
     return TableGenerations(connection, NAME)
 
 
-def test_tablets_are_found_out_by_the_keyspace(generations: TableGenerations) -> None:
+def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None:
     """No configuration is needed."""
     assert isinstance(generations.source, TabletGenerations)
 
@@ -86,7 +86,7 @@ def test_a_split_and_a_merge_are_generations(
     assert list(generations.unpublished()) == []
 
 
-def test_a_set_that_the_server_forgot_has_no_streams(
+def test_a_deleted_set_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
     """Its rows have all expired; the reader warns and goes on."""
@@ -97,14 +97,14 @@ def test_a_set_that_the_server_forgot_has_no_streams(
     assert list(generations.groups(first)) == []
 
 
-def test_a_node_that_lags_is_asked_again(generations: TableGenerations) -> None:
+def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
     """A set known from another node is never treated as one without streams."""
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)
 
 
-def test_a_node_that_hears_of_a_set_meanwhile_tells_its_streams(server: EmbeddedScylla) -> None:
+def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) -> None:
     """The retry finds the streams."""
     pauses: list[float] = []
 

@@ -49,7 +49,7 @@ def test_the_limit_is_used_up(limit: float, count: int) -> None:
     assert times[-1] - times[0] <= (count - 1) / limit + TINY
 
 
-def test_without_a_limit_nothing_waits() -> None:
+def test_queries_do_not_wait_without_a_limit() -> None:
     """The clock does not move."""
     clock = Seconds()
     assert sent(clock, throttle(clock), [0.0] * 1_000) == [1_000.0] * 1_000
@@ -109,7 +109,7 @@ def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
 
 
 @pytest.mark.parametrize("capacity", [40, 200, 900])
-def test_it_finds_the_rate_that_nodes_bear(capacity: int) -> None:
+def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
     """Against nodes that refuse what exceeds their capacity: much gets through, little is refused.
 
     Without the throttle, a reader that sends 2,000 queries a second would be refused most of them.

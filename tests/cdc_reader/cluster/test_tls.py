@@ -76,7 +76,7 @@ def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
     assert said.endswith("renew it, or set this machine's clock")
 
 
-def test_names_are_left_alone_if_asked() -> None:
+def test_host_names_are_not_checked_if_disabled() -> None:
     """The authority is still checked."""
     with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
         assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
@@ -124,7 +124,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
     assert "turn tls_verify_hostname off" in said
 
 
-def test_a_server_without_tls_is_told() -> None:
+def test_a_server_without_tls_is_reported() -> None:
     """It answers, but not in TLS."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)

@@ -69,9 +69,7 @@ def check(rows: list[tuple[int, int]]) -> None:
     ],
     ids=lambda fault: fault.kind.value,
 )
-def test_a_fault_that_passes_loses_and_repeats_nothing(
-    server: EmbeddedScylla, fault: Fault
-) -> None:
+def test_a_transient_fault_loses_and_repeats_nothing(server: EmbeddedScylla, fault: Fault) -> None:
     """The fault strikes while pages are read."""
     with server.faults.during(fault):
         check(read(server))

@@ -58,7 +58,7 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
 
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
-def test_a_generation_described_but_not_announced_is_unpublished(rows: int | None) -> None:
+def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | None) -> None:
     """This holds for partial and full descriptions, until the timestamp appears."""
     server = EmbeddedScylla()
     generations = VnodeGenerations(InProcessConnection(server))
@@ -73,7 +73,7 @@ def test_a_generation_described_but_not_announced_is_unpublished(rows: int | Non
 
 
 @pytest.mark.needs("topology")
-def test_what_is_announced_meanwhile_is_not_taken_for_unpublished() -> None:
+def test_a_generation_announced_between_two_queries_is_published() -> None:
     """The generation is announced between the two queries."""
     server = EmbeddedScylla()
 

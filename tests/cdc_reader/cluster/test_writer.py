@@ -48,7 +48,7 @@ def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in scylla.session.execute(f"SELECT c, v FROM {table}"))
 
 
-def test_null_and_unset_are_two_things(scylla: Scylla, writer: CqlWriter, table: str) -> None:
+def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) -> None:
     """Null overwrites a value; unset leaves it alone."""
     writer.write([insert(table, 1, 1, "a"), insert(table, 1, 2, "b")])
     writer.write([insert(table, 1, 1, None)])
@@ -56,9 +56,7 @@ def test_null_and_unset_are_two_things(scylla: Scylla, writer: CqlWriter, table:
     assert rows(scylla, table) == [(1, None), (2, "b")]
 
 
-def test_what_is_too_large_for_a_batch_is_written_in_several(
-    scylla: Scylla, writer: CqlWriter, table: str
-) -> None:
+def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) -> None:
     """Batches are limited by bytes and by number; a single large statement is sent alone."""
     long = "x" * 30_000
     writer.write([insert(table, 1, c, long) for c in range(5)])
@@ -74,7 +72,7 @@ def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table:
     assert rows(scylla, table) == [(c, str(c)) for c in range(200)]
 
 
-def test_a_refusal_is_told_in_this_packages_words(writer: CqlWriter, table: str) -> None:
+def test_a_refusal_is_raised_as_an_error_of_this_package(writer: CqlWriter, table: str) -> None:
     """The server refuses some, and the driver others."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
@@ -106,7 +104,7 @@ def server() -> Iterator[EmbeddedScylla]:
 @pytest.mark.needs("faults")
 @pytest.mark.parametrize("kind", ["drop", "overloaded", "unavailable", "server-error"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_may_pass_is_tried_again(server: EmbeddedScylla, kind: str, count: int) -> None:
+def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: int) -> None:
     """This covers single statements and batches."""
     assert struck_while_writing(server, kind, count) == 2
 
@@ -135,7 +133,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
 
 
 @pytest.mark.needs("faults")
-def test_what_does_not_pass_is_given_up_at_the_deadline(server: EmbeddedScylla) -> None:
+def test_retries_end_at_the_deadline(server: EmbeddedScylla) -> None:
     """The error has the action and the last reason."""
     from cdc_reader.testing import Fault
 

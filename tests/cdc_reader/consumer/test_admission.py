@@ -45,7 +45,7 @@ def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
     assert found[0] is not None
 
 
-def test_once_closed_nobody_comes_in() -> None:
+def test_a_closed_limit_admits_nothing() -> None:
     """Waiting threads are woken."""
     limit = InFlightLimit(1, 1)
     assert limit.enter(1, 1) is not None

@@ -52,7 +52,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
         await task
 
 
-def test_a_loop_has_each_change_once_in_order(
+def test_iteration_yields_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The loop ends at the end; the next one resumes there."""
@@ -73,7 +73,7 @@ def test_a_loop_has_each_change_once_in_order(
 
 
 @pytest.mark.parametrize("interval", [timedelta(0), timedelta(seconds=1)])
-def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
+def test_iteration_resumes_at_the_change_it_stopped_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
     """That change was not acknowledged."""
@@ -94,7 +94,7 @@ def test_a_loop_that_is_left_goes_on_at_the_change_it_was_left_at(
     assert first[-1] in rest
 
 
-def test_a_loop_that_is_cancelled_leaves_no_thread(
+def test_cancelled_iteration_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The loop is waiting for more changes."""
@@ -112,7 +112,7 @@ def test_a_loop_that_is_cancelled_leaves_no_thread(
     assert sorted(numbers) == list(range(10))
 
 
-def test_a_loop_cancelled_in_its_body_saves_what_is_acknowledged(
+def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The event loop ends right after, without awaiting the iterator's end."""
@@ -163,7 +163,9 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
             asyncio.run(main())
 
 
-def test_errors_come_out_of_the_loop(connection: ConnectionConfig, keyspace: str) -> None:
+def test_iteration_raises_errors_of_the_consumer(
+    connection: ConnectionConfig, keyspace: str
+) -> None:
     """Errors of reading are raised in the loop."""
 
     async def loop() -> None:
@@ -174,7 +176,7 @@ def test_errors_come_out_of_the_loop(connection: ConnectionConfig, keyspace: str
         asyncio.run(loop())
 
 
-def test_handlers_run_in_the_loop_as_many_as_there_are_workers(
+def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Each partition's changes are handled one after another."""

@@ -152,7 +152,7 @@ def test_reading_waits_for_a_slow_handler(
     assert sorted(seen.numbers) == list(range(100))
 
 
-def test_bytes_in_hand_are_bounded_too(
+def test_a_page_above_the_byte_limit_is_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """A page larger than the limit is admitted alone."""
@@ -163,7 +163,7 @@ def test_bytes_in_hand_are_bounded_too(
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "scylla"])
-def test_another_run_goes_on_where_the_last_one_ended(
+def test_a_run_resumes_where_the_last_one_ended(
     connection: ConnectionConfig, keyspace: str, table: str, write: Write, tmp_path: Path, kind: str
 ) -> None:
     """`start` applies to the first run only."""
@@ -183,7 +183,7 @@ def test_another_run_goes_on_where_the_last_one_ended(
     assert runs == [list(range(first, first + 40)) for first in (0, 40, 80)]
 
 
-def test_applications_do_not_know_each_other(
+def test_applications_have_separate_positions(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Each has its own position in the shared store."""
@@ -195,7 +195,7 @@ def test_applications_do_not_know_each_other(
         assert sorted(seen.numbers) == list(range(20))
 
 
-def test_now_begins_with_what_is_written_next(
+def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """That position is saved even if nothing is handled."""
@@ -210,7 +210,9 @@ def test_now_begins_with_what_is_written_next(
     assert sorted(seen.numbers) == list(range(10, 20))
 
 
-def test_now_is_an_end_too(connection: ConnectionConfig, table: str, write: Write) -> None:
+def test_end_now_stops_at_the_present(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
     """The run handles what exists, then ends."""
     write(table, 5)
     seen = Seen()
@@ -259,7 +261,7 @@ def test_shards_cover_everything_once(
     assert all(shares)
 
 
-def test_windows_are_told_when_all_their_changes_are_handled(
+def test_on_window_is_called_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """Windows adjoin, empty ones included, and none is reported before its changes are handled."""
@@ -286,7 +288,7 @@ def test_windows_are_told_when_all_their_changes_are_handled(
     assert all(a.end == b.start for a, b in pairwise(windows))
 
 
-def test_being_told_of_a_window_may_fail(
+def test_a_failing_on_window_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The consumer stops; the changes were handled."""
@@ -302,7 +304,7 @@ def test_being_told_of_a_window_may_fail(
     assert Counter(seen.numbers) == Counter(range(10))
 
 
-def test_stop_leaves_what_waits_for_another_run(
+def test_stop_leaves_queued_changes_to_the_next_run(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """A handler may stop its own consumer; over all runs each change comes once."""
@@ -450,7 +452,7 @@ class _Later:
         """Do nothing, once awaited."""
 
 
-def test_a_function_whose_work_is_not_done_is_refused(
+def test_a_handler_that_returns_a_coroutine_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """A change handed to a coroutine that nobody awaits is not handled, nor acknowledged."""
@@ -487,7 +489,7 @@ class Store(MemoryCheckpoints):
         super().save(name, checkpoint)
 
 
-def test_a_store_that_fails_for_a_while_is_asked_again(
+def test_transient_errors_of_a_store_are_retried(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The consumer goes on meanwhile; at its end it waits for the store."""
@@ -515,7 +517,7 @@ def test_a_store_that_fails_for_good_stops_the_consumer(
     assert set(seen.numbers) == set(range(40))
 
 
-def test_a_store_that_cannot_be_read_is_told_at_once(
+def test_a_store_that_cannot_be_read_is_raised_at_once(
     connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> None:
     """The error comes before anything is read."""
@@ -524,7 +526,7 @@ def test_a_store_that_cannot_be_read_is_told_at_once(
         consumer(connection, table, Seen(), checkpoints=store, end=None).run()
 
 
-def test_each_change_is_saved_if_asked_to(
+def test_each_change_is_saved_if_configured(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The interval is zero."""
@@ -540,7 +542,7 @@ def test_each_change_is_saved_if_asked_to(
 
 
 @pytest.mark.needs("faults")
-def test_a_read_that_fails_for_a_while_is_asked_again(
+def test_transient_errors_of_a_read_are_retried(
     scylla: Scylla, connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """The retries are counted."""
@@ -606,7 +608,7 @@ def test_an_idle_window_costs_one_write(
     store.close()
 
 
-def test_eager_rows_come_at_once_and_not_again(
+def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """No row has settled when the consumer stops; the next one skips the acknowledged rows."""
@@ -633,7 +635,7 @@ def test_eager_rows_come_at_once_and_not_again(
     assert all(numbers == sorted(numbers) for numbers in seen.by_partition.values())
 
 
-def test_figures_are_told(connection: ConnectionConfig, table: str, write: Write) -> None:
+def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: Write) -> None:
     """This covers rows, changes, windows, queries, checkpoints, lag and generation."""
     write(table, 40)
     metrics, name = MemoryMetrics(), TableName.parse(table)
@@ -648,7 +650,9 @@ def test_figures_are_told(connection: ConnectionConfig, table: str, write: Write
 
 @pytest.mark.parametrize(("ttl", "left"), [(7_200, 3_600), (0, math.inf)])
 @pytest.mark.needs("topology")
-def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, left: float) -> None:
+def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
+    ttl: int, left: float
+) -> None:
     """They are computed from the oldest possible row: here the log is an hour old."""
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
@@ -670,7 +674,7 @@ def test_lag_and_headroom_are_told_before_the_first_window_is_done(ttl: int, lef
     assert headroom == (left if math.isinf(left) else pytest.approx(left, abs=120))
 
 
-def test_lag_is_told_from_the_start_given(connection: ConnectionConfig, table: str) -> None:
+def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: str) -> None:
     """The log has not been read yet."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
     following = consumer(
@@ -739,7 +743,7 @@ def test_tables_are_merged_by_write_time(
     assert seen.numbers == list(range(60))
 
 
-def test_a_table_that_waits_for_its_turn_does_not_hinder_the_end(
+def test_a_waiting_table_does_not_delay_the_end(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
     """The other table has an earlier change, on which the consumer stops."""

@@ -152,7 +152,7 @@ def test_the_history_of_the_ttl_is_kept_as_far_as_it_matters(
     assert kept.ttls.changes == ((since, 7_200),)
 
 
-def test_a_table_created_again_is_told(
+def test_a_table_created_again_is_refused(
     server: EmbeddedScylla,
     store: LeasingStore,
     run: Callable[[], list[int]],

@@ -114,7 +114,7 @@ def test_a_second_run_has_no_snapshot(
 
 
 @pytest.mark.parametrize("stopped_after", [1, 10, 49, 50])
-def test_a_run_that_ends_is_gone_on_with(
+def test_an_interrupted_run_is_resumed(
     connection: ConnectionConfig, table: str, write: Write, stopped_after: int
 ) -> None:
     """What was done is not read again; only rows of unfinished ranges come twice."""
@@ -174,7 +174,7 @@ def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig)
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_shards_share_the_rows_and_where_they_began(
+def test_shards_share_the_rows_and_the_position(
     connection: ConnectionConfig, table: str, write: Write, count: int
 ) -> None:
     """Each row comes to one; a shard that begins later follows from where the first began."""
@@ -222,7 +222,7 @@ def test_tables_have_snapshots_of_their_own(
     assert Counter(str(each.table) for each in rows) == {table: 20, other: 20}
 
 
-def test_a_slow_handler_holds_the_reading_up(
+def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
     """No more rows are in flight than may be, and a page."""

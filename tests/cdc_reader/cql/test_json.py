@@ -91,7 +91,7 @@ def test_decimals_keep_their_digits() -> None:
         ("int", "null"),
     ],
 )
-def test_what_is_no_value_of_the_type_is_told(text: str, given: str) -> None:
+def test_json_that_does_not_fit_the_type_is_refused(text: str, given: str) -> None:
     """The error names the expected type."""
     with pytest.raises(ConfigurationError, match=r"^key column k is .*: give a value of type"):
         parse_key(given, table(text))

@@ -85,7 +85,7 @@ def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
         ("date", [1, 2**31 - 1, None], [date(1970, 1, 2), 2**31 - 1, None]),
     ],
 )
-def test_what_no_calendar_holds_is_its_number(
+def test_a_time_beyond_the_calendar_is_a_number(
     cql_type: str, arrow: list[int | None], expected: list[Any]
 ) -> None:
     """CQL's timestamps and dates reach further than Python's years."""
@@ -101,7 +101,7 @@ def test_a_varint_has_any_number_of_digits() -> None:
     assert found == -7 * (10**5_000 - 1) // 9
 
 
-def test_scalars_are_of_the_types_promised() -> None:
+def test_scalars_have_the_documented_types() -> None:
     """The types are those of the module's table."""
     made = {
         "decimal": ("1.50", Decimal("1.50")),
@@ -133,6 +133,6 @@ def test_a_frozen_dict_stays_as_it_is() -> None:
     assert found == {"a": 1}
 
 
-def test_a_duration_is_told_in_its_parts() -> None:
+def test_a_duration_prints_as_cql() -> None:
     """The text is CQL's."""
     assert str(Duration(1, 2, 3)) == "1mo2d3ns"

@@ -43,7 +43,7 @@ def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
         bulk.instances(CollectionDelta, 2, repeat(True))
 
 
-def test_there_may_be_none(bulk: ModuleType) -> None:
+def test_no_instances(bulk: ModuleType) -> None:
     """This covers zero instances, and classes without attributes."""
     assert bulk.instances(Set, 0, []) == []
     assert bulk.instances(Deleted, 2) == [Deleted(), Deleted()]

@@ -42,7 +42,7 @@ def test_a_broken_kernel_is_not_passed_over() -> None:
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
-def test_a_kernel_that_was_asked_for_and_cannot_be_had_is_an_error(load: object) -> None:
+def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
     """No other kernel replaces it."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
         choose("cython", load)  # type: ignore[arg-type] # parametrize hides what they are

@@ -230,7 +230,7 @@ def test_dates_span_all_their_32_bits(decode: Decode, days: int) -> None:
 
 
 @pytest.mark.parametrize("millis", [2**63 - 1, -(2**63), 9223372036854776])
-def test_a_timestamp_that_arrow_cannot_hold_is_told(decode: Decode, millis: int) -> None:
+def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int) -> None:
     """The error has the column and the value, even among valid ones."""
     body = column_of(struct.pack(">q", 0), struct.pack(">q", millis))
     with pytest.raises(ColumnDecodeError, match=f"column v of type timestamp: .* {millis} ms"):

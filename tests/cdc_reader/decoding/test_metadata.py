@@ -36,7 +36,7 @@ def unprepared(body: bytes) -> ResultMetadata | str:
 
 
 @given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
-def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.DataObject) -> None:
+def test_earlier_pages_do_not_affect_parsing(before: list[bytes], data: st.DataObject) -> None:
     """Bodies may begin alike and differ later."""
     body = data.draw(damaged(head(data.draw(st.sampled_from(before)))))
     for other in before:
@@ -44,7 +44,7 @@ def test_what_was_parsed_before_changes_nothing(before: list[bytes], data: st.Da
     assert outcome(body) == unprepared(body)
 
 
-def test_every_cut_is_refused_as_if_it_were_the_first() -> None:
+def test_cached_metadata_does_not_hide_truncation() -> None:
     """A truncated description never matches a cached one."""
     longest = max(map(head, ALL_BODIES), key=len)
     for length in range(len(longest)):
@@ -59,7 +59,7 @@ def test_pages_of_a_query_share_their_columns() -> None:
     assert first.columns is again.columns
 
 
-def test_no_more_is_kept_than_of_some_tables() -> None:
+def test_the_cache_of_metadata_is_bounded() -> None:
     """The cache is bounded by number and by size."""
     for number in range(300):
         table, column = f"t{number}", "c" * min(number * 300, 65535)
@@ -73,7 +73,7 @@ def test_no_more_is_kept_than_of_some_tables() -> None:
     assert max(kept) <= 1 << 16
 
 
-def test_the_id_of_changed_columns_is_told() -> None:
+def test_a_new_metadata_id_is_returned() -> None:
     """The driver sends it with the next execution, and gets results without metadata."""
     strings = b"".join(len(text).to_bytes(2, "big") + text for text in (b"ks", b"t", b"c"))
     found = parse_metadata(

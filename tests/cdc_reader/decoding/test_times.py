@@ -48,7 +48,7 @@ def test_what_is_no_uuid_is_refused(micros_of: MicrosOf, text: str | None) -> No
 
 
 @pytest.mark.parametrize("place", [*range(8), *range(9, 13), *range(14, 18)])
-def test_only_digits_are_taken_for_digits(place: int) -> None:
+def test_only_hexadecimal_digits_are_accepted(place: int) -> None:
     """The compiled kernel checks eight characters at a time."""
     text = list(str(uuid.UUID(int=2**128 - 1)))
     taken = set()

@@ -80,7 +80,7 @@ def test_rows_since_a_snapshot_that_expired(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_warning_goes_on(
+def test_warn_logs_the_loss_and_continues(
     server: EmbeddedScylla,
     clock: ManualClock,
     open_reader: Callable[..., CdcReader],

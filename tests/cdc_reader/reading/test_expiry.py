@@ -78,7 +78,7 @@ def test_a_change_counts_from_when_the_table_was_altered() -> None:
     assert seen.seen(90, now=200, altered=10).changes == ((50, 60), (51, 90))
 
 
-def test_nothing_known() -> None:
+def test_without_a_history_nothing_expires() -> None:
     """Nothing counts as lost, and all rows may be there."""
     nothing = TtlHistory()
     assert nothing.lost(5, 10**18).is_empty
@@ -86,7 +86,7 @@ def test_nothing_known() -> None:
     assert (nothing.after(3), nothing.seconds) == (nothing, 0)
 
 
-def test_only_what_matters_is_kept() -> None:
+def test_only_changes_from_the_position_on_are_kept() -> None:
     """The TTL in force at the position and the later ones are kept."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
@@ -96,7 +96,7 @@ def test_only_what_matters_is_kept() -> None:
 
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
-def test_what_is_no_history_is_refused(given: list[tuple[int, int]]) -> None:
+def test_malformed_histories_are_refused(given: list[tuple[int, int]]) -> None:
     """A stored text may be invalid."""
     with pytest.raises(ValueError, match=r"history|unpack"):
         TtlHistory(given)

@@ -44,7 +44,7 @@ def followed() -> Followed:
     return Followed(config=SMALL)
 
 
-def test_windows_adjoin_and_keep_their_distance_from_now(followed: Followed) -> None:
+def test_windows_adjoin_and_end_a_confidence_window_ago(followed: Followed) -> None:
     """No pass reads beyond now - confidence window, even right after a sleep."""
     windows = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
@@ -138,7 +138,7 @@ def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
 
 @pytest.mark.parametrize("strategy", ["streams", "ranges"])
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_generation_announced_late_is_caught_up_with(
+def test_a_generation_announced_late_is_read_from_its_beginning(
     followed: Followed, resumed: bool, strategy: str
 ) -> None:
     """No row is lost, repeated or out of order, however late the announcement, and over a restart.
@@ -222,7 +222,7 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
     assert cells(deliveries + rest, "c") == [(c,) for c in range(10)]
 
 
-def test_rows_that_expired_are_told_once_or_refused(
+def test_expired_rows_are_reported_once_or_raised(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The configuration decides; rows expire by the log's TTL."""
@@ -235,7 +235,7 @@ def test_rows_that_expired_are_told_once_or_refused(
         followed.follow(resumed, end, data_loss="fail")
 
 
-def test_a_table_created_again_while_it_is_followed_is_told(followed: Followed) -> None:
+def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -> None:
     """The new table's log is not treated as the old one's."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
@@ -316,7 +316,7 @@ def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> 
 
 
 @pytest.mark.parametrize("error", ["dropped", "unauthorised"])
-def test_what_cannot_pass_is_an_error_at_once(followed: Followed, error: str) -> None:
+def test_permanent_errors_are_raised_at_once(followed: Followed, error: str) -> None:
     """A dropped table or a revoked permission is not retried."""
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
@@ -341,7 +341,7 @@ def _refuse(asked: RecordedQuery) -> None:
         raise PermissionDeniedError("no SELECT for the role")
 
 
-def test_eager_delivery_hands_rows_on_at_once_and_marks_what_comes_behind(
+def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
     followed: Followed,
 ) -> None:
     """A row is delivered once, although its span is read repeatedly."""
@@ -398,7 +398,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
     assert late - {105} == {*(100 + minute for minute in written if minute > 5), 999}
 
 
-def test_each_checkpoint_goes_on_where_its_window_ended(followed: Followed) -> None:
+def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
     """It still skips the rows that the start's marks name, and can be pickled."""
     for c in range(60):
         followed.insert(c % 3, c)
@@ -430,7 +430,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
     return {stream: Mark(rows=frozenset(rows)) for stream, rows in found.items()}
 
 
-def test_late_rows_need_a_ttl_to_be_told_by() -> None:
+def test_a_search_for_late_rows_requires_a_ttl() -> None:
     """Without a TTL, a row's arrival time is unknown."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
     with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows forever"):
@@ -463,7 +463,7 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
     assert caplog.text.count("generation_without_streams") == 1
 
 
-def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
+def test_late_changes_are_marked(followed: Followed) -> None:
     """The flag survives pickling, and does not affect equality."""
     followed.insert(1, 2, EPOCH + 2)
     followed.insert(1, 1, EPOCH + 1)
@@ -483,7 +483,7 @@ def test_a_late_change_says_so_of_itself(followed: Followed) -> None:
     assert repr(found[0]).replace(" late ", " ") == repr(found[2])
 
 
-def test_polling_often_does_not_look_at_generations_as_often(followed: Followed) -> None:
+def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Followed) -> None:
     """An idle table costs one query per chunk and poll, and some small ones per second."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()

@@ -56,7 +56,7 @@ class _Counted:
 
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
-def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, most: int) -> None:
+def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: int) -> None:
     """Windows grow while empty: at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
@@ -68,7 +68,7 @@ def test_a_cold_start_over_a_week_of_nothing_takes_few_queries(strategy: str, mo
 
 @pytest.mark.parametrize(("strategy", "chunks"), [("streams", _CHUNKS), ("ranges", 1)])
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
-def test_an_idle_table_costs_one_query_a_chunk_and_look(
+def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
     """The length of the idle time does not matter."""

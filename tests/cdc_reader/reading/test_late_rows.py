@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults")
 
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
-def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) -> None:
+def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int) -> None:
     """The server counts whole seconds, so the row may seem to have arrived before."""
     followed = Followed(config=_CONFIG)
     start = followed.clock.now()
@@ -47,7 +47,7 @@ def test_a_row_that_comes_within_a_second_of_the_read_is_found_once(after: int) 
 
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
-def test_a_row_that_comes_behind_a_mark_is_found(late_scan_at: int | None) -> None:
+def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> None:
     """After a restart its stream is read again, without the rows before the mark.
 
     This holds whether or not late rows had been searched for before.
@@ -100,7 +100,7 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
     arrived=st.integers(-60, 300),
     looked=st.integers(0, 400),
 )
-def test_no_row_is_taken_for_earlier_than_it_arrived(
+def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
     """Nor for much later, if the remaining TTL shows which TTL was in force.

@@ -102,7 +102,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
     assert max(read.batch.num_rows for read in rows_read(found)) <= 3
 
 
-def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
+def test_a_column_added_within_a_window_is_read() -> None:
     """Batches of two schemas cannot be sorted together, so the window is read again."""
     followed = Followed(config=ORDERED)
     for c in range(30):
@@ -127,7 +127,7 @@ def test_a_column_that_comes_in_mid_window_is_no_hindrance() -> None:
 
 
 @pytest.mark.parametrize("printed", [0, 1, 17, 40])
-def test_it_goes_on_in_the_middle_of_a_window(printed: int) -> None:
+def test_a_checkpoint_resumes_within_a_window(printed: int) -> None:
     """Marks name the rows delivered before; the rest comes in order."""
     followed = Followed(config=ORDERED)
     for c in range(40):

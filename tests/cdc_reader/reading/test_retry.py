@@ -50,14 +50,14 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
     assert len(pauses) == 4
 
 
-def test_an_error_that_lasts_is_given_up_at_the_deadline() -> None:
+def test_a_persistent_error_is_raised_at_the_deadline() -> None:
     """The cause is the last error."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
 
 
-def test_what_a_failed_attempt_held_is_let_go() -> None:
+def test_a_failed_attempt_keeps_nothing_alive() -> None:
     """References are dropped at once, without garbage collection: it may be a page."""
 
     class Held:
@@ -86,7 +86,7 @@ def test_other_errors_are_raised_at_once() -> None:
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
 
 
-def test_further_attempts_are_told() -> None:
+def test_retries_call_the_callback() -> None:
     """The callback applies within the context only."""
     seen: list[None] = []
     minute, pauses = timedelta(minutes=1), list[float]()
@@ -113,7 +113,7 @@ def test_a_stop_ends_the_attempts() -> None:
 
 @pytest.mark.parametrize("each", [each_stopped_by, each_until])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_stop_ends_what_waits_for_nothing(
+def test_a_stop_ends_iteration_that_never_waits(
     each: Callable[[Stop, Iterator[int]], Iterator[int]], count: int
 ) -> None:
     """No further item comes, and the end is not mistaken for completion."""

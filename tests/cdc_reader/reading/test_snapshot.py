@@ -111,7 +111,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
     assert sum(found, Counter()) == WHOLE
 
 
-def test_it_begins_with_a_position_that_has_settled(followed: Followed) -> None:
+def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
     """A confidence window before now; late rows are sought from now on, if they are wanted."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
@@ -122,7 +122,7 @@ def test_it_begins_with_a_position_that_has_settled(followed: Followed) -> None:
     assert begin(followed, late_rows="deliver").late_scan_at == now
 
 
-def test_it_goes_on_after_each_range(followed: Followed) -> None:
+def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
     """From every checkpoint: ranges that were done are not read, the others from the beginning."""
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
@@ -218,7 +218,7 @@ def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
     assert len(failed) > 20
 
 
-def test_an_outage_ends_it(followed: Followed) -> None:
+def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
     """After the retry deadline; what was done before is in the last checkpoint."""
     start = begin(followed)
 
@@ -232,7 +232,7 @@ def test_an_outage_ends_it(followed: Followed) -> None:
 
 
 @pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
-def test_a_schema_that_changes(followed: Followed, statement: str) -> None:
+def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) -> None:
     """A dropped column has the open ranges read again; an added one does not."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
@@ -270,7 +270,7 @@ def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
         list(reader_of(followed, start).deliveries())
 
 
-def test_a_log_that_forgets_meanwhile_is_told(followed: Followed) -> None:
+def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
     """Before the next range, if that is an error; else the snapshot goes on."""
     start = begin(followed, data_loss="fail")
     for mode in ("fail", "warn"):
@@ -285,7 +285,7 @@ def test_a_log_that_forgets_meanwhile_is_told(followed: Followed) -> None:
             list(deliveries)
 
 
-def test_it_stops(followed: Followed) -> None:
+def test_stop_ends_a_snapshot(followed: Followed) -> None:
     """At once, with an error: the rows are not all there."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()

@@ -127,7 +127,7 @@ def following(reader: CdcReader) -> Running:
     return Running(lambda: list(reader.follow()))
 
 
-def test_a_retry_does_not_hold_up_a_reader(
+def test_a_retry_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
     """`follow` ends without an error, and the reader can be used again."""
@@ -141,7 +141,7 @@ def test_a_retry_does_not_hold_up_a_reader(
 
 
 @pytest.mark.parametrize("statement", [LOG, "system_schema.columns"])
-def test_a_late_answer_does_not_hold_up_a_reader(
+def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
     """The answer is a page, or the result of an earlier query."""
@@ -153,7 +153,7 @@ def test_a_late_answer_does_not_hold_up_a_reader(
         assert follow.ended() is None
 
 
-def test_a_server_that_hangs_does_not_hold_up_a_reader(line: Line) -> None:
+def test_a_server_that_hangs_does_not_delay_stopping_a_reader(line: Line) -> None:
     """Closing its connection does not delay it either."""
     reader = CdcReader(patient(line.contact_point), "ks.t", config=READ)
     handed_on = threading.Event()
@@ -171,7 +171,7 @@ def test_a_server_that_hangs_does_not_hold_up_a_reader(line: Line) -> None:
     assert closing.ended() is None
 
 
-def test_connecting_does_not_hold_up_a_reader(silent: socket.socket) -> None:
+def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> None:
     """The server accepts the connection, but does not answer."""
     reader = CdcReader(patient(f"127.0.0.1:{silent.getsockname()[1]}"), "ks.t", config=READ)
     follow = following(reader)
@@ -201,7 +201,7 @@ def test_several_tables_are_stopped_together(
     ],
     ids=["batches", "changes"],
 )
-def test_a_bounded_read_that_is_stopped_says_so(
+def test_a_stopped_bounded_read_raises_stopped_error(
     server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
     """Its result is incomplete."""
@@ -213,7 +213,7 @@ def test_a_bounded_read_that_is_stopped_says_so(
 
 
 @pytest.mark.parametrize("read", ["batches", "changes", "follow", "follow_changes"])
-def test_nothing_is_handed_on_after_a_stop(connection: ConnectionConfig, read: str) -> None:
+def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: str) -> None:
     """Pages already received are not delivered either."""
     small = evolve(READ, fetch_size=2, chunk_size=100)
     with CdcReader(connection, "ks.t", config=small) as reader:
@@ -224,7 +224,7 @@ def test_nothing_is_handed_on_after_a_stop(connection: ConnectionConfig, read: s
             next(items)
 
 
-def test_a_dead_letter_in_an_outage_does_not_hold_up_a_consumer(
+def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
     """The consumer ends normally, and the change is delivered again."""
@@ -257,7 +257,7 @@ def consumer(
     return CdcConsumer(connection, "ks.t", handler, **options)
 
 
-def test_an_outage_does_not_hold_up_a_consumer(
+def test_an_outage_does_not_delay_stopping_a_consumer(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
     """The consumer ends normally."""
@@ -269,7 +269,7 @@ def test_an_outage_does_not_hold_up_a_consumer(
         assert running.ended() is None
 
 
-def test_a_store_out_of_reach_does_not_hold_up_a_start(
+def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
     connection: ConnectionConfig, silent: socket.socket
 ) -> None:
     """Nothing was handled, so there is nothing to save."""
@@ -285,7 +285,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_start(
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
+def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
     """The error says that handled changes are not saved. The store is down, or hangs."""
@@ -312,7 +312,7 @@ def test_a_store_out_of_reach_does_not_hold_up_a_consumer(
     assert closing.ended() is None
 
 
-def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
+def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
     """The handler's own writes end, and its change is delivered again."""
@@ -328,7 +328,9 @@ def test_a_target_out_of_reach_does_not_hold_up_a_consumer(
     assert Running(target.close).ended() is None
 
 
-def test_a_handlers_pause_does_not_hold_up_a_consumer(connection: ConnectionConfig) -> None:
+def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
+    connection: ConnectionConfig,
+) -> None:
     """The change is delivered again in the next run."""
     called = threading.Event()
 
@@ -344,7 +346,7 @@ def test_a_handlers_pause_does_not_hold_up_a_consumer(connection: ConnectionConf
 
 
 @pytest.mark.parametrize("is_loop", [True, False])
-def test_an_outage_does_not_hold_up_a_cancellation(
+def test_an_outage_does_not_delay_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
     """This covers a loop over changes, and a consumer with coroutines."""

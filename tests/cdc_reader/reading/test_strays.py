@@ -130,7 +130,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
     assert cells(deliveries, "c") == [(1,)]
 
 
-def test_a_search_that_takes_long_takes_no_stray_for_late() -> None:
+def test_a_slow_search_marks_no_stray_as_late() -> None:
     """Arrivals are computed when rows are read, not at the end of the search."""
     config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
     followed = Followed(config=config)
@@ -158,14 +158,14 @@ def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
-def test_strays_are_for_those_who_want_late_rows(followed: Followed, mode: str) -> None:
+def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: str) -> None:
     """Otherwise windows cost no extra query."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
 
 
-def test_strays_are_counted_where_late_rows_are_reported(
+def test_strays_count_as_late_rows_in_reports(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each is counted once, and twins are not counted."""

@@ -79,7 +79,7 @@ def _minutes(cell: bytes | None) -> int | None:
 
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
-def test_a_recorded_log_gives_the_recorded_table(
+def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
     """The log of 1,200 statements on a real ScyllaDB 5.2 gives every cell and write time."""
@@ -367,7 +367,7 @@ class Ledger:
         self.statements.append(statements)
 
 
-def test_what_cannot_be_applied_is_refused() -> None:
+def test_changes_that_cannot_be_applied_are_refused() -> None:
     """Nothing is written: keys only, unknown operations, half a range, or renamed key columns."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
@@ -386,7 +386,7 @@ def test_what_cannot_be_applied_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
-def test_what_the_server_deleted_is_deleted(operation: int, has_row: bool) -> None:
+def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     """Expired rows and partitions are deleted in the copy."""
     row = {"ck": 1} if has_row else {}
     (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
@@ -414,7 +414,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
     assert other.values[:2] == (change.timestamp, 0)
 
 
-def test_the_texts_of_statements_are_few() -> None:
+def test_few_distinct_statements_are_prepared() -> None:
     """A whole history takes a few dozen texts, so preparing them pays off."""
     for history in histories():
         replicator = Replicator(Ledger())

@@ -72,7 +72,7 @@ def test_a_slice_of_one_column_is_one_condition() -> None:
     assert list(slices(RowRange(bound((1,)), bound((1,))))) == [Slice((1,))]
 
 
-def test_floating_point_ends_are_told_apart_as_the_server_does() -> None:
+def test_floating_point_ends_compare_as_on_the_server() -> None:
     """0.0 and -0.0 are two values, and all NaNs are one."""
     zeros: Any = Bound({"c1": -0.0}, True), Bound({"c1": 0.0}, True)
     assert list(slices(RowRange(*zeros))) == [Slice((), Edge(-0.0, True), Edge(0.0, True))]

@@ -25,7 +25,7 @@ TABLE = (
 )
 
 
-def test_the_table_made_has_the_columns_and_the_key_of_the_other(
+def test_a_copy_has_the_columns_and_key_of_its_source(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
     """It has the same user-defined types too, nested ones first."""

@@ -46,7 +46,7 @@ def test_the_laws_hold_in_every_history(snapshot: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_repeats() -> None:
+def test_a_seed_repeats_its_run() -> None:
     """A run in another process, with other hash seeds, is the same to the last event."""
     digests = {_digest(seed) for seed in ("0", "1", "random")}
     assert digests == {" ".join(simulate(seed).digest for seed in (1, 2, 3))}

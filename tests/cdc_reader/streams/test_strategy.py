@@ -19,13 +19,13 @@ def read(
 
 
 @pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
-def test_a_way_that_is_set_is_kept(wanted: Strategy) -> None:
+def test_a_fixed_strategy_is_kept(wanted: Strategy) -> None:
     """It is kept even if the other one would be faster."""
     cost = {wanted: 1_000, _other(wanted): 1}
     assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
 
 
-def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() -> None:
+def test_auto_switches_to_whatever_is_faster() -> None:
     """It tries ranges on a log where nearly no stream has rows."""
     choice = StrategyChoice(Strategy.AUTO)
     quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
@@ -36,7 +36,7 @@ def test_auto_goes_over_to_ranges_where_they_are_quicker_and_back_where_not() ->
     assert read(choice, 200, slow, 0.0)[-10:].count(Strategy.STREAMS) >= 9
 
 
-def test_auto_goes_over_to_nothing_that_it_has_not_tried() -> None:
+def test_auto_switches_only_to_a_measured_strategy() -> None:
     """Faster windows alone say nothing about ranges."""
     choice = StrategyChoice(Strategy.AUTO)
     for cost in range(1_000, 980, -1):
@@ -52,13 +52,13 @@ def test_only_auto_is_open() -> None:
     assert [way for way in Strategy if StrategyChoice(way).is_open] == [Strategy.AUTO]
 
 
-def test_auto_does_not_even_try_ranges_where_streams_hold_rows() -> None:
+def test_auto_does_not_try_ranges_while_many_streams_have_rows() -> None:
     """One attempt over filled streams would cost as much as many windows."""
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 1}
     assert set(read(StrategyChoice(Strategy.AUTO), 100, cost, 0.5)) == {Strategy.STREAMS}
 
 
-def test_auto_leaves_ranges_as_soon_as_streams_fill() -> None:
+def test_auto_leaves_ranges_once_many_streams_have_rows() -> None:
     """Both strategies report the share of streams with rows."""
     choice = StrategyChoice(Strategy.AUTO)
     cost = {Strategy.STREAMS: 500, Strategy.RANGES: 30}

@@ -14,7 +14,7 @@ from cdc_reader.streams.window import Window
 MICROS = st.integers(0, 40)
 
 
-def test_a_task_pickles_and_prints_short() -> None:
+def test_a_task_pickles_and_has_a_short_repr() -> None:
     """Tasks are sent to other processes and written to logs."""
     task = Task(Window(0, 1), (StreamId(bytes(16)),) * 64)
     assert pickle.loads(pickle.dumps(task)) == task

@@ -66,7 +66,7 @@ def all_streams(connection: InProcessConnection) -> Task:
     return Task(ALL, tuple(stream for group in groups for stream in group.streams))
 
 
-def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
+def test_real_sources_read_an_embedded_server(server: EmbeddedScylla) -> None:
     """They read schema, generations, and the log by both strategies, page by page."""
     asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
@@ -79,7 +79,7 @@ def test_the_sources_of_a_real_cluster_read_it(server: EmbeddedScylla) -> None:
     assert sorted(keys(source)) == list(range(COUNT))
 
 
-def test_each_page_holds_what_is_there_when_it_is_asked_for(server: EmbeddedScylla) -> None:
+def test_each_page_is_current_when_requested(server: EmbeddedScylla) -> None:
     """A row written behind a page is on a later one, because pages are not made ahead."""
     connection = InProcessConnection(server, SMALL_PAGES)
     batches = CqlLogSource(connection, schema_of(connection)).read(RING)
@@ -90,7 +90,7 @@ def test_each_page_holds_what_is_there_when_it_is_asked_for(server: EmbeddedScyl
     assert any(key >= 1000 for key in rest)
 
 
-def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
+def test_a_failed_page_is_requested_again(server: EmbeddedScylla) -> None:
     """It is requested from its own paging state, after a simulated pause."""
     failures = {4: 2, 5: 1}
     states: list[Any] = []
@@ -112,7 +112,7 @@ def test_a_page_that_fails_is_asked_for_again(server: EmbeddedScylla) -> None:
     assert len(states) == len(set(states)) + 3
 
 
-def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla) -> None:
+def test_retries_end_by_the_time_slept(server: EmbeddedScylla) -> None:
     """No real time passes."""
     pauses: list[float] = []
 
@@ -126,7 +126,7 @@ def test_what_does_not_pass_is_given_up_by_the_time_slept(server: EmbeddedScylla
     assert 30 < sum(pauses) < 60
 
 
-def test_what_the_server_refuses_is_refused(server: EmbeddedScylla) -> None:
+def test_refusals_of_the_server_are_raised(server: EmbeddedScylla) -> None:
     """This covers a dropped column in a query, and a dropped table in the schema."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))
@@ -138,7 +138,7 @@ def test_what_the_server_refuses_is_refused(server: EmbeddedScylla) -> None:
         schema_of(connection)
 
 
-def test_a_type_altered_meanwhile_is_told(server: EmbeddedScylla) -> None:
+def test_a_type_altered_during_a_read_is_an_error(server: EmbeddedScylla) -> None:
     """The error is that of a real connection."""
     connection = InProcessConnection(server)
     source = CqlLogSource(connection, schema_of(connection))

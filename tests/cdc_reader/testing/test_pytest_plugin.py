@@ -41,7 +41,7 @@ def address(scylla: Scylla) -> str:
     return f"--scylla={login}{scylla.contact_point}"
 
 
-def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pytester) -> None:
+def test_the_embedded_server_is_the_default(pytester: pytest.Pytester) -> None:
     """All tests run, and the table says where."""
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess()
@@ -57,7 +57,7 @@ def test_the_embedded_server_is_what_a_run_gets_by_default(pytester: pytest.Pyte
     )
 
 
-def test_what_a_server_cannot_do_is_skipped_with_the_reason(
+def test_tests_that_a_server_cannot_serve_are_skipped_with_the_reason(
     pytester: pytest.Pytester, scylla: Scylla
 ) -> None:
     """A running server has no faults; the first missing capability is the reason."""
@@ -74,7 +74,7 @@ def test_what_a_server_cannot_do_is_skipped_with_the_reason(
     )
 
 
-def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
+def test_a_requested_server_that_is_missing_fails_the_run(
     pytester: pytest.Pytester,
 ) -> None:
     """No test runs, not even one that needs no server."""
@@ -85,7 +85,7 @@ def test_a_server_that_was_asked_for_and_is_not_there_fails_the_run(
     result.stdout.fnmatch_lines(["*127.0.0.1:1: no login over CQL*"])
 
 
-def test_a_container_that_cannot_be_had_fails_the_run(
+def test_a_container_that_cannot_start_fails_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing Docker engine does not let tests pass."""
@@ -96,14 +96,14 @@ def test_a_container_that_cannot_be_had_fails_the_run(
     result.stdout.fnmatch_lines(["*scylladb/scylla:latest: Docker says: *"])
 
 
-def test_a_slip_in_the_option_is_told_at_once(pytester: pytest.Pytester) -> None:
+def test_a_misspelt_option_is_refused_at_once(pytester: pytest.Pytester) -> None:
     """The run ends before it collects."""
     result = pytester.runpytest_subprocess("--scylla=embeded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--scylla=embeded: expected embedded, docker, *"])
 
 
-def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
+def test_a_misspelt_need_is_an_error(pytester: pytest.Pytester) -> None:
     """An unknown capability is an error, so the test cannot be skipped forever."""
     pytester.makepyfile(
         """
@@ -119,7 +119,7 @@ def test_a_slip_in_a_need_skips_nothing(pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*test_it needs fautls; expected clock, *"])
 
 
-def test_a_run_without_servers_hears_nothing_of_the_plugin(pytester: pytest.Pytester) -> None:
+def test_a_run_without_servers_prints_no_summary(pytester: pytest.Pytester) -> None:
     """The plugin is loaded wherever the package is installed, and prints nothing."""
     pytester.makepyfile("def test_without(): pass")
     result = pytester.runpytest_subprocess()

@@ -52,7 +52,7 @@ def test_a_password_shows_neither_in_errors_nor_in_representations() -> None:
     assert "secret" not in parse_target("me:secret@host:1").label
 
 
-def test_a_server_that_does_not_answer_is_told_with_its_address() -> None:
+def test_an_error_about_a_silent_server_names_its_address() -> None:
     """The one-line error has the address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -65,7 +65,7 @@ def test_the_embedded_server_can_all_that_a_test_may_need() -> None:
     assert EmbeddedTarget().capabilities == set(CAPABILITIES)
 
 
-def test_sessions_reach_the_server_they_were_asked_of(scylla: Scylla) -> None:
+def test_sessions_connect_to_their_server(scylla: Scylla) -> None:
     """Shared and separate sessions answer, and the contact point has the port."""
     for session in (scylla.session, scylla.connect()):
         assert session.execute("SELECT key FROM system.local").one().key == "local"

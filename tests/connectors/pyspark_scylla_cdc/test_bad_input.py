@@ -220,7 +220,7 @@ def test_refused(ways: Ways, in_turn: Iterator[str], options: dict[str, str], na
 @pytest.mark.parametrize(
     "given", [{"fetchSize": "many"}, {"table": "plain"}, {"format": "changes"}]
 )
-def test_the_same_line_in_every_way(ways: Ways, given: dict[str, str]) -> None:
+def test_batch_stream_and_sql_raise_the_same_line(ways: Ways, given: dict[str, str]) -> None:
     """Batch, stream and SQL refuse the same input with the same line."""
     assert len({refusal(way, **given) for way in ways.values()}) == 1
 
@@ -327,7 +327,7 @@ def test_wrong_password(load: Load) -> None:
 
 
 @pytest.mark.slow
-def test_a_password_is_taken_as_it_is(spark: SparkSession) -> None:
+def test_a_password_is_not_parsed(spark: SparkSession) -> None:
     """Blanks at its ends and every character count: the login works, the keyspace is missing."""
     from cdc_reader.testing import EmbeddedScylla
 
@@ -349,7 +349,7 @@ SCHEMAS = [
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize(("schema", "expected"), SCHEMAS)
-def test_schema_of_ones_own(
+def test_a_schema_that_does_not_fit(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, schema: str, expected: str
 ) -> None:
     """A schema that is not part of the table's is refused, with the remedy."""

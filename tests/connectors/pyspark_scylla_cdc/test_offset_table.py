@@ -362,7 +362,7 @@ def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_spark_tells_it(
+def test_spark_shows_the_error(
     spark: SparkSession,  # noqa: ARG001 - load() needs it
     scylla: Scylla,
     keyspace: str,

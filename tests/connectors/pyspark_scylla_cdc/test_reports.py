@@ -83,7 +83,9 @@ def test_what_is_sent_arrives(inbox: Inbox) -> None:
     assert list(inbox.take()) == []
 
 
-def test_only_who_has_the_key_is_heard(inbox: Inbox, caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_without_the_key_are_ignored(
+    inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
     """Other datagrams are passed over, of whatever length."""
     address = inbox.address
     send(REPORT, evolve(address, key=KEY))
@@ -95,7 +97,7 @@ def test_only_who_has_the_key_is_heard(inbox: Inbox, caplog: pytest.LogCaptureFi
     assert caplog.text.count("report_refused") == 4
 
 
-def test_a_report_that_nobody_takes_all_stats_nothing(inbox: Inbox) -> None:
+def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
     """Neither a closed port nor a host that is not there fails the task."""
     address = inbox.address
     inbox.close()
@@ -104,7 +106,7 @@ def test_a_report_that_nobody_takes_all_stats_nothing(inbox: Inbox) -> None:
     assert list(inbox.take()) == []
 
 
-def test_a_place_to_listen_that_is_not_there() -> None:
+def test_an_unusable_listening_address_is_refused() -> None:
     """The error names what was given."""
     with pytest.raises(ConfigurationError, match=r"203\.0\.113\.1:0.*this machine"):
         Inbox("203.0.113.1")

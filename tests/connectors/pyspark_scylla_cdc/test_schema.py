@@ -64,7 +64,7 @@ def test_schema_travels_as_json(cql_type: CqlType) -> None:
 
 
 @pytest.mark.parametrize("unknown", [pa.large_string(), pa.binary(16), pa.timestamp("ns")])
-def test_types_that_spark_would_not_take(unknown: pa.DataType) -> None:
+def test_types_unknown_to_spark_are_refused(unknown: pa.DataType) -> None:
     """An Arrow type that Spark would misread is refused."""
     with pytest.raises(TypeError, match="has no Spark type"):
         spark_type(unknown)

@@ -24,7 +24,7 @@ except Exception as error:
 """
 
 
-def test_load_tells_of_tables_that_log_nothing() -> None:
+def test_load_warns_about_tables_that_log_nothing() -> None:
     """An old log is read with a warning; a table that never logs is refused."""
     with EmbeddedScylla() as server:
         replication = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"

@@ -194,7 +194,7 @@ def test_columns_with_awkward_names(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
-def test_column_with_the_name_of_ours(
+def test_a_base_column_named_like_an_added_one_is_refused(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame], *, stream: bool
 ) -> None:
     """`load()` refuses a table's own `_commit_timestamp`, with the remedy."""
@@ -301,7 +301,7 @@ def test_aliases_of_another_connector(spark: SparkSession, options: dict[str, st
 
 
 @pytest.mark.usefixtures("numbers")
-def test_columns_tell_what_they_are(load: Callable[..., DataFrame]) -> None:
+def test_columns_have_metadata(load: Callable[..., DataFrame]) -> None:
     """The schema's metadata has the CQL type and the role in the key."""
     schema = load(format="changes", includeDelta="true").schema
     assert schema["pk"].metadata == {"cql.type": "int", "cql.kind": "partition_key"}

@@ -79,7 +79,7 @@ def test_the_next_micro_batch_starts_where_the_last_one_planned_ends(
     assert reader.latestOffset() == second
 
 
-def test_a_restart_goes_on_where_the_checkpoint_is(make: Make, clock: ManualClock) -> None:
+def test_a_restart_resumes_from_the_checkpoint(make: Make, clock: ManualClock) -> None:
     """Spark plans an empty micro-batch there before it requests an offset."""
     before = make()
     first = before.latestOffset()
@@ -101,7 +101,7 @@ def test_limits_hold(make: Make) -> None:
     assert [b - a for a, b in pairwise(positions)] == [SECOND] * 3
 
 
-def test_an_offset_asked_for_too_soon_ends_the_query(make: Make, clock: ManualClock) -> None:
+def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
     """It may be earlier than the checkpoint, which Spark passes only afterwards."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
@@ -152,7 +152,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_first_micro_batch_again(run: Callable[..., Batches], execute: Execute) -> None:
+def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
     """It has the same rows, although the checkpoint holds only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)

@@ -64,7 +64,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 @example((pa.decimal128(38, 0), ["9" * 39]))
 @example((pa.decimal128(38, 0), ["9" * 5_000]))
 @example((pa.decimal128(3, 3), ["1.000"]))
-def test_a_number_arrives_as_it_is_or_not_at_all(
+def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
     """Each number equals the one written; if one does not fit, there are none."""
@@ -105,7 +105,7 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
     )
 
 
-def test_a_number_of_many_digits_is_shown_in_part() -> None:
+def test_an_error_shortens_a_long_number() -> None:
     """The message stays readable."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))

@@ -90,7 +90,7 @@ def test_a_recorded_case_repeats(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nearly_all_answers_are_equal_to_the_letter(
+def test_nearly_all_responses_equal_the_recorded_text(
     sessions: dict[str, Session], version: str
 ) -> None:
     """This includes messages and warnings."""

@@ -67,7 +67,7 @@ def test_tables_of_scylla_s_own_have_rows(session: Session, table: str) -> None:
     assert session.execute(f"SELECT * FROM system.{table}").all()
 
 
-def test_a_replication_factor_is_each_datacenter_s(session: Session) -> None:
+def test_a_replication_factor_applies_to_each_datacenter(session: Session) -> None:
     """Token-aware clients find no replicas otherwise."""
     session.execute(
         "CREATE KEYSPACE spread WITH replication = "
@@ -81,7 +81,7 @@ def test_a_replication_factor_is_each_datacenter_s(session: Session) -> None:
     }
 
 
-def test_descriptions_make_the_schema_anew(session: Session) -> None:
+def test_descriptions_recreate_the_schema(session: Session) -> None:
     """DESCRIBE returns statements that recreate the schema."""
     session.execute("CREATE KEYSPACE made WITH replication = "
                     "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip

@@ -42,7 +42,7 @@ def session(sessions: tuple[Session, Session]) -> Session:
     return sessions[0]
 
 
-def test_another_client_is_answered_while_a_long_text_is_parsed(
+def test_a_long_text_does_not_block_other_clients(
     sessions: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parsing goes on only after the other client has its answer."""
@@ -98,7 +98,7 @@ def test_an_error_that_quotes_a_long_text_is_shortened(session: Session) -> None
         session.execute(f"INSERT INTO ks.t (pk, l) VALUES (1, '{'é' * SIZE}')")
 
 
-def test_no_number_is_too_long_for_an_answer(session: Session) -> None:
+def test_a_number_of_ten_million_digits_is_refused(session: Session) -> None:
     """A number of ten million digits is refused: it is no value of any type."""
     with pytest.raises(InvalidRequest, match="Invalid number format"):
         session.execute(f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")

@@ -45,7 +45,7 @@ def first_page(session: Session, table: str) -> Any:
     return page
 
 
-def test_a_column_that_comes_or_goes_ends_no_paging(
+def test_paging_survives_added_and_dropped_columns(
     server: EmbeddedScylla, session: Session
 ) -> None:
     """Each page has the columns of its time."""
@@ -72,7 +72,7 @@ def test_any_page_size_gives_all_rows(session: Session, size: int) -> None:
     assert len(session.execute(statement).all()) == 10
 
 
-def test_tablets_that_split_and_merge_end_no_paging(
+def test_paging_survives_splits_and_merges_of_tablets(
     server: EmbeddedScylla, session: Session
 ) -> None:
     """Each row of the log is read once."""

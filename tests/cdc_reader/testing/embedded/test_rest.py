@@ -50,7 +50,7 @@ def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
         "column_family/major_compaction/ks:t",
     ],
 )
-def test_what_concerns_files_is_accepted(scylla: EmbeddedScylla, path: str) -> None:
+def test_commands_about_files_are_accepted(scylla: EmbeddedScylla, path: str) -> None:
     """There are no files to flush or compact."""
     assert ask(scylla, "POST", path) is None
 
@@ -91,14 +91,14 @@ def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
     assert scylla.cluster.nodes == (first, third)
 
 
-def test_facts_of_the_server_are_told(scylla: EmbeddedScylla) -> None:
+def test_facts_about_the_server_are_returned(scylla: EmbeddedScylla) -> None:
     """Its mode, its version, its keyspaces."""
     assert ask(scylla, "GET", "storage_service/operation_mode") == "NORMAL"
     assert ask(scylla, "GET", "storage_service/scylla_release_version") == scylla.profile.version
     assert "ks" in ask(scylla, "GET", "storage_service/keyspaces")
 
 
-def test_noise_is_a_bad_request(scylla: EmbeddedScylla) -> None:
+def test_malformed_requests_are_refused(scylla: EmbeddedScylla) -> None:
     """The server goes on."""
     assert scylla.api_port is not None
     with socket.create_connection((scylla.host, scylla.api_port), timeout=20) as connection:

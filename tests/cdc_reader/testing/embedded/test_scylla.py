@@ -121,7 +121,7 @@ def test_system_peers_v2_does_not_exist(session: Session) -> None:
         session.execute("SELECT * FROM system.peers_v2")
 
 
-def test_clients_are_told_of_schema_changes(server: EmbeddedScylla) -> None:
+def test_clients_receive_schema_change_events(server: EmbeddedScylla) -> None:
     """Registered clients also hear of the log that a table brings."""
     with RawClient(server) as listener, RawClient(server) as other, RawClient(server) as actor:
         assert listener.ask(RegisterMessage(["SCHEMA_CHANGE"]))[0] == READY
@@ -144,7 +144,7 @@ def test_pipelined_requests_are_answered_in_order(server: EmbeddedScylla) -> Non
         assert [client.receive()[1] for _ in range(500)] == list(range(500))
 
 
-def test_use_holds_for_its_connection_alone(server: EmbeddedScylla) -> None:
+def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
     """Other connections keep their own keyspace."""
     with RawClient(server) as first, RawClient(server) as second:
         first.query("USE system")
@@ -152,7 +152,7 @@ def test_use_holds_for_its_connection_alone(server: EmbeddedScylla) -> None:
         assert second.query("SELECT key FROM local")[0] == ERROR
 
 
-def test_garbage_ends_its_connection_alone(server: EmbeddedScylla) -> None:
+def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
     """Its client gets a protocol error and the end of the stream."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -169,7 +169,7 @@ def test_system_clients_lists_who_is_connected(session: Session) -> None:
     assert DRIVER_NAME in names
 
 
-def test_system_clients_lists_the_asked_nodes_own() -> None:
+def test_system_clients_lists_clients_of_the_queried_node() -> None:
     """Clients of other nodes are not listed."""
     with EmbeddedScylla(nodes=2) as server:
         sessions = []
@@ -359,7 +359,7 @@ def test_repair_makes_a_generation_after_a_node_has_left() -> None:
         ({"certificate": "c.pem"}, "key is None: TLS takes both a certificate and its private"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     """The one-line error has the setting, its value and what would be valid."""
     with pytest.raises(ConfigurationError) as error:
         EmbeddedScylla(**settings)

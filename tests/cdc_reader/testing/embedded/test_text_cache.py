@@ -14,7 +14,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert cache.size == 10
 
 
-def test_a_text_above_the_limit_is_kept_alone() -> None:
+def test_a_text_above_the_limit_replaces_all_others() -> None:
     """It is about to be used."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
@@ -24,7 +24,7 @@ def test_a_text_above_the_limit_is_kept_alone() -> None:
     assert [cache.get(key) for key in "bc"] == [None, "C"]
 
 
-def test_putting_again_and_forgetting_keep_count() -> None:
+def test_replacing_and_forgetting_update_the_size() -> None:
     """The size is that of the current entries."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)

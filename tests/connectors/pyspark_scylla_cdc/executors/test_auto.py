@@ -56,7 +56,7 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
     return clock.now()
 
 
-def test_the_way_follows_what_is_measured(
+def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
     """Reads go by ranges until the streams fill, then by streams; each row comes once."""

@@ -252,7 +252,7 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 
 
 @pytest.mark.parametrize("policy", ["skip", "quarantine"])
-def test_what_is_logged(
+def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
     """Of a row that is skipped: key, time and reason, but no value. Of each read, the number."""
@@ -312,7 +312,9 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
         assert (record["k"], record["d"]) == ("1", "1")
 
 
-def test_a_data_frame_without_the_column(execute: Execute, options: dict[str, str]) -> None:
+def test_a_data_frame_without_the_column_is_refused(
+    execute: Execute, options: dict[str, str]
+) -> None:
     """Bad rows would come out as if they were good, so it is refused."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})

@@ -247,7 +247,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
         ),
     ],
 )
-def test_images_that_are_missing(
+def test_missing_images_are_refused(
     table: Callable[[str], None], rows: Rows, images: str, given: dict[str, str], expected: str
 ) -> None:
     """If the log lacks something, the error has the statement that adds it."""

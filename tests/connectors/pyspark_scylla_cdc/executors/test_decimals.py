@@ -14,9 +14,7 @@ from tests.connectors.pyspark_scylla_cdc.conftest import Execute, Rows
     ("number", "enough"),
     [("12345678912345678912345", "decimal(38,15)"), ("0.0000000000000000001", "decimal(20,19)")],
 )
-def test_what_a_table_holds_is_not_changed_on_the_way(
-    execute: Execute, rows: Rows, number: str, enough: str
-) -> None:
+def test_decimals_arrive_unchanged(execute: Execute, rows: Rows, number: str, enough: str) -> None:
     """A decimal is read exactly, or the error names the option that cannot hold it."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, d decimal) WITH cdc = {'enabled': true}",

@@ -48,7 +48,7 @@ def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
     assert reads.read(often) is Strategy.RANGES
 
 
-def test_handling_of_rows_is_no_cost() -> None:
+def test_time_spent_by_the_consumer_does_not_count() -> None:
     """Spark's processing time says nothing about the strategy."""
     reads = Reads()
     for _ in range(20):
@@ -67,7 +67,7 @@ def test_streams_with_rows_are_counted() -> None:
     assert reads.read(LARGE) is Strategy.STREAMS
 
 
-def test_a_read_that_is_given_up_is_no_measure() -> None:
+def test_an_abandoned_read_is_not_recorded() -> None:
     """Spark may not consume all rows; such a read is not recorded."""
     reads = Reads()
     for _ in range(100):

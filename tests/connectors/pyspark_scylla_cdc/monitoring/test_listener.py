@@ -115,7 +115,7 @@ def test_the_figures_of_a_micro_batch(listener: ScyllaCdcListener) -> None:
     assert (status.generation, status.queries, status.waiting_seconds) == (None, None, None)
 
 
-def test_lag_grows_while_nothing_comes(
+def test_lag_grows_without_progress(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
     """As values, and in each scrape; the headroom shrinks."""
@@ -187,7 +187,7 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
     assert registry.get_sample_value("scylla_cdc_spark_failures_total", LABELS) == 1
 
 
-def test_of_two_sources_of_one_table_the_later_counts(
+def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
     """Prometheus gets one lag for them; as values there are two."""
@@ -222,7 +222,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
 
 
-def test_what_only_tasks_know(listener: ScyllaCdcListener) -> None:
+def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
     """The sum of what the tasks tell, and of what the driver did to plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
@@ -232,7 +232,7 @@ def test_what_only_tasks_know(listener: ScyllaCdcListener) -> None:
     assert (status.partitions, status.partitions_reported) == (2, 2)
 
 
-def test_a_lost_report_is_told(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
+def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
     """Figures are then too low, and it shows."""
     tell(listener, report(1, 0))
     (status,) = listener.streams

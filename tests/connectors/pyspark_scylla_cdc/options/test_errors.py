@@ -27,7 +27,7 @@ except Exception:
 """
 
 
-def test_the_process_of_a_user_is_left_as_it_is() -> None:
+def test_hiding_tracebacks_leaves_a_users_process_unchanged() -> None:
     """Outside Spark's workers an error loses its frames, and the environment is unchanged."""
     with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
         raise SchemaError("so it is")
@@ -47,7 +47,7 @@ def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -
     assert ran.stdout.strip() == hidden
 
 
-def test_a_refused_stream_says_why_whatever_it_is_asked() -> None:
+def test_every_method_of_a_refused_stream_says_why() -> None:
     """Spark requests its start or, on a restart, its partitions."""
     stream = RefusedStream(SchemaError("so it is"))
     start = {"version": 1, "position": 0}

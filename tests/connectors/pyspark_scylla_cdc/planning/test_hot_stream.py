@@ -163,7 +163,7 @@ def test_a_partition_key_is_asked_for_once(
 
 
 @pytest.mark.parametrize("strategy", ["ranges", "auto"])
-def test_columns_of_ones_own_choice(
+def test_chosen_columns(
     cluster: EmbeddedScylla, given: dict[str, str], clock: ManualClock, strategy: str
 ) -> None:
     """Columns needed internally are read, but not returned."""

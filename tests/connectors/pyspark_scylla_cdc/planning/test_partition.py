@@ -93,7 +93,7 @@ def test_every_stream_in_order(size: int, count: int) -> None:
     slices=st.integers(1, 8),
     others=st.lists(st.integers(-9, 9), max_size=5),
 )
-def test_the_same_rows_either_way(
+def test_streams_and_ranges_have_the_same_rows(
     tokens: list[int], count: int, slices: int, others: list[int]
 ) -> None:
     """By ranges, each partition has the rows that it has by streams.

@@ -124,7 +124,7 @@ def test_a_stream_is_in_order_in_each_share() -> None:
             assert windows == sorted(windows, key=lambda window: window.start)
 
 
-def test_slices_lie_where_rows_are_to_be_expected() -> None:
+def test_slices_lie_where_rows_are_expected() -> None:
     """A log younger than its streams is cut within its own lifetime."""
     parts = spans(timeline([]), Window(0, DAY), lambda _: 1, Window(DAY - HOUR, DAY))
     shares = divide(parts, 1, 4, slices(parts, 4, 64))
@@ -157,7 +157,7 @@ def test_slices_are_worth_their_queries(
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32])
-def test_as_many_as_asked_for(count: int) -> None:
+def test_as_many_partitions_as_requested(count: int) -> None:
     """With enough streams there are as many shares as allowed, about equally long."""
     shares = divide(one_generation(32, 9), 1, count)
     assert len(shares) == count
@@ -165,12 +165,12 @@ def test_as_many_as_asked_for(count: int) -> None:
     assert max(streams) - min(streams) <= 1
 
 
-def test_no_more_than_streams() -> None:
+def test_no_more_partitions_than_streams() -> None:
     """Three streams give three shares unless their time is cut."""
     assert len(divide(one_generation(3, 9), 1, 8)) == 3
 
 
-def test_more_than_streams_where_that_is_wanted() -> None:
+def test_more_partitions_than_streams_if_requested() -> None:
     """A minimum above the number of streams cuts their time into slices of any length."""
     shares = divide(one_generation(1, 900), 6, 8)
     windows = [(span.window.start, span.window.end) for share in shares for span in share]
@@ -178,7 +178,7 @@ def test_more_than_streams_where_that_is_wanted() -> None:
 
 
 @given(st.integers(1, 400), st.integers(1, 400))
-def test_more_than_streams_are_cut_no_finer_than_need_be(streams: int, more: int) -> None:
+def test_streams_are_cut_no_finer_than_necessary(streams: int, more: int) -> None:
     """Shares are about equal, with few spans each, because a span costs at least a query."""
     shares = divide(one_generation(streams, DAY), streams + more, 1_000)
     assert len(shares) == streams + more
@@ -194,7 +194,7 @@ def test_work_is_streams_times_time() -> None:
     assert max(work) - min(work) <= 100 * HOUR
 
 
-def test_asking_is_work() -> None:
+def test_queries_count_as_work() -> None:
     """In a short window, a generation that ends in it costs as many queries as the next."""
     shares = divide(spans(timeline([1]), Window(0, 1_000_000), lambda _: 100), 1, 2)
     streams = [sum(span.streams for span in share) for share in shares]

@@ -58,7 +58,7 @@ def test_in_ring_order() -> None:
     assert [len(task.streams) for task in tasks] == [4, 2]
 
 
-def test_those_that_it_has() -> None:
+def test_streams_are_identified_by_their_whole_ids() -> None:
     """Streams are identified by their whole ids, because tokens may repeat."""
     streams = Streams.of([StreamGroup(7, tuple(StreamId.from_parts(7, n, 0) for n in (1, 2)))])
     assert [StreamId.from_parts(7, n, 0) in streams for n in range(4)] == [False, True, True, False]

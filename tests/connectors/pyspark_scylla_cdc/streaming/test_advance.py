@@ -63,7 +63,9 @@ def test_limit_is_ignored_when_spark_asks_for_all() -> None:
 
 
 @given(pace=PACES, position=TIMES, now=TIMES)
-def test_what_is_cut_short_has_not_caught_up(pace: AdvancePolicy, position: int, now: int) -> None:
+def test_a_limited_micro_batch_has_not_caught_up(
+    pace: AdvancePolicy, position: int, now: int
+) -> None:
     """A query is idle only if everything settled is read, and it has no end."""
     end = pace.next(position, now, limited=True)
     is_cut = end < min(now - pace.confidence, pace.final)

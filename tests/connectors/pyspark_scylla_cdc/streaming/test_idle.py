@@ -135,7 +135,7 @@ def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]
     assert max(asked.values()) <= 300 + 20
 
 
-def test_rows_after_a_rest(make: Make, clock: ManualClock, session: Session) -> None:
+def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Session) -> None:
     """The rows are the next micro-batch, and come once."""
     stream = make()
     start = settled(stream, clock)
@@ -147,7 +147,7 @@ def test_rows_after_a_rest(make: Make, clock: ManualClock, session: Session) -> 
     assert poll(stream, end, clock, 50) == []
 
 
-def test_generation_after_a_rest(
+def test_a_generation_after_an_idle_time(
     make: Make, clock: ManualClock, session: Session, cluster: EmbeddedScylla
 ) -> None:
     """Streams known to be empty stay so; new streams are checked."""
@@ -202,7 +202,7 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
     assert len(poll(ending, start, clock, 100)) == 1
 
 
-def test_more_streams_than_are_looked_at(
+def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is not queried, and the position moves in proportionally longer steps."""
@@ -217,7 +217,7 @@ def test_more_streams_than_are_looked_at(
     assert asked["t_scylla_cdc_log"] == 0
 
 
-def test_look_begins_where_rows_were_found(
+def test_probing_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
     """The first query finds a key that is written continuously."""

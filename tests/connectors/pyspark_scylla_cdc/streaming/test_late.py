@@ -248,7 +248,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
-def test_rows_that_come_around_a_plan(follow: Make, after: int) -> None:
+def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
     """Rows that arrive close to the plan come once, in each attempt."""
     followed = follow(lateRows="deliver")
     followed.run(100)

@@ -129,6 +129,6 @@ def test_late_rows_that_are_only_reported(
     assert sum(plan.late_rows for plan in plans) == 2
 
 
-def test_readers_say_what_they_read(make: Make) -> None:
+def test_readers_print_what_they_read(make: Make) -> None:
     """By table; and a partition by its window."""
     assert repr(make()) == "StreamReader(ks.t)"

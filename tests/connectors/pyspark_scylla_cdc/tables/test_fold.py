@@ -150,7 +150,7 @@ def test_last_postimages(scylla: Scylla, keyspace: str, execute: Execute, load: 
     assert folded(load(**CHANGES)) == table_of(scylla, f"{keyspace}.t")
 
 
-def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
+def test_a_row_without_values_remains_only_if_inserted(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
     """This also holds without `includeDelta`, for all statements."""
@@ -169,7 +169,7 @@ def test_a_row_goes_with_its_last_value_unless_it_was_inserted(
 
 
 @pytest.mark.slow
-def test_a_row_of_which_nobody_tells_whether_it_was_inserted_is_refused(
+def test_a_row_of_unknown_origin_is_refused(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
     """With preimages, an `insert` is a row that was missing. Other rows fold as usual."""
@@ -264,7 +264,7 @@ def test_refused(
         fold(load(**CHANGES).drop(*drop), keys)
 
 
-def test_keys_and_orders_that_are_not_known(execute: Execute, load: Load) -> None:
+def test_unknown_keys_and_orders_are_refused(execute: Execute, load: Load) -> None:
     """Without metadata the keys must be given; a range over uuids has no order in Spark."""
     execute(
         "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "

@@ -122,7 +122,7 @@ def facts_of_change(change: Change, timestamp: int) -> Iterator[tuple[object, ..
 
 
 @given(batches())
-def test_records_say_exactly_what_the_mutation_says(mutation: Partition) -> None:
+def test_records_hold_exactly_the_mutation(mutation: Partition) -> None:
     """No cell, marker or tombstone is lost, doubled, or shown at another time."""
     told = [
         fact

@@ -99,7 +99,7 @@ def test_a_constant_that_is_no_value_is_refused(
     ("kind", "of_type"),
     [("STRING", "int"), ("INTEGER", "text"), ("HEX", "text"), ("UUID", "blob"), ("FLOAT", "int")],
 )
-def test_kinds_do_not_stand_for_any_type(kind: str, of_type: str) -> None:
+def test_a_constant_of_another_kind_is_refused(kind: str, of_type: str) -> None:
     """A string is not a number, and a blob is not a text."""
     assert not accepts(Constant(ConstantKind(kind), "1"), Native(of_type))
 

@@ -343,7 +343,7 @@ def test_truncating(shell: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
-def test_altering_cdc_without_saying_whether_it_is_on(shell: Any, accepted: bool) -> None:
+def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
     """Since 5.0 `enabled` is required; before, it was off by default."""
     cql = "ALTER TABLE t WITH cdc = {'preimage': true}"
     if accepted:
@@ -358,7 +358,7 @@ def test_altering_cdc_without_saying_whether_it_is_on(shell: Any, accepted: bool
 @pytest.mark.parametrize(
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
-def test_preimages_spelt_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
+def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
     """These spellings are refused since 5.0."""
     cql = f"ALTER TABLE t WITH cdc = {{'enabled': true, 'preimage': '{spelling}'}}"
     if accepted:

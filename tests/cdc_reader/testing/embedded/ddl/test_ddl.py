@@ -36,7 +36,7 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
     assert shell.catalog.table("ks", LOG).is_cdc_log
 
 
-def test_an_id_tells_when_its_table_was_created(shell: Any) -> None:
+def test_a_tables_id_holds_its_time_of_creation(shell: Any) -> None:
     """By the cluster's clock: a log is as old as its CDC, not as its base table."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY)")
     base = shell.now_us

@@ -77,7 +77,7 @@ def session_with(server: EmbeddedScylla, address: str) -> Session:
         ),
     ],
 )
-def test_an_error_reaches_the_client_as_often_as_asked(
+def test_an_error_occurs_as_often_as_requested(
     server: EmbeddedScylla, session: Session, kind: str, error: type[Exception], text: str
 ) -> None:
     """The error has its class and text; statements before and after it succeed."""
@@ -114,7 +114,7 @@ def test_a_permission_is_missing(
         session.execute(statement)
 
 
-def test_counts_of_replicas_are_told(server: EmbeddedScylla, session: Session) -> None:
+def test_errors_carry_counts_of_replicas(server: EmbeddedScylla, session: Session) -> None:
     """The error has the required and the actual number."""
     server.faults.add(Fault("unavailable"), Fault("read-timeout"))
     with pytest.raises(Unavailable) as unavailable:
@@ -157,7 +157,7 @@ def until_connected(attempt: Callable[[], T]) -> T:
                 raise
 
 
-def test_a_write_is_done_though_its_answer_is_lost(
+def test_a_write_whose_response_is_lost_is_applied(
     server: EmbeddedScylla, session: Session
 ) -> None:
     """The client cannot know this, as with a real server."""
@@ -168,7 +168,7 @@ def test_a_write_is_done_though_its_answer_is_lost(
     assert until_connected(lambda: session.execute(select)).one().pk == 1000
 
 
-def test_a_delayed_answer_is_overtaken(server: EmbeddedScylla, session: Session) -> None:
+def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session: Session) -> None:
     """Other requests on the connection do not wait; the client may time out first."""
     server.faults.add(Fault("delay", "ks.t", seconds=30))
     with pytest.raises(OperationTimedOut):

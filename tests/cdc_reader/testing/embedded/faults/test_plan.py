@@ -24,7 +24,7 @@ SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
         ("insert", False),
     ],
 )
-def test_a_fault_befalls_statements_with_its_words(match: str, befalls: bool) -> None:
+def test_a_fault_affects_statements_that_match(match: str, befalls: bool) -> None:
     """Whole words match, ignoring case and quotes."""
     assert Fault("overloaded", match).befalls(SELECT) is befalls
 
@@ -37,7 +37,7 @@ def test_drivers_own_queries_are_spared_unless_named() -> None:
     assert Fault("server-error").befalls(Statement("SELECT * FROM system_distributed.x", 1))
 
 
-def test_some_faults_befall_some_statements_alone() -> None:
+def test_some_faults_affect_only_some_kinds_of_statement() -> None:
     """Reads time out, prepared statements are lost."""
     write = Statement("INSERT INTO ks.t (pk) VALUES (?)", 1, is_prepared=True)
     assert not Fault("read-timeout").befalls(write)
@@ -47,7 +47,7 @@ def test_some_faults_befall_some_statements_alone() -> None:
 
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 60))
-def test_a_fault_lets_pass_strikes_and_runs_out(after: int, times: int, asked: int) -> None:
+def test_a_fault_skips_then_strikes_then_ends(after: int, times: int, asked: int) -> None:
     """`after` statements go through, the next `times` do not, the rest do."""
     fault, plan = Fault("overloaded", times=times, after=after), FaultPlan()
     plan.add(fault)

@@ -71,7 +71,7 @@ def test_every_recorded_statement_is_understood() -> None:
         ),
     ],
 )
-def test_constants_are_told_apart_by_their_look(text: str, kind: ConstantKind, value: str) -> None:
+def test_constants_are_classified_by_their_form(text: str, kind: ConstantKind, value: str) -> None:
     """Each lexical kind of constant keeps its text, quotes removed."""
     assert value_of(text) == Constant(kind, value)
 
@@ -130,7 +130,7 @@ def test_comments_are_skipped() -> None:
     assert parse("SELECT * -- all\nFROM // of\n/* the\n table */ t;") == ast.Select(T)
 
 
-def test_what_log_readers_send() -> None:
+def test_statements_of_log_readers_are_parsed() -> None:
     """The query of the official libraries parses, with all its parts."""
     select = parse(
         'SELECT * FROM ks.log WHERE "cdc$stream_id" IN (?, ?) AND "cdc$time" >= minTimeuuid(?) '
@@ -178,7 +178,7 @@ def test_a_syntax_error_points_at_its_place(text: str, message: str) -> None:
         ("SELECT a FROM t GROUP BY a", "SELECT ... GROUP BY"),
     ],
 )
-def test_what_is_not_done_is_named(text: str, what: str) -> None:
+def test_unsupported_statements_are_named(text: str, what: str) -> None:
     """Unsupported statements of CQL are recognised as such."""
     assert parse(text) == ast.Unsupported(what)
 

@@ -163,7 +163,7 @@ def test_a_custom_payload_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 66])
-def test_an_unknown_version_is_answered_so_that_drivers_step_down(version: int) -> None:
+def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> None:
     """The answer is the recorded one, and no calls follow it."""
     connection = Connection()
     (call,) = connection.receive(frame(Opcode.OPTIONS, stream=9, version=version) * 2)
@@ -225,7 +225,7 @@ def test_no_body_crashes_the_decoder(opcode: int, body: bytes, flags: int, versi
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300)))
-def test_frames_arrive_however_they_are_chopped(texts: list[bytes], cuts: list[int]) -> None:
+def test_frames_may_arrive_in_any_pieces(texts: list[bytes], cuts: list[int]) -> None:
     """The calls depend on the bytes, not on the sizes of reads."""
     data = b"".join(
         frame(Opcode.PREPARE, len(t).to_bytes(4, "big") + t, stream)

@@ -213,7 +213,7 @@ def test_a_value_that_is_none_of_its_type_is_a_server_error(
         ('{"\\ud800": 1}', "The surrogate pair in string is invalid. at 0"),
     ],
 )
-def test_a_text_that_is_no_json_is_a_server_error(table: Any, text: str, message: str) -> None:
+def test_malformed_json_is_a_server_error(table: Any, text: str, message: str) -> None:
     """The message is that of the server's JSON library."""
     code, found = table.refusal("INSERT INTO t JSON ?", text.encode())
     assert (code, found) == (SERVER_ERROR, f"Parsing JSON failed: {message}")

@@ -164,7 +164,7 @@ def test_the_upgrade_respects_what_is_held() -> None:
     assert times(server)[0] == joined.timestamp
 
 
-def test_the_source_of_chance_is_the_clusters() -> None:
+def test_the_same_seed_gives_the_same_streams() -> None:
     """The same seed gives the same streams, even after joins."""
     first, second = scylla(), scylla()
     assert first.join() == second.join()

@@ -31,7 +31,7 @@ def test_the_first_generation_operates_at_once() -> None:
     assert [len(span.streams) for span in published[0].ranges] == [2] * 8
 
 
-def test_a_joining_node_brings_a_generation_ahead_of_its_time() -> None:
+def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
     """It starts twice the ring delay plus five seconds later, or at once without a delay."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
@@ -50,7 +50,7 @@ def test_no_later_generation_begins_before_it_is_made() -> None:
     assert hasty.later_timestamp(made, previous=0) * 1000 == NOW + 6_000
 
 
-def test_a_leaving_node_brings_none_until_the_streams_are_repaired() -> None:
+def test_a_leaving_node_makes_none_until_the_streams_are_repaired() -> None:
     """An unnecessary repair makes none either."""
     published: list[Generation] = []
     made = cluster(published)

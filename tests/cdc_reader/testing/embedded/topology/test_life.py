@@ -278,7 +278,9 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 
 @given(st.integers(0, 2**32), st.integers(0, 2), st.integers(0, 100_000))
 @settings(max_examples=30)
-def test_a_later_generation_comes_with_its_delay(seed: int, joins: int, ring_delay: int) -> None:
+def test_a_later_generation_starts_after_the_ring_delay(
+    seed: int, joins: int, ring_delay: int
+) -> None:
     """It starts twice the ring delay plus 5 s after its creation, and after all others."""
     life = Life(ring_delay)
     source = random.Random(seed)

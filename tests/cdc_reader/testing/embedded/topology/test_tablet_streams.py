@@ -78,7 +78,7 @@ def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: 
     assert tablets.sizes() == [size]
 
 
-def test_splits_and_merges_come_ahead_of_their_time(tablets: Tablets) -> None:
+def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> None:
     """They start later, like generations, each after the one before it."""
     tablets.create()
     assert tablets.server.split_tablets("tk", "t").timestamp == NOW // 1000 + 65_000
@@ -125,7 +125,7 @@ def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
     assert tablets.times() == [65, -5]
 
 
-def test_detached_logs_stay_listed(tablets: Tablets) -> None:
+def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
     """Their streams are used again when CDC is enabled again, and vanish with the log."""
     tablets.create()
     before = tablets.server.tablets.histories()

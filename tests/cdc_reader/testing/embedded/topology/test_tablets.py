@@ -93,7 +93,7 @@ def test_differences_add_up() -> None:
         assert (gone, new) == (previous.streams, current.streams)
 
 
-def test_what_is_older_than_a_moment_is_forgotten() -> None:
+def test_old_streams_are_forgotten() -> None:
     """The set in force at that moment stays; a moment before all sets removes none."""
     made = history((-100, 2), (-50, 4), (60, 8))
     assert made.since(NOW).sets == made.sets[1:]
