@@ -170,11 +170,11 @@ class TableReader:
             include_delta=include_delta,
             range_deletes=range_deletes,
             preimages=preimages,
+            decimal_type=decimal_type,
             on_bad_record=on_bad_record,
         )
-        types = ValueTypes.parse(decimal_type, "decimal_type")
-        row_format = format_of(options, project(self.schema, columns), types)
-        rows = each_stopped_by(self._stop, self._converted(row_format, types, window))
+        row_format = format_of(options, project(self.schema, columns))
+        rows = each_stopped_by(self._stop, self._converted(row_format, options.types, window))
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
     def changes(self, start: Moment | None = None, end: Moment | None = None) -> Iterator[Change]:

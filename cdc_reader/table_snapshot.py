@@ -149,13 +149,13 @@ class TableSnapshot:
             include_delta=include_delta,
             range_deletes=range_deletes,
             preimages=preimages,
+            decimal_type=decimal_type,
             on_bad_record=on_bad_record,
         )
-        types = ValueTypes.parse(decimal_type, "decimal_type")
         schema = project(self._schema, columns)
-        row_format = snapshot_format_of(options, schema, types)
+        row_format = snapshot_format_of(options, schema)
         rows = row_format.snapshot(
-            self._split(row_format, schema, types), row_format.schema, self.position
+            self._split(row_format, schema, options.types), row_format.schema, self.position
         )
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Iterable
 from functools import partial
 
 from cdc_reader._log import get_logger
-from cdc_reader._settings import expect_able
 from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig, OnHeld
-from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers
+from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers, check_functions
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError, LeaseLostError
+from cdc_reader.errors import LeaseLostError
 from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
@@ -94,7 +92,7 @@ class CdcConsumer:
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
-        _check(handler, dead_letter)
+        check_functions(handler, dead_letter)
         subscription = Subscription.of(
             connection,
             tables,
@@ -203,22 +201,3 @@ class _Run:
 def _key(in_flight: InFlightChange) -> tuple[TableName, str]:
     """Return the key as text: a key that holds NaN is not equal to itself."""
     return in_flight.progress.table, repr(in_flight.change.partition_key)
-
-
-def _check(handler: object, dead_letter: object) -> None:
-    """Reject coroutine functions: a coroutine never awaited would count as a handled change.
-
-    `handling` rejects what only shows when called: a plain function that returns a coroutine.
-    """
-    for option, function in (("handler", handler), ("dead_letter", dead_letter)):
-        if function is None and option == "dead_letter":
-            continue
-        expect_able(option, function, "__call__", "give a function")
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - whether calling it awaits
-        ):
-            raise ConfigurationError(
-                option,
-                function,
-                "give a plain function, or use AsyncCdcConsumer for a coroutine function",
-            )

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import tenacity
 
 from cdc_reader._log import get_logger
+from cdc_reader._settings import expect_able
 from cdc_reader.changes.change import Change
 from cdc_reader.consumer.config import ConsumerConfig, OnError
 from cdc_reader.errors import ConfigurationError, HandlerError
@@ -157,6 +158,26 @@ class Handling:
             ) from its_error
         check_done("dead_letter", returned)
         return True
+
+
+def check_functions(handler: object, dead_letter: object) -> None:
+    """Raise ConfigurationError for what cannot be called, and for coroutine functions.
+
+    A coroutine that nobody awaits would count as a handled change. `check_done` rejects what
+    shows only in a call: a plain function that returns a coroutine.
+    """
+    for option, function in (("handler", handler), ("dead_letter", dead_letter)):
+        if function is None and option == "dead_letter":
+            continue
+        expect_able(option, function, "__call__", "give a function")
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - whether calling it awaits
+        ):
+            raise ConfigurationError(
+                option,
+                function,
+                "give a plain function, or use AsyncCdcConsumer for a coroutine function",
+            )
 
 
 def check_done(option: str, returned: object) -> None:

@@ -85,13 +85,13 @@ def late_rows(options: SourceOptions, base: TableSchema) -> LateRowsMode:
 def row_format(options: SourceOptions, schema: LogSchema) -> Format:
     """Return the requested format; UnsupportedTableError if the table's log does not support it."""
     with with_remedy():
-        return format_of(options.format, schema, options.types)
+        return format_of(options.format, schema)
 
 
 def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat:
     """Return the requested format as `row_format` does, for a snapshot of the base table."""
     with with_remedy():
-        return snapshot_format_of(options.format, schema, options.types)
+        return snapshot_format_of(options.format, schema)
 
 
 def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:

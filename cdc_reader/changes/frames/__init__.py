@@ -73,22 +73,20 @@ class SnapshotFormat(Format, Protocol):
         ...
 
 
-def format_of(options: FormatOptions, schema: LogSchema, types: ValueTypes) -> Format:
+def format_of(options: FormatOptions, schema: LogSchema) -> Format:
     """Return the format; raise UnsupportedTableError if the table's log does not support it."""
     if options.format is FormatName.LOG:
-        return LogFormat(schema, options, types)
-    return snapshot_format_of(options, schema, types)
+        return LogFormat(schema, options)
+    return snapshot_format_of(options, schema)
 
 
-def snapshot_format_of(
-    options: FormatOptions, schema: LogSchema, types: ValueTypes
-) -> SnapshotFormat:
+def snapshot_format_of(options: FormatOptions, schema: LogSchema) -> SnapshotFormat:
     """Like `format_of`, but raise ConfigurationError for ``log``, which has no snapshots."""
     match options.format:
         case FormatName.CHANGES:
-            return ChangesFormat(schema, options, types)
+            return ChangesFormat(schema, options)
         case FormatName.ENVELOPE:
-            return EnvelopeFormat(schema, options, types)
+            return EnvelopeFormat(schema, options)
         case FormatName.LOG:
             remedy = "a row of the table is no row of its log: give 'changes' or 'envelope'"
             raise ConfigurationError("format", options.format.value, remedy)

@@ -35,7 +35,6 @@ from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
 from cdc_reader.changes.frames.options import FormatOptions, Preimages, RangeDelete
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
     TIME,
@@ -90,7 +89,7 @@ class ChangesFormat:
     Raises UnsupportedTableError if the table's log lacks the images that the options need.
     """
 
-    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
         self._base = schema.base
         self._options = options
         self.is_tolerant = options.is_tolerant
@@ -98,7 +97,7 @@ class ChangesFormat:
         _check_images(schema.base, options, self._values)
         self._by_name = {column.name: column for column in schema.base.columns}
         self._log = schema
-        self.schema = _schema(schema.base, options, types)
+        self.schema = _schema(schema.base, options)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the columns of the log to read for the columns `wanted`."""
@@ -241,7 +240,7 @@ def _key(column: Column, batch: pa.RecordBatch, rows: _Rows) -> pa.Array:
     return pick(batch.column(column.name), np.where(has_none, NONE, rows.at))
 
 
-def _schema(base: TableSchema, options: FormatOptions, types: ValueTypes) -> pa.Schema:
+def _schema(base: TableSchema, options: FormatOptions) -> pa.Schema:
     fields = [
         (names.CHANGE_TYPE, pa.string()),
         (names.COMMIT_TIMESTAMP, TIMESTAMP),
@@ -251,9 +250,9 @@ def _schema(base: TableSchema, options: FormatOptions, types: ValueTypes) -> pa.
     if options.include_delta:
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
     if options.range_deletes is RangeDelete.EMIT and base.clustering:
-        fields.append((names.RANGE, range_type(base, types)))
+        fields.append((names.RANGE, range_type(base, options.types)))
     fields += bad_record_field(options.on_bad_record)
-    return with_own_columns(base, types.fields(base.columns), fields)
+    return with_own_columns(base, options.types.fields(base.columns), fields)
 
 
 def _check_images(base: TableSchema, options: FormatOptions, values: Sequence[Column]) -> None:

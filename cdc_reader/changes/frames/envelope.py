@@ -55,14 +55,14 @@ class EnvelopeFormat:
     Raises UnsupportedTableError if the table's log does not show what changes set.
     """
 
-    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
         self._log = schema
         self._base = schema.base
         self._options = options
         self.is_tolerant = options.is_tolerant
         self._values = schema.base.values
         _check(schema.base, options, self._values)
-        row = pa.struct([_field(column, types) for column in schema.base.columns])
+        row = pa.struct([_field(column, options.types) for column in schema.base.columns])
         self.schema = pa.schema(
             [
                 ("op", pa.string()),

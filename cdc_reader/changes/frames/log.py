@@ -11,20 +11,19 @@ from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_recor
 from cdc_reader.changes.frames.columns import COMMIT_TIMESTAMP, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps
 from cdc_reader.changes.frames.options import FormatOptions
-from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import TIME, Column, LogSchema
 
 
 class LogFormat:
     """The columns of the log table, in the server's order, then `_commit_timestamp`."""
 
-    def __init__(self, schema: LogSchema, options: FormatOptions, types: ValueTypes) -> None:
+    def __init__(self, schema: LogSchema, options: FormatOptions) -> None:
         self._base = schema.base
         self._columns = schema.columns
         self._policy = options.on_bad_record
         self.is_tolerant = options.is_tolerant
         own = [(COMMIT_TIMESTAMP, TIMESTAMP), *bad_record_field(self._policy)]
-        self.schema = with_own_columns(schema.base, types.fields(schema.columns), own)
+        self.schema = with_own_columns(schema.base, options.types.fields(schema.columns), own)
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the columns `wanted`, and `cdc$time`, from which the write time is computed."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from cdc_reader._settings import FLAG, member
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.errors import ConfigurationError
 
 
@@ -61,6 +62,7 @@ class FormatOptions:
     range_deletes: RangeDelete = RangeDelete.FAIL
     preimages: Preimages = Preimages.AUTO
     on_bad_record: BadRecord = BadRecord.FAIL
+    types: ValueTypes = ValueTypes()
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class FormatOptions:
         include_delta: bool,
         range_deletes: str,
         preimages: str,
+        decimal_type: str,
         on_bad_record: str,
     ) -> FormatOptions:
         """Parse options given as strings; raise ConfigurationError for an unknown value."""
@@ -79,6 +82,7 @@ class FormatOptions:
             range_deletes=member("range_deletes", range_deletes, RangeDelete),
             preimages=member("preimages", preimages, Preimages),
             on_bad_record=member("on_bad_record", on_bad_record, BadRecord),
+            types=ValueTypes.parse(decimal_type, "decimal_type"),
         )
 
     @property

@@ -55,7 +55,7 @@ def log_rows(
         )
     if key is not None:
         batches = key.rows(batches)
-    typed = options.types.convert(batches, read.columns)
+    typed = options.format.types.convert(batches, read.columns)
     return output.convert(typed, part_of(output.schema, names))
 
 

@@ -23,6 +23,6 @@ def snapshot_rows(
     connection = connection_of(options.connection(), options.read)
     source = CqlRowSource(connection, schema.base, tolerant=output.is_tolerant)
     found = read_ahead(source.read, partition.spans(), options.read.in_flight)
-    typed = options.types.convert((batch for _, batch in found), schema.base.columns)
+    typed = options.format.types.convert((batch for _, batch in found), schema.base.columns)
     rows = table_rows(typed, schema.base)
     return output.snapshot(rows, part_of(output.schema, names), partition.position)

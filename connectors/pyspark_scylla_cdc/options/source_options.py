@@ -12,7 +12,6 @@ from uuid import UUID
 from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
-from cdc_reader.changes.frames import ValueTypes
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -45,7 +44,6 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     partition_key: str | None
     """As JSON; validated against the table's schema later."""
-    types: ValueTypes
     schema_mode: SchemaMode
     starting: Micros
     """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
@@ -90,7 +88,6 @@ class SourceOptions:
                 format=_format(values),
                 columns=values["columns"],
                 partition_key=values["partitionKey"],
-                types=values["decimalType"],
                 schema_mode=values["schemaMode"],
                 starting=_starting(values, given),
                 starting_offset=_starting_offset(values),
@@ -234,6 +231,7 @@ def _format(values: Mapping[str, Any]) -> FormatOptions:
         range_deletes=values["rangeDeletes"],
         preimages=values["preimages"],
         on_bad_record=values["onBadRecord"],
+        types=values["decimalType"],
     )
 
 

@@ -17,6 +17,7 @@ from cdc_reader.changes.frames.options import (
     Preimages,
     RangeDelete,
 )
+from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
@@ -79,10 +80,14 @@ def test_options_of_this_source() -> None:
         partitionKey='{"a": 1}',
     )
     assert options.format == FormatOptions(
-        FormatName.CHANGES, True, RangeDelete.EMIT, Preimages.REQUIRE, BadRecord.SKIP
+        FormatName.CHANGES,
+        True,
+        RangeDelete.EMIT,
+        Preimages.REQUIRE,
+        BadRecord.SKIP,
+        ValueTypes(pa.decimal128(20, 3)),
     )
     assert options.columns == ("a", "b,c")
-    assert options.types.decimal == pa.decimal128(20, 3)
     assert options.window(now=0) == Window(1_000_001, 2_000_001)
     assert (options.max_bytes, options.min_rows) == (64 << 20, 5)
     assert options.max_trigger_delay == timedelta(hours=1)
