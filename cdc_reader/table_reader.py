@@ -226,7 +226,7 @@ class TableReader:
 
         Raises ValueError if the checkpoint has no snapshot.
         """
-        return self._rows(start, self._table, ttls=True)
+        return self._rows(start, self._table, cells=True)
 
     def begin_snapshot(self) -> Checkpoint:
         """Return the checkpoint at which a snapshot begins now; see `snapshot`."""
@@ -297,9 +297,9 @@ class TableReader:
             yield from grouping.each(batch)
         yield from grouping.finish()
 
-    def _rows(self, start: Checkpoint, table: SnapshotTable, *, ttls: bool) -> SnapshotReader:
+    def _rows(self, start: Checkpoint, table: SnapshotTable, *, cells: bool) -> SnapshotReader:
         return SnapshotReader(
-            table, self._clock, self._config, start, self._shard, self._stop, ttls=ttls
+            table, self._clock, self._config, start, self._shard, self._stop, cells=cells
         )
 
     @cached_property

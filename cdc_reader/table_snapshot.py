@@ -31,7 +31,7 @@ from cdc_reader.reading.snapshot import (
 )
 
 MakeReader = Callable[..., SnapshotReader]
-"""Makes the reader of a `SnapshotTable`, with its rows' TTLs if `ttls`."""
+"""Makes the reader of a `SnapshotTable`, with their cells' TTLs and write times if `cells`."""
 
 
 @frozen
@@ -66,13 +66,13 @@ class FixedSchema:
         self,
         schema: LogSchema,
         *,
-        ttls: bool = False,
+        cells: bool = False,
         tokens: bool = False,
         tolerant: bool = False,
     ) -> RowSource:
         """See `SnapshotTable.rows`."""
         is_tolerant = tolerant or self._tolerant
-        return self._table.rows(schema, ttls=ttls, tokens=tokens, tolerant=is_tolerant)
+        return self._table.rows(schema, cells=cells, tokens=tokens, tolerant=is_tolerant)
 
 
 class TableSnapshot:
@@ -165,7 +165,7 @@ class TableSnapshot:
         The static columns of a partition are a change of their own, before those of its rows.
         """
         changes = SnapshotChanges()
-        for delivery in self._begin(FixedSchema(self._table, self._schema), ttls=True):
+        for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
             yield from changes.each(delivery)
 
     def deliveries(self) -> Iterator[SnapshotDelivery]:
@@ -174,14 +174,14 @@ class TableSnapshot:
         To be able to go on after a crash, store its checkpoint with the effect of the rows, and
         pass it to `TableReader.snapshot`. Follows changes of the schema.
         """
-        return self._begin(self._table, ttls=False)
+        return self._begin(self._table, cells=False)
 
-    def _begin(self, table: SnapshotTable, *, ttls: bool) -> Iterator[SnapshotDelivery]:
-        self._reader = self._make_reader(table, ttls=ttls)
+    def _begin(self, table: SnapshotTable, *, cells: bool) -> Iterator[SnapshotDelivery]:
+        self._reader = self._make_reader(table, cells=cells)
         return self._reader.deliveries()
 
     def _batches(self, schema: LogSchema) -> Iterator[pa.RecordBatch]:
-        for delivery in self._begin(FixedSchema(self._table, schema), ttls=False):
+        for delivery in self._begin(FixedSchema(self._table, schema), cells=False):
             if not isinstance(delivery, RangeComplete):
                 yield delivery.batch
 
@@ -191,7 +191,7 @@ class TableSnapshot:
         """Yield the rows apart from static rows; each reading of a range is split by itself."""
         base, split = schema.base, dict[int, TableRows]()
         table = FixedSchema(self._table, schema, row_format.is_tolerant)
-        for delivery in self._begin(table, ttls=False):
+        for delivery in self._begin(table, cells=False):
             if isinstance(delivery, RangeComplete):
                 split.pop(delivery.reading, None)
                 continue

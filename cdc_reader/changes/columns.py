@@ -25,7 +25,7 @@ from cdc_reader.cql.schema import (
 )
 from cdc_reader.cql.types import SetType, UserType, is_multi_cell
 from cdc_reader.cql.values import Convert, FrozenDict, converter
-from cdc_reader.reading.ports import ttl_of
+from cdc_reader.reading.ports import ttl_of, written_of
 
 Deltas = FrozenDict[str, Delta]
 
@@ -169,9 +169,11 @@ class Layout:
         self.converters = {column.name: converter(column.type) for column in schema.columns}
         # Kept as text, which is enough to tell records apart, and parsed only on demand.
         self.converters[TIME] = pa.Array.to_pylist
-        self.ttls = tuple(ttl_of(column.name) for column in schema.base.columns)
-        """The columns of remaining TTLs, which rows of a snapshot may have."""
-        self.converters.update(dict.fromkeys(self.ttls, pa.Array.to_pylist))
+        self.of_cells = tuple(
+            of(column.name) for of in (ttl_of, written_of) for column in schema.base.columns
+        )
+        """The columns of remaining TTLs and of write times, which rows of a snapshot may have."""
+        self.converters.update(dict.fromkeys(self.of_cells, pa.Array.to_pylist))
 
     def columns(self, *, static: bool) -> list[Column]:
         """Return the static, or the regular, base columns that the log has."""
@@ -214,7 +216,7 @@ class LogPage(dict[str, Values]):
 
     def rows(self, rows: Sequence[int]) -> dict[str, Values]:
         """Return the values of the given rows, by column, without columns that are all null."""
-        names = [*(column.name for column in self.layout.schema.columns), *self.layout.ttls]
+        names = [*(column.name for column in self.layout.schema.columns), *self.layout.of_cells]
         found = {name: [self[name][row] for row in rows] for name in names if self.has(name)}
         return {name: cells for name, cells in found.items() if _any(cells)}
 

@@ -139,9 +139,10 @@ def _bound(bound: Bound | None) -> dict[str, Any] | None:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    return {
+    found = {
         "operation": part.operation.name.lower(),
         "seq": part.seq,
         "ttl": part.ttl,
         "deltas": _deltas(part.deltas),
     }
+    return found if part.timestamp is None else {**found, "timestamp": part.timestamp}

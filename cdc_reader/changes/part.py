@@ -1,17 +1,19 @@
-"""`Part`: one delta row of the log, or the cells of a snapshot's row that have one TTL."""
+"""`Part`: one delta row of the log, or cells of a snapshot's row that were written alike."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 
 from attrs import frozen
 
+from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage
 from cdc_reader.changes.delta import CollectionDelta, Delta, Set
 from cdc_reader.cql.schema import Operation
 from cdc_reader.cql.values import FrozenDict
-from cdc_reader.reading.ports import ttl_of
+from cdc_reader.reading.ports import ttl_of, written_of
 
 
 @frozen
@@ -20,13 +22,16 @@ class Part:
 
     A write has several if its cells have different TTLs, or if it both inserts a row and adds to
     the row's collections. `seq` is the row's `cdc$batch_seq_no`. `ttl`, in seconds, applies to
-    all live cells of the part and to its row marker; None if they do not expire.
+    all live cells of the part and to its row marker; None if they do not expire. `timestamp`, in
+    µs, is the write time of the cells of a snapshot, if it is known; rows of the log have
+    `Change.timestamp`.
     """
 
     operation: Operation
     seq: int
     ttl: int | None
     deltas: Mapping[str, Delta]
+    timestamp: Micros | None = None
 
     @property
     def is_live(self) -> bool:
@@ -38,23 +43,33 @@ def _is_live(delta: Delta) -> bool:
     return isinstance(delta, Set) or (isinstance(delta, CollectionDelta) and bool(delta.added))
 
 
+_Written = tuple[int | None, Micros | None]
+"""The TTL and the write time of cells; None if they have none, or if it is not known."""
+
+
 def snapshot_parts(page: LogPage, row: int) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row: first an insert of the cells that last longest.
 
-    The server tells the TTL neither of a row's marker nor of the elements of collections. The
-    marker gets the TTL of the first part, and collections have none.
+    The server tells TTL and write time neither of a row's marker nor of the elements of
+    collections. The marker gets those of the first part, and collections have none.
     """
-    by_ttl: defaultdict[int | None, dict[str, Delta]] = defaultdict(dict)
+    alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
     for name, delta in page.deltas[row].items():
-        by_ttl[page[ttl_of(name)][row]][name] = delta
-    first = None if None in by_ttl or not by_ttl else max(filter(None, by_ttl), default=None)
-    ttls = [first, *sorted(ttl for ttl in by_ttl if ttl is not None and ttl != first)]
+        alike[page[ttl_of(name)][row], page[written_of(name)][row]][name] = delta
+    lasting = sorted(alike, key=_lasting, reverse=True) or [(None, None)]
     return tuple(
         Part(
             Operation.UPDATE if number else Operation.INSERT,
             number,
             ttl,
-            FrozenDict(by_ttl.get(ttl, {})),
+            FrozenDict(alike.get((ttl, timestamp), {})),
+            timestamp,
         )
-        for number, ttl in enumerate(ttls)
+        for number, (ttl, timestamp) in enumerate(lasting)
     )
+
+
+def _lasting(written: _Written) -> tuple[float, float]:
+    """Return a sort key: what lasts longest is last, and of that what was written last."""
+    ttl, timestamp = written
+    return math.inf if ttl is None else ttl, -math.inf if timestamp is None else timestamp

@@ -39,6 +39,11 @@ def change_text(change: Change, *, names_table: bool) -> Text:
     return text
 
 
+def row_text(cells: Mapping[str, Any]) -> str:
+    """Format cells by column on one line."""
+    return ", ".join(f"{_printable(name)}={_value(value)}" for name, value in cells.items())
+
+
 def _time(change: Change) -> str:
     moment = change.written_at.astimezone(UTC).replace(tzinfo=None)
     return f"{moment.isoformat(timespec='microseconds')}Z"

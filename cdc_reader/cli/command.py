@@ -8,6 +8,7 @@ from importlib.metadata import version as installed_version
 import click
 
 _COMMANDS = {
+    "compare": "compare the rows of two tables",
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
     "replicate": "apply the changes of a table to a copy of it",

@@ -15,7 +15,25 @@ from attrs import frozen
 
 from cdc_reader.cli.failure import cli_errors
 from cdc_reader.config import CONSISTENCIES, DEFAULT_PORT, ConnectionConfig
+from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
+
+
+@frozen
+class Side:
+    """A table of one of a command's clusters."""
+
+    connection: ConnectionConfig
+    table: TableName
+
+    def __str__(self) -> str:
+        return f"{self.table} at {self.hosts}"
+
+    @property
+    def hosts(self) -> str:
+        """The cluster's contact points."""
+        return ",".join(f"{host}:{port}" for host, port in sorted(self.connection.endpoints()))
+
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _HOSTS = (
@@ -44,8 +62,8 @@ _NAMES = (
 
 
 @frozen
-class _Side:
-    """One of a command's clusters; with two, its name is the prefix of its options."""
+class _Options:
+    """The options of one of a command's clusters; with two, its name is their prefix."""
 
     name: str = ""
 
@@ -163,7 +181,7 @@ class _Side:
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a connection; the command gets them as `connection`."""
-    side = _Side()
+    side = _Options()
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
@@ -175,23 +193,28 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(wrapped, (*_HOSTS, *side.options("log reads"), *_TIMEOUT))
 
 
-def two_connection_options(command: Callable[..., None]) -> Callable[..., None]:
+def two_connection_options(
+    source_use: str, target_use: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of both sides to a command whose arguments `source` and `target` are hosts.
 
-    The command gets connections instead of the hosts.
+    The command gets connections instead of the hosts. The uses say what the consistencies apply to.
     """
-    source, target = _Side("source"), _Side("target")
+    source, target = _Options("source"), _Options("target")
 
-    @functools.wraps(command)
-    def wrapped(**values: Any) -> None:
-        with cli_errors():
-            timeout = values.pop("connect_timeout")
-            for side in (source, target):
-                values[side.name] = side.taken(values[side.name], timeout, values)
-        command(**values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(**values: Any) -> None:
+            with cli_errors():
+                timeout = values.pop("connect_timeout")
+                for side in (source, target):
+                    values[side.name] = side.taken(values[side.name], timeout, values)
+            command(**values)
 
-    options = (*source.options("log reads"), *target.options("writes"), *_TIMEOUT)
-    return _with_options(wrapped, options)
+        options = (*source.options(source_use), *target.options(target_use), *_TIMEOUT)
+        return _with_options(wrapped, options)
+
+    return decorate
 
 
 def _with_options(

@@ -22,12 +22,18 @@ class Misuse(click.ClickException):
     exit_code = 2
 
 
+class Trouble(click.ClickException):
+    """Ends with one line and status 2 a command whose status 1 is an answer."""
+
+    exit_code = 2
+
+
 @contextmanager
-def cli_errors() -> Iterator[None]:
+def cli_errors(failure: type[click.ClickException] = Failure) -> Iterator[None]:
     """End the command on errors of this package; as a misuse if an option caused the error."""
     try:
         yield
     except ConfigurationError as error:
         raise Misuse(str(error)) from error
     except CdcError as error:
-        raise Failure(str(error)) from error
+        raise failure(str(error)) from error

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
+from click.core import ParameterSource
 
 from cdc_reader._time import (
     BEGINNING,
@@ -26,6 +27,7 @@ from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
 
@@ -158,6 +160,14 @@ def _parsed(
     )
 
 
+def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
+    """Return the options without a start, because a snapshot is of now; `said` is the reason."""
+    given = click.get_current_context().get_parameter_source("start")
+    if given is not ParameterSource.DEFAULT:
+        raise Misuse(f"{said}: the log is followed from now, so leave --from out")
+    return evolve(follow, start=BEGINNING)
+
+
 @frozen
 class CheckpointPlace:
     """Where positions are kept: in a file, or in a table of a cluster."""
@@ -183,8 +193,16 @@ class Kept:
 
     def position(self, table: TableName, shard: Shard) -> Micros | None:
         """Return the position to resume from, in µs; None if there is none."""
-        found = self.store.load(CheckpointName(self.application, table, str(shard)))
+        found = self.store.load(self._name(table, shard))
         return None if found is None else found.position
+
+    def begun(self, table: TableName, shard: Shard) -> Checkpoint | None:
+        """Return the checkpoint of the shard, or else that at which all shards begin, if any."""
+        name = self._name(table, shard)
+        return self.store.load(name) or self.store.load(name.shared)
+
+    def _name(self, table: TableName, shard: Shard) -> CheckpointName:
+        return CheckpointName(self.application, table, str(shard))
 
 
 def checkpoint_options(

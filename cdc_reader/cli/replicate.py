@@ -8,11 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
-from cdc_reader._time import Clock, Micros, SystemClock, duration_micros, format_timestamp
+from cdc_reader._time import EARLIEST, Clock, Micros, SystemClock, duration_micros, format_timestamp
 from cdc_reader.changes.change import Change
-from cdc_reader.cli.connection import two_connection_options
+from cdc_reader.changes.operation import ChangeOperation
+from cdc_reader.cli.connection import Side, two_connection_options
 from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
     CheckpointPlace,
@@ -20,13 +21,21 @@ from cdc_reader.cli.following import (
     Kept,
     checkpoint_options,
     follow_options,
+    from_snapshot,
     since,
 )
-from cdc_reader.cluster import Connection, CqlWriter, SchemaSource
-from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig
+from cdc_reader.cli.snapshot_progress import SnapshotLines
+from cdc_reader.cluster import Connection, CqlWriter, Query, SchemaSource
+from cdc_reader.config import (
+    ConnectionConfig,
+    DeliveryMode,
+    LateRowsMode,
+    ReadConfig,
+    SnapshotMode,
+)
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.consumer.signals import stopped_by_signals
-from cdc_reader.cql.names import TableName
+from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import (
     CdcError,
@@ -35,26 +44,12 @@ from cdc_reader.errors import (
     UnsupportedTableError,
 )
 from cdc_reader.replication.replicator import Expiry, Replicator
-from cdc_reader.replication.table_copy import check_copy, creation, needed_types
+from cdc_reader.replication.table_copy import check_copy, check_initial_copy, creation, needed_types
+from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.window import Window
 
 _EVERY = 10_000_000
 """µs between reports."""
-
-
-@frozen
-class Side:
-    """A table of a cluster."""
-
-    connection: ConnectionConfig
-    table: TableName
-
-    def __str__(self) -> str:
-        return f"{self.table} at {self.hosts}"
-
-    @property
-    def hosts(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in sorted(self.connection.endpoints()))
 
 
 @define(eq=False)
@@ -64,6 +59,8 @@ class Report:
     clock: Clock
     caught_up: int
     """How far behind now, in µs, the copy is once it has caught up."""
+    copied: int = 0
+    """Rows of the snapshot."""
     applied: int = 0
     position: Micros | None = None
     _said: tuple[int, int] = field(init=False)
@@ -74,9 +71,12 @@ class Report:
     def __attrs_post_init__(self) -> None:
         self._said = self.clock.now(), 0
 
-    def count(self) -> None:
-        """Count one more applied change."""
+    def count(self, *, is_row: bool = False) -> None:
+        """Count one more applied change, or one more row of the snapshot."""
         with self._lock:
+            if is_row:
+                self.copied += 1
+                return
             self.applied += 1
             if self.clock.now() >= self._said[0] + _EVERY:
                 self._say()
@@ -99,7 +99,8 @@ class Report:
     def __str__(self) -> str:
         """Format the progress so far."""
         reached = "" if self.position is None else f", all before {format_timestamp(self.position)}"
-        return f"{self.applied:,} changes applied{reached}"
+        copied = f"{self.copied:,} rows copied, " if self.copied else ""
+        return f"{copied}{self.applied:,} changes applied{reached}"
 
 
 @click.command("replicate")
@@ -113,6 +114,13 @@ class Report:
     delivery=DeliveryMode.SETTLED,
     eager="Apply changes as soon as they are found. By default they are applied a confidence "
     "window after they are written. The copy is the same: each change has its write timestamp.",
+)
+@click.option(
+    "--initial-copy",
+    is_flag=True,
+    help="Begin with the rows that the table has, then follow the log from before the first of "
+    "them was read. The target must be empty. A checkpoint takes precedence, even one in the "
+    "middle of the rows.",
 )
 @click.option(
     "--workers",
@@ -135,13 +143,14 @@ class Report:
     "tables. Delete it to start over.",
     "Keep the position in a table of the target cluster instead; created if it does not exist.",
 )
-@two_connection_options
+@two_connection_options("reads", "writes")
 def command(
     source: ConnectionConfig,
     table: str,
     target: ConnectionConfig,
     copy: str | None,
     follow: FollowOptions,
+    initial_copy: bool,
     workers: int,
     expiry: str,
     place: CheckpointPlace | None,
@@ -150,29 +159,35 @@ def command(
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
     commas. The copy must exist, with the same columns and without CDC; it has the table's name
-    unless another is given. It becomes equal to the table, write timestamps included. A later run
-    continues where the last one stopped.
+    unless another is given. It becomes equal to the table, write timestamps included, as far as the
+    log goes back, or with --initial-copy as a whole. A later run continues where the last one
+    stopped.
     """
     with cli_errors():
+        if initial_copy:
+            follow = from_snapshot(follow, "--initial-copy is given")
         name = TableName.parse(table)
         sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
-        follow = _checked(*sides, follow)
+        schema = _schema(sides[0])
+        _check_target(schema, sides[1])
+        follow = _suited(schema, follow)
         where = place or CheckpointPlace(_file(*sides))
         store = where.open(target)
         kept = Kept(store, f"replicate from {sides[0].hosts} to {sides[1]}")
+        snapshot = _snapshot(schema, sides[1], kept, follow.shard, initial_copy=initial_copy)
         writer = CqlWriter(target, follow.read)
         try:
             config = ConsumerConfig(workers=workers, attempts=1)  # the writer does its own retries
             replicator = Replicator(writer, {name: sides[1].table}, expiry=Expiry(expiry))
-            greeting = _greeting(*sides, follow, kept, where)
-            _replicate(*sides, follow, kept, config, replicator, greeting)
+            greeting = _greeting(*sides, follow, snapshot, kept, where)
+            _replicate(*sides, follow, snapshot, kept, config, replicator, greeting)
         finally:
             writer.close()
             store.close()
 
 
-def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions:
-    """Check that the target can become the copy. Return options that suit the log's TTL."""
+def _schema(source: Side) -> TableSchema:
+    """Return the schema of the table, whose log must have what was written."""
     with closing(Connection(source.connection, ReadConfig())) as queries:
         schema = SchemaSource(queries).log_schema(source.table).base
     if schema.cdc.delta_keys_only:
@@ -180,7 +195,11 @@ def _checked(source: Side, target: Side, follow: FollowOptions) -> FollowOptions
             f"{schema.name}: its log has keys only, not the values written; set delta to 'full' "
             "in its cdc options"
         )
-    _check_target(schema, target)
+    return schema
+
+
+def _suited(schema: TableSchema, follow: FollowOptions) -> FollowOptions:
+    """Return options that suit the log's TTL."""
     if schema.cdc.ttl or follow.read.late_rows == LateRowsMode.IGNORE:
         return follow
     click.echo(
@@ -205,16 +224,45 @@ def _check_target(schema: TableSchema, target: Side) -> None:
     check_copy(schema, there, types)
 
 
+def _snapshot(
+    schema: TableSchema, target: Side, kept: Kept, shard: Shard, *, initial_copy: bool
+) -> SnapshotMode:
+    """Return whether to copy rows: at the first run as asked, later as long as some are left."""
+    begun = kept.begun(schema.name, shard)
+    if begun is not None:
+        is_left = begun.snapshot is not None
+        return SnapshotMode.INITIAL if is_left else SnapshotMode.NONE
+    if not initial_copy:
+        return SnapshotMode.NONE
+    check_initial_copy(schema)
+    with closing(Connection(target.connection, ReadConfig())) as queries:
+        key = quoted(schema.partition_key[0].name)
+        first = Query(f"SELECT {key} FROM {target.table.cql} LIMIT 1")  # noqa: S608 - quoted
+        if any(batch.num_rows for batch in queries.batches(first)):
+            raise UnsupportedTableError(
+                f"table {target} has rows, and --initial-copy begins with an empty table: "
+                f"TRUNCATE {target.table.cql} there, or leave --initial-copy out"
+            )
+    return SnapshotMode.INITIAL
+
+
 def _file(source: Side, target: Side) -> Path:
     name = f"replicate-{source.table}-to-{target.table}.db"
     return Path(re.sub(r"[^\w.-]", "_", name))
 
 
 def _greeting(
-    source: Side, target: Side, follow: FollowOptions, kept: Kept, where: CheckpointPlace
+    source: Side,
+    target: Side,
+    follow: FollowOptions,
+    snapshot: SnapshotMode,
+    kept: Kept,
+    where: CheckpointPlace,
 ) -> str:
     saved = kept.position(source.table, follow.shard)
     start = since(follow.start if saved is None else saved)
+    if snapshot is SnapshotMode.INITIAL:
+        start = "now, after the rows it has" if saved is None else f"{start}, after its other rows"
     resumed = "" if saved is None else ", where the last run stopped"
     return (
         f"replicating {source} to {target} from {start}{resumed}; the position is kept in {where}"
@@ -225,6 +273,7 @@ def _replicate(
     source: Side,
     target: Side,
     follow: FollowOptions,
+    snapshot: SnapshotMode,
     kept: Kept,
     config: ConsumerConfig,
     replicator: Replicator,
@@ -235,20 +284,23 @@ def _replicate(
 
     def apply(change: Change) -> None:
         replicator.apply(change)
-        report.count()
+        report.count(is_row=change.operation is ChangeOperation.SNAPSHOT)
 
+    is_initial = snapshot is SnapshotMode.INITIAL
     consumer = CdcConsumer(
         source.connection,
         [source.table],
         apply,
         application=kept.application,
-        start=follow.start,
+        start=EARLIEST if is_initial else follow.start,
+        snapshot=snapshot,
         end=follow.end,
         checkpoints=kept.store,
         config=config,
         read=read,
         shard=follow.shard,
         on_window=report.reached,
+        metrics=SnapshotLines() if is_initial else None,
     )
     try:
         with stopped_by_signals(consumer.stop):

@@ -11,22 +11,22 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 import click
-from attrs import define, evolve, field
-from click.core import ParameterSource
+from attrs import define, field
 from rich.console import Console
 
-from cdc_reader._time import BEGINNING, EARLIEST, FOREVER, Micros
+from cdc_reader._time import EARLIEST, FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.cli.change_text import change_text
 from cdc_reader.cli.connection import connection_options
-from cdc_reader.cli.failure import Failure, Misuse, cli_errors
+from cdc_reader.cli.failure import Failure, cli_errors
 from cdc_reader.cli.following import (
     CheckpointPlace,
     FollowOptions,
     Kept,
     checkpoint_options,
     follow_options,
+    from_snapshot,
     seconds,
     since,
     snapshot_option,
@@ -127,7 +127,7 @@ def command(
     Changes go to stdout, everything else to stderr.
     """
     if snapshot == SnapshotMode.INITIAL:
-        follow = _from_snapshot(follow)
+        follow = from_snapshot(follow, "--snapshot is 'initial'")
     with cli_errors():
         names = list(dict.fromkeys(map(TableName.parse, tables)))
         store = place.open(connection) if place else MemoryCheckpoints()
@@ -135,14 +135,6 @@ def command(
         _check(connection, names)
         with _writing():
             _tail(connection, names, follow, snapshot, Kept(store, application), printer)
-
-
-def _from_snapshot(follow: FollowOptions) -> FollowOptions:
-    """Return the options without a start: the snapshot is of now."""
-    given = click.get_current_context().get_parameter_source("start")
-    if given is not ParameterSource.DEFAULT:
-        raise Misuse("--snapshot is 'initial': the log is followed from now, so leave --from out")
-    return evolve(follow, start=BEGINNING)
 
 
 def _check(connection: ConnectionConfig, names: Sequence[TableName]) -> None:

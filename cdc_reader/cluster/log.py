@@ -235,9 +235,11 @@ class CdcTable:
         self,
         schema: LogSchema,
         *,
-        ttls: bool = False,
+        cells: bool = False,
         tokens: bool = False,
         tolerant: bool = False,
     ) -> CqlRowSource:
         """See `SnapshotTable.rows`."""
-        return CqlRowSource(self._queries, schema.base, ttls=ttls, tokens=tokens, tolerant=tolerant)
+        return CqlRowSource(
+            self._queries, schema.base, cells=cells, tokens=tokens, tolerant=tolerant
+        )

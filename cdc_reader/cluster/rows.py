@@ -11,7 +11,7 @@ from cdc_reader.cluster.wire import Queries, Query, Route
 from cdc_reader.cql.names import quoted
 from cdc_reader.cql.schema import Column, TableSchema
 from cdc_reader.cql.types import Native, is_multi_cell
-from cdc_reader.reading.ports import TOKEN, ttl_of
+from cdc_reader.reading.ports import TOKEN, ttl_of, written_of
 from cdc_reader.streams.ring import TokenRange
 
 
@@ -26,13 +26,13 @@ class CqlRowSource:
         queries: Queries,
         base: TableSchema,
         *,
-        ttls: bool = False,
+        cells: bool = False,
         tokens: bool = False,
         tolerant: bool = False,
     ) -> None:
         self._queries = queries
         self._tolerant = tolerant
-        self._query = rows_query(base, ttls=ttls, tokens=tokens)
+        self._query = rows_query(base, cells=cells, tokens=tokens)
 
     def read(self, tokens: TokenRange) -> Iterator[pa.RecordBatch]:
         """See `RowSource.read`."""
@@ -42,7 +42,7 @@ class CqlRowSource:
         return (batch for batch in batches if batch.num_rows)
 
 
-def rows_query(base: TableSchema, *, ttls: bool, tokens: bool) -> Query:
+def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
     """Return the query for the rows of a range, without values.
 
     The functions have aliases, because servers name their results differently.
@@ -50,12 +50,14 @@ def rows_query(base: TableSchema, *, ttls: bool, tokens: bool) -> Query:
     key = ", ".join(quoted(column.name) for column in base.partition_key)
     selected = [quoted(column.name) for column in base.columns]
     columns = list(base.columns)
-    if ttls:
-        for column in base.columns:
-            if has_ttl(column):
-                name = ttl_of(column.name)
-                selected.append(f"TTL({quoted(column.name)}) AS {quoted(name)}")
-                columns.append(Column(name, Native("int")))
+    if cells:
+        for column in filter(is_single_cell, base.columns):
+            for function, name, kind in (
+                ("TTL", ttl_of(column.name), "int"),
+                ("WRITETIME", written_of(column.name), "bigint"),
+            ):
+                selected.append(f"{function}({quoted(column.name)}) AS {quoted(name)}")
+                columns.append(Column(name, Native(kind)))
     if tokens:
         selected.append(f"token({key}) AS {quoted(TOKEN)}")
         columns.append(Column(TOKEN, Native("bigint")))
@@ -64,6 +66,6 @@ def rows_query(base: TableSchema, *, ttls: bool, tokens: bool) -> Query:
     return Query(cql, columns=tuple(columns), doing=f"reading {base.name}")
 
 
-def has_ttl(column: Column) -> bool:
-    """Whether the server tells the TTL of the column's cell."""
+def is_single_cell(column: Column) -> bool:
+    """Whether the server tells the TTL and the write time of the column's cell."""
     return not column.is_key and not is_multi_cell(column.type)

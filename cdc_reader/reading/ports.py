@@ -21,8 +21,13 @@ TOKEN = "token(key)"  # noqa: S105 - the name of a column
 
 
 def ttl_of(column: str) -> str:
-    """Return the name of the column of a read with `ttls` that has the TTLs of `column`."""
+    """Return the name of the column of a read with `cells` that has the TTLs of `column`."""
     return f"ttl({column})"
+
+
+def written_of(column: str) -> str:
+    """Return the name of the column of a read with `cells` that has `column`'s write times."""
+    return f"writetime({column})"
 
 
 class LogSource(Protocol):
@@ -96,14 +101,15 @@ class SnapshotTable(LogTable, Protocol):
         self,
         schema: LogSchema,
         *,
-        ttls: bool = False,
+        cells: bool = False,
         tokens: bool = False,
         tolerant: bool = False,
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `ttls` there is a column `ttl_of` each column whose cells have one: the seconds left,
-        as int32, or null. With `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot
-        be decoded are noted instead of raised.
+        With `cells` there are two columns for each one of single cells: `ttl_of`, the seconds left,
+        as int32, and `written_of`, the write timestamp in µs, as int64; or null. With `tokens`
+        there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted instead of
+        raised.
         """
         ...

@@ -142,7 +142,8 @@ class _Open:
 class SnapshotReader:
     """Reads the ranges of a shard that `start`, a checkpoint with a snapshot, lacks.
 
-    Not thread safe, except for `stop`. With `ttls`, batches have TTLs; see `SnapshotTable.rows`.
+    Not thread safe, except for `stop`. With `cells`, batches have TTLs and write
+    times; see `SnapshotTable.rows`.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class SnapshotReader:
         shard: Shard | None = None,
         stop: Stop | None = None,
         *,
-        ttls: bool = False,
+        cells: bool = False,
     ) -> None:
         if start.snapshot is None:
             raise ValueError("a checkpoint without a snapshot: its snapshot is complete")
@@ -164,7 +165,7 @@ class SnapshotReader:
         self._shard = shard or Shard()
         self._stopped = stop or Stop()
         self._log = CurrentLog(table, config.in_flight, start.table_id)
-        self._with_ttls = ttls
+        self._with_cells = cells
         self._start = start
         self._progress = start.snapshot
         self._total = self._done_before = self._readings = 0
@@ -255,7 +256,7 @@ class SnapshotReader:
 
     def _opened(self, tokens: TokenRange, ownership: Ownership) -> _Open:
         schema = self._log.schema
-        source = self._table.rows(schema, ttls=self._with_ttls, tokens=not ownership.is_exact)
+        source = self._table.rows(schema, cells=self._with_cells, tokens=not ownership.is_exact)
         batches = source.read(tokens)
         if not ownership.is_exact:
             batches = _owned(batches, ownership)

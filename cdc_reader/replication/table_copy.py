@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve
 
 from cdc_reader.cql.names import TableName, quoted
-from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
-from cdc_reader.cql.types import CqlType, UserType, children, rebuilt
+from cdc_reader.cql.schema import Column, ColumnKind, ImageMode, TableSchema
+from cdc_reader.cql.types import CqlType, ListType, UserType, children, is_multi_cell, rebuilt
 from cdc_reader.errors import UnsupportedTableError
 
 UserTypes = Mapping[str, UserType]
@@ -26,10 +26,24 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
             f"table {target.name} has CDC turned on, so it rejects writes older than its "
             f"streams: turn it off, ALTER TABLE {target.name.cql} WITH cdc = {{'enabled': false}}"
         )
-    if misfits := list(_misfits(source, target)):
+    if found := list(misfits(source, target)):
         raise UnsupportedTableError(
-            f"table {target.name} cannot be a copy of {source.name}: {', '.join(misfits)}; alter "
+            f"table {target.name} cannot be a copy of {source.name}: {', '.join(found)}; alter "
             f"it, or create it anew: {creation(source, target.name, types)}"
+        )
+
+
+def check_initial_copy(source: TableSchema) -> None:
+    """Raise UnsupportedTableError unless the rows that the source has can be copied exactly.
+
+    A SELECT does not tell the ids of a list's elements, by which the log tells changes of them.
+    Images do.
+    """
+    lists = [c for c in source.columns if isinstance(c.type, ListType) and is_multi_cell(c.type)]
+    if lists and source.cdc.preimage is ImageMode.OFF and not source.cdc.postimage:
+        raise UnsupportedTableError(
+            f"table {source.name} has a list, {quoted(lists[0].name)}, whose elements only images "
+            "of the log identify: set preimage to true in its cdc options, then start again"
         )
 
 
@@ -57,7 +71,8 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
     return "; ".join([*statements, _table_creation(schema, name)])
 
 
-def _misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
+def misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
+    """Say what the target lacks of the columns of the source, and how its key differs."""
     there = {column.name: column for column in target.columns}
     for column in source.columns:
         found = there.pop(column.name, None)

@@ -5,6 +5,13 @@ INSERT; null where a column was set to null, and nothing where it was left alone
 their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
 assignment makes it; the copy uses an assignment too.
 
+A row of a snapshot is written as it stands. A SELECT tells the write times of single cells, which
+the copy gets. It tells none for the row's marker and for collections; they count as written 1 µs
+before the position of the snapshot, so every later change wins, also the tombstone of an assignment
+at that position. Nor does it tell the ids of a list's elements. Lists are written as the oldest
+cells there can be, with ids of their own; the first change of single elements replaces them by what
+its images show: the same elements by their ids, as the next oldest cells.
+
 A range delete gives its ends as clustering prefixes, in clustering order, in which columns may
 ascend or descend. CQL has no single condition for every such range. But the rows between two
 prefixes form a few slices, each with some columns fixed and the next one between two values. All
@@ -25,7 +32,16 @@ from cdc_reader.changes.part import Part
 from cdc_reader.cql.names import TableName, quoted
 from cdc_reader.cql.schema import Column, ColumnKind, Operation, TableSchema
 from cdc_reader.cql.statement import UNSET, Statement
-from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
+from cdc_reader.cql.types import (
+    CqlType,
+    ListType,
+    MapType,
+    Native,
+    SetType,
+    UserType,
+    freeze,
+    is_multi_cell,
+)
 
 Values = tuple[Any, ...]
 
@@ -106,6 +122,12 @@ _USING_TYPES = (_BIGINT, _INT)
 
 _LIST_ID = Native("uuid")
 
+_LISTS_READ, _LISTS_SHOWN = 1, 3
+"""Write timestamps of lists: those of a snapshot, and those of images.
+
+An assignment is a tombstone 1 µs earlier. So the second replaces the first, in any order.
+"""
+
 
 @frozen
 class _Row:
@@ -144,20 +166,53 @@ class TableWrites:
 
     def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
         """The writes of a part of an INSERT or UPDATE to its row, with a TTL of `ttl` seconds."""
-        row = self._row(change, ttl)
-        columns = self._statics if change.is_static else self._regulars
-        whole = dict(self._whole(part.deltas))
-        if part.operation is Operation.INSERT:
+        row = self._row(change, change.timestamp, ttl)
+        yield from self._written(row, part.operation, part.deltas, is_static=change.is_static)
+        for name, delta in part.deltas.items():
+            if self._is_list(name) and isinstance(delta, CollectionDelta) and not delta.overwritten:
+                yield from self._list(change, name, _shown(change, name), _LISTS_SHOWN)
+
+    def of_snapshot(self, change: Change, part: Part) -> Iterator[Statement]:
+        """The writes of a part of a snapshot's row."""
+        timestamp = change.timestamp - 1 if part.timestamp is None else part.timestamp
+        row = self._row(change, timestamp, part.ttl)
+        deltas = {name: it for name, it in part.deltas.items() if not self._is_list(name)}
+        yield from self._written(row, part.operation, deltas, is_static=change.is_static)
+        for name, delta in part.deltas.items():
+            if self._is_list(name) and isinstance(delta, CollectionDelta):
+                yield from self._list(change, name, delta.added, _LISTS_READ)
+
+    def _written(
+        self, row: _Row, operation: Operation, deltas: Mapping[str, Delta], *, is_static: bool
+    ) -> Iterator[Statement]:
+        columns = self._statics if is_static else self._regulars
+        whole = dict(self._whole(deltas))
+        if operation is Operation.INSERT:
             yield self._insert(row, columns, whole)
         elif whole:
             yield self._update(row, columns, whole)
-        for name, delta in part.deltas.items():
+        for name, delta in deltas.items():
             if isinstance(delta, CollectionDelta):
                 yield from self._elements(row, self._columns[name], delta)
 
+    def _list(
+        self, change: Change, name: str, elements: Any, timestamp: Micros
+    ) -> Iterator[Statement]:
+        """Replace what the list has of an earlier time by these elements; if None, do nothing."""
+        if elements is not None:
+            row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
+            written = self._written(
+                row, Operation.UPDATE, {name: delta}, is_static=change.is_static
+            )
+            yield from written
+
+    def _is_list(self, name: str) -> bool:
+        column = self._columns[name]
+        return isinstance(column.type, ListType) and is_multi_cell(column.type)
+
     def row_delete(self, change: Change) -> Statement:
         """Return the deletion of a row, or of a partition, by its key."""
-        row = self._row(change, None)
+        row = self._row(change, change.timestamp, None)
         cql = f"DELETE FROM {self._target} USING TIMESTAMP ? WHERE {row.where}"  # noqa: S608 - quoted
         return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
 
@@ -168,10 +223,10 @@ class TableWrites:
         for rows in slices(change.range):
             yield self._slice_delete(change, rows)
 
-    def _row(self, change: Change, ttl: int | None) -> _Row:
+    def _row(self, change: Change, timestamp: Micros, ttl: int | None) -> _Row:
         columns = (*self._key, *self._clustering)
         known = tuple(column for column in columns if column.name in change.key)
-        return _Row(known, tuple(change.key.values()), change.timestamp, ttl)
+        return _Row(known, tuple(change.key.values()), timestamp, ttl)
 
     def _insert(
         self, row: _Row, columns: tuple[Column, ...], whole: Mapping[str, Any]
@@ -255,6 +310,12 @@ class TableWrites:
                 sign = ">" if is_start is not column.descending else "<"
                 condition = f"{quoted(column.name)} {sign}{'=' * edge.inclusive} ?"
                 yield condition, column.type, edge.value
+
+
+def _shown(change: Change, name: str) -> Any:
+    """Return a list's elements by id, as an image shows them; None if no image shows any."""
+    images = (image for image in (change.before, change.after) if image is not None)
+    return next((image[name] for image in images if image.get(name)), None)
 
 
 def _values(columns: Iterable[Column], whole: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -45,11 +45,11 @@ def figures(times: int) -> Iterator[Figure]:
 def _rates(served: Served, times: int) -> Iterator[Figure]:
     with CdcReader(served.config, f"{KEYSPACE}.{FLAT}") as reader:
         base = reader.table.schema.base
-        for name, ttls, read, target in (
+        for name, cells, read, target in (
             ("snapshot", False, _batches, 2),
             ("snapshot_changes", True, _changes, None),
         ):
-            selected, _, _ = rows_query(base, ttls=ttls, tokens=False).cql.partition(" FROM ")
+            selected, _, _ = rows_query(base, cells=cells, tokens=False).cql.partition(" FROM ")
             selected = selected.removeprefix("SELECT ")
             served.replay(FLAT, PAGES, PAGE_ROWS, selected=selected)
             yield _rate(served, times, name, partial(read, reader), selected, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,9 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
         "l": CollectionDelta(True, change.after["l"]),
         "m": CollectionDelta(True, {1: "one"}),
     }
-    assert (change.ttl, len(change.parts)) == (None, 1)
+    cells, collections = change.parts
+    assert (change.ttl, set(cells.deltas), set(collections.deltas)) == (None, {"v"}, {"l", "m"})
+    assert collections.timestamp is None
     static = found[50,]
     assert static.is_static
     assert (static.after, static.deltas) == ({"s": 8}, {"s": Set(8)})
@@ -240,3 +243,22 @@ def test_a_table_without_clustering(
         (str(n),): {"v": n} for n in range(12)
     }
     assert not any(change.is_static for change in found.values())
+
+
+def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
+    """Cells written at one time are a part; the insert has what was written last."""
+    now = time.time_ns() // 1_000
+    execute(
+        f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",
+        f"UPDATE {{t}} USING TIMESTAMP {now + 5} SET v = 2 WHERE pk = 80 AND ck = 1",
+        "INSERT INTO {t} (pk, ck) VALUES (81, 1)",
+    )
+    found = by_key(reader.snapshot().changes())
+    parts = [
+        (part.operation.name, part.timestamp, dict(part.deltas)) for part in found[80, 1].parts
+    ]
+    assert parts == [("INSERT", now + 5, {"v": Set(2)}), ("UPDATE", now, {"w": Set("a")})]
+    [marker] = found[81, 1].parts
+    assert (marker.timestamp, marker.deltas) == (None, {})
+    told = json.loads(json.dumps(found[80, 1].to_dict()))
+    assert [part["timestamp"] for part in told["parts"]] == [now + 5, now]

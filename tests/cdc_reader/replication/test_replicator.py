@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 import time
 import uuid
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from cassandra.cluster import Session
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from cdc_reader.cql.schema import CdcOptions, Column, ColumnKind, LogSchema
 from cdc_reader.cql.types import MapType, freeze
 from cdc_reader.decoding import Page, decode, parse_metadata
 from cdc_reader.errors import UnsupportedTableError
+from cdc_reader.reader import CdcReader
 from cdc_reader.replication.replicator import Expiry, Replicator
 from cdc_reader.testing.clock import ManualClock
 from tests.cdc_reader.changes.test_change import ALL_TYPES, change_of
@@ -155,6 +157,12 @@ class Tables:
         text = statement.replace("<t>", f"{self.keyspace}.{table}").replace("<pk>", str(key))
         self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
 
+    def write(self, table: str, key: int, statements: Iterable[str]) -> None:
+        """Run statements; their timestamps are of now."""
+        now = time.time_ns() // 1_000
+        for statement in statements:
+            self.execute(table, key, now, statement)
+
     def changes(self, table: str, key: int) -> list[Change]:
         """Return all changes of a partition."""
         schema = self.schemas[table]
@@ -175,6 +183,20 @@ class Tables:
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
         return [rows_of(raw_select(self.session, query)) for query in queries]
+
+    def values(self, table: str, key: int) -> list[list[str]]:
+        """Return the static cells, and the other cells of rows that have any.
+
+        A SELECT does not show whether a row without cells was inserted.
+        """
+        where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
+        found = []
+        for columns in ("ck, a, b, l, m, s, u", f"ck, {TIMES}"):
+            result = raw_select(self.session, f"SELECT {columns} {where}")
+            rows = [row for row in result.rows if any(cell is not None for cell in row[1:])]
+            found.append(rows_of(evolve(result, rows=rows)))
+        found.append(rows_of(raw_select(self.session, f"SELECT DISTINCT pk, st, ss {where}")))
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +249,11 @@ _ELEMENTS_SET = (
     "INSERT INTO <t> (pk, ck, l, m, s, u) "
     "VALUES (<pk>, 1, [1, 2], {1: 'a', 2: 'b'}, {1, 2}, {x: 1, y: 'a'})"
 )
+_ROW_LISTS = [
+    "UPDATE <t> SET l = l + [7] WHERE pk = <pk> AND ck = 1",
+    "UPDATE <t> SET l = l - [1] WHERE pk = <pk> AND ck = 1",
+    "UPDATE <t> SET l = [5, 6] WHERE pk = <pk> AND ck = 1",
+]
 writes = st.lists(st.one_of(timed(), timed(), batches), min_size=1, max_size=8)
 
 
@@ -256,6 +283,72 @@ def test_the_replica_of_a_table_is_the_table(
         for table in ("copy", images):
             tables.execute(table, key, base, delete)
     assert tables.contents("copy", key) == tables.contents(images, key)
+
+
+@pytest.mark.parametrize("images", sorted(set(IMAGES) - {"none"}))
+@settings(max_examples=25)
+@given(before=writes, during=writes, after=writes, order=st.randoms())
+@example([_ELEMENTS_SET], [_ROW_LISTS[0]], [_ROW_LISTS[1]], random.Random(0))
+@example([_ELEMENTS_SET], ["DELETE FROM <t> WHERE pk = <pk> AND ck = 1"], [], random.Random(1))
+@example([], [_ROW_LISTS[2]], [_ROW_LISTS[0]], random.Random(2))
+def test_rows_and_log_make_the_table(
+    tables: Tables,
+    connection: ConnectionConfig,
+    images: str,
+    before: list[str],
+    during: list[str],
+    after: list[str],
+    order: random.Random,
+) -> None:
+    """Rows read before and after some changes, and the log from before them: in any order."""
+    key = next(KEYS)
+    source = tables.schemas[images].base.name
+    with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
+        tables.write(images, key, before)
+        snapshot = reader.snapshot()
+        found = _of_key(snapshot.changes(), key)
+        tables.write(images, key, during)
+        found += _of_key(snapshot.changes(), key)
+        tables.write(images, key, after)
+        position = snapshot.position
+    found += [each for each in tables.changes(images, key) if each.timestamp >= position]
+    order.shuffle(found)
+    replicator = Replicator(tables.writer, {source: TableName(tables.keyspace, "copy")})
+    for change in found:
+        replicator.apply(change)
+    assert tables.values("copy", key) == tables.values(images, key)
+
+
+def _of_key(changes: Iterable[Change], key: int) -> list[Change]:
+    return [change for change in changes if change.key["pk"] == key]
+
+
+def test_writes_from_before_the_snapshot_may_arrive_after_it(
+    tables: Tables, connection: ConnectionConfig
+) -> None:
+    """They win over cells that are older, and lose against younger ones, as in the table."""
+    key, second = next(KEYS), 1_000_000
+    source = tables.schemas["both"].base.name
+    base = time.time_ns() // 1_000 - 60 * second
+    where = "WHERE pk = <pk> AND ck"
+    for ck in (1, 2):
+        written = f"(pk, ck, a, b) VALUES (<pk>, {ck}, 1, 'x') USING TIMESTAMP <+{10 * second}>"
+        tables.execute("both", key, base, f"INSERT INTO <t> {written}")
+    with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
+        found = _of_key(reader.snapshot().changes(), key)
+    for late in (
+        f"UPDATE <t> USING TIMESTAMP <+{20 * second}> SET a = 2 {where} = 1",
+        f"UPDATE <t> USING TIMESTAMP <+{5 * second}> SET b = 'old' {where} = 1",
+        f"DELETE FROM <t> USING TIMESTAMP <+{20 * second}> {where} = 2",
+    ):
+        tables.execute("both", key, base, late)
+    inserts = {base + 10 * second}
+    found += [each for each in tables.changes("both", key) if each.timestamp not in inserts]
+    replicator = Replicator(tables.writer, {source: TableName(tables.keyspace, "copy")})
+    for change in found:
+        replicator.apply(change)
+    assert tables.contents("copy", key) == tables.contents("both", key)
+    assert len(tables.contents("copy", key)[0]) == 1
 
 
 @settings(max_examples=15)

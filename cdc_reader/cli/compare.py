@@ -1,0 +1,154 @@
+"""`scylla-cdc compare`: which rows of two tables differ."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import click
+from attrs import define, field
+
+from cdc_reader.cli.change_text import row_text
+from cdc_reader.cli.connection import Side, two_connection_options
+from cdc_reader.cli.failure import Trouble, cli_errors
+from cdc_reader.cluster import Connection, SchemaSource
+from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.cql.names import TableName
+from cdc_reader.replication.comparison import Counts, Difference, Kind
+from cdc_reader.replication.table_comparison import ComparedRange, Table, TableComparison
+
+_EVERY = 5.0
+"""Seconds between two lines of progress."""
+_WORDS = {
+    Kind.MISSING: "only in the source",
+    Kind.EXTRA: "only in the target",
+    Kind.CHANGED: "with other values",
+}
+
+
+@define
+class Summary:
+    """What was compared so far; progress is printed to stderr now and then."""
+
+    limit: int
+    counts: Counts = field(factory=Counts)
+    first: list[Difference] = field(factory=list)
+    _share: float = 0.0
+    _printed: float = field(factory=time.monotonic)
+
+    def add(self, compared: ComparedRange) -> None:
+        """Add a range."""
+        self.counts.add(compared.counts)
+        self.first += compared.differences[: self.limit - len(self.first)]
+        self._share += compared.share
+        if time.monotonic() >= self._printed + _EVERY:
+            self._printed = time.monotonic()
+            rows = max(self.counts.source, self.counts.target)
+            click.echo(
+                f"{self._share:.0%} compared: {rows:,} rows, {self.differing:,} differ", err=True
+            )
+
+    @property
+    def differing(self) -> int:
+        """How many rows differ."""
+        return self.counts.differing.total()
+
+    def lines(self, source: Side, target: Side) -> Iterator[str]:
+        """Return the result as people read it: the counts, then the keys."""
+        counts = self.counts
+        yield f"{source}: {counts.source:,} rows"
+        yield f"{target}: {counts.target:,} rows"
+        if not self.differing:
+            yield "no row differs"
+            return
+        kinds = ", ".join(f"{counts.differing[kind]:,} {_WORDS[kind]}" for kind in Kind)
+        yield f"{self.differing:,} rows differ: {kinds}"
+        yield from map(_line, self.first)
+        if (more := self.differing - len(self.first)) > 0 and self.limit:
+            yield f"... and {more:,} more (--limit)"
+
+
+@click.command("compare")
+@click.argument("source")
+@click.argument("table", metavar="KS.TABLE")
+@click.argument("target")
+@click.argument("copy", required=False, metavar="[KS.TABLE]")
+@click.option(
+    "--columns",
+    metavar="A,B,...",
+    help="Compare these columns only, beside the key. By default all columns of the source.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Print the keys of at most N rows that differ. All are counted.",
+)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(1, 1_024),
+    default=8,
+    show_default=True,
+    help="How many ranges of tokens to compare at a time.",
+)
+@two_connection_options("reads", "reads")
+def command(
+    source: ConnectionConfig,
+    table: str,
+    target: ConnectionConfig,
+    copy: str | None,
+    columns: str | None,
+    limit: int,
+    in_flight: int,
+) -> None:
+    """Compare the rows of two tables, such as a table and its copy.
+
+    SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
+    commas. The copy has the table's name unless another is given. Compares which rows there are,
+    and the values of their columns; not TTLs, nor write times. A row that is written meanwhile may
+    count as different.
+
+    Prints how many rows each table has, then the keys of the rows that differ. The exit status is
+    0 if none does, 1 if some do, and 2 if the tables could not be compared.
+    """
+    with cli_errors(Trouble), _interruptible():
+        name = TableName.parse(table)
+        sides = Side(source, name), Side(target, TableName.parse(copy) if copy else name)
+        config = ReadConfig(in_flight=in_flight)
+        chosen = None if columns is None else [each.strip() for each in columns.split(",")]
+        summary = Summary(limit)
+        with (
+            closing(Connection(source, config)) as there,
+            closing(Connection(target, config)) as here,
+        ):
+            comparison = TableComparison(
+                Table(there, SchemaSource(there).table_schema(sides[0].table)),
+                Table(here, SchemaSource(here).table_schema(sides[1].table)),
+                chosen,
+                config=config,
+                limit=limit,
+            )
+            for compared in comparison.ranges():
+                summary.add(compared)
+    for line in summary.lines(*sides):
+        click.echo(line)
+    if summary.differing:
+        sys.exit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """End with status 2 on Ctrl-C: status 1 would tell of a difference."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Trouble("interrupted before all rows were compared") from None
+
+
+def _line(difference: Difference) -> str:
+    columns = f": {', '.join(difference.columns)}" if difference.columns else ""
+    return f"  {_WORDS[difference.kind]}  {row_text(difference.key)}{columns}"

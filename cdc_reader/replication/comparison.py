@@ -1,0 +1,225 @@
+"""Compares the rows of two tables in flat memory, however many they have.
+
+Both servers send the rows of a range of tokens in one order: by token, then by clustering key. So
+the rows that come before the first key common to both are in one table only. Equal rows are passed
+over many at a time, as Arrow arrays; only rows that differ become Python objects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from cdc_reader.cql.schema import Column
+from cdc_reader.cql.values import FrozenDict, converter
+from cdc_reader.reading.ports import TOKEN
+
+_LOOK_AHEAD = 16
+"""Rows in which a common key is looked for at first; then in ever more."""
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+"""Floats are compared by their bits: NaN equals itself, and 0.0 is not -0.0."""
+
+
+class Kind(Enum):
+    """How a row differs."""
+
+    MISSING = "missing"
+    """Only the source has it."""
+    EXTRA = "extra"
+    """Only the target has it."""
+    CHANGED = "changed"
+    """Both have it, with other values."""
+
+
+@frozen
+class Difference:
+    """A row that differs: its key and, if both tables have it, the columns that differ."""
+
+    kind: Kind
+    key: Mapping[str, Any]
+    columns: tuple[str, ...] = ()
+
+
+@define
+class Counts:
+    """How many rows the tables have, and how many differ, by kind."""
+
+    source: int = 0
+    target: int = 0
+    differing: Counter[Kind] = field(factory=Counter)
+
+    def add(self, other: Counts) -> None:
+        """Add what was counted elsewhere."""
+        self.source += other.source
+        self.target += other.target
+        self.differing.update(other.differing)
+
+
+class RowComparison:
+    """Compares rows of one range of tokens.
+
+    `key` has the columns of the primary key, and `values` the others to compare. The rows have
+    these columns, of equal types in both tables, and `TOKEN`. `counts` is complete once
+    `differences` has ended.
+    """
+
+    def __init__(
+        self,
+        source: Iterator[pa.RecordBatch],
+        target: Iterator[pa.RecordBatch],
+        key: Sequence[Column],
+        values: Sequence[Column],
+    ) -> None:
+        self.counts = Counts()
+        self._key = {column.name: converter(column.type) for column in key}
+        self._values = [column.name for column in values]
+        names = [TOKEN, *self._key, *self._values]
+        self._source, self._target = _Rows(source, names), _Rows(target, names)
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield the rows that differ, in the tables' order."""
+        source, target = self._source, self._target
+        while source.has(1) and target.has(1):
+            equal = _equal_rows(source.rows, target.rows)
+            self._passed(equal, equal)
+            if source.count and target.count:
+                yield from self._first_difference()
+        for rows, kind in ((source, Kind.MISSING), (target, Kind.EXTRA)):
+            while rows.has(1):
+                yield from self._alone(kind, rows.count)
+
+    def _first_difference(self) -> Iterator[Difference]:
+        """Yield what lies before the next row that both tables have, or that row if it differs."""
+        source, target = self._source.tokens[0], self._target.tokens[0]
+        if source < target:
+            yield from self._alone(Kind.MISSING, self._source.before(target))
+        elif target < source:
+            yield from self._alone(Kind.EXTRA, self._target.before(source))
+        else:
+            missing, extra = self._before_common(source)
+            yield from self._alone(Kind.MISSING, missing)
+            yield from self._alone(Kind.EXTRA, extra)
+            if not missing and not extra:
+                yield from self._changed()
+
+    def _before_common(self, token: int) -> tuple[int, int]:
+        """Return how many rows of a token each table has before the first that both have."""
+        ahead = _LOOK_AHEAD
+        while True:
+            mine, theirs = (rows.first(token, ahead) for rows in (self._source, self._target))
+            places = {key: at for at, key in enumerate(map(repr, self._keys(theirs)))}
+            for at, key in enumerate(map(repr, self._keys(mine))):
+                if key in places:
+                    return at, places[key]
+            if mine.num_rows < ahead and theirs.num_rows < ahead:
+                return int(mine.num_rows), int(theirs.num_rows)
+            ahead *= 4
+
+    def _changed(self) -> Iterator[Difference]:
+        """Yield the first row, which both tables have, if its values differ."""
+        mine, theirs = self._source.rows.slice(0, 1), self._target.rows.slice(0, 1)
+        columns = tuple(
+            name
+            for name in self._values
+            if repr(mine.column(name).to_pylist()) != repr(theirs.column(name).to_pylist())
+        )
+        if columns:
+            self.counts.differing[Kind.CHANGED] += 1
+            [key] = self._keys(mine)
+            yield Difference(Kind.CHANGED, key, columns)
+        self._passed(1, 1)
+
+    def _alone(self, kind: Kind, count: int) -> Iterator[Difference]:
+        """Yield the first rows of the table that has them."""
+        rows = self._source if kind is Kind.MISSING else self._target
+        self.counts.differing[kind] += count
+        for at in range(0, count, _LOOK_AHEAD):
+            for key in self._keys(rows.rows.slice(at, min(_LOOK_AHEAD, count - at))):
+                yield Difference(kind, key)
+        self._passed(count if rows is self._source else 0, count if rows is self._target else 0)
+
+    def _passed(self, source: int, target: int) -> None:
+        self.counts.source += source
+        self.counts.target += target
+        self._source.drop(source)
+        self._target.drop(target)
+
+    def _keys(self, rows: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
+        """Yield the keys of rows by column, without columns that are null, as in static rows."""
+        columns = [convert(rows.column(name)) for name, convert in self._key.items()]
+        for cells in zip(*columns, strict=True):
+            named = zip(self._key, cells, strict=True)
+            yield FrozenDict({name: cell for name, cell in named if cell is not None})
+
+
+class _Rows:
+    """The rows of one table that were read and not yet compared."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> None:
+        self._batches = batches
+        self._names = names
+        self.rows = pa.RecordBatch.from_pylist([], pa.schema([]))
+
+    @property
+    def count(self) -> int:
+        found: int = self.rows.num_rows
+        return found
+
+    @property
+    def tokens(self) -> Any:
+        return self.rows.column(TOKEN).to_numpy()
+
+    def has(self, count: int) -> bool:
+        """Read until there are `count` rows; False if the table ends before."""
+        read = [self.rows] if self.count else []
+        missing = count - self.count
+        while missing > 0 and (batch := next(self._batches, None)) is not None:
+            read.append(batch.select(self._names))
+            missing -= batch.num_rows
+        if len(read) > 1 or (read and not self.count):
+            self.rows = pa.concat_batches(read)
+        return missing <= 0
+
+    def before(self, token: int) -> int:
+        """Return how many of the rows read have smaller tokens."""
+        return int(np.searchsorted(self.tokens, token))
+
+    def first(self, token: int, count: int) -> pa.RecordBatch:
+        """Return the first rows with this token, at most `count`."""
+        self.has(count)
+        of_token = int(np.searchsorted(self.tokens, token, side="right")) if self.count else 0
+        return self.rows.slice(0, min(count, of_token))
+
+    def drop(self, count: int) -> None:
+        self.rows = self.rows.slice(count)
+
+
+def _equal_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> int:
+    """Return how many rows are equal at the beginning."""
+    count: int = min(one.num_rows, other.num_rows)
+    ones, others = _bits(one.slice(0, count)), _bits(other.slice(0, count))
+    if ones.equals(others):
+        return count
+    equal = 0
+    while count > 1:
+        half = count // 2
+        if ones.slice(equal, half).equals(others.slice(equal, half)):
+            equal, count = equal + half, count - half
+        else:
+            count = half
+    return equal
+
+
+def _bits(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows without the names of columns, and with floats as their bits."""
+    columns = [
+        column.view(_BITS[column.type]) if column.type in _BITS else column
+        for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])

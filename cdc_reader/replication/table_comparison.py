@@ -1,0 +1,128 @@
+"""Compares two tables by ranges of the ring, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+
+from attrs import evolve, field, frozen
+
+from cdc_reader.cluster.rows import CqlRowSource
+from cdc_reader.cluster.wire import Queries
+from cdc_reader.config import ReadConfig
+from cdc_reader.cql.schema import TableSchema
+from cdc_reader.errors import ConfigurationError, UnsupportedTableError
+from cdc_reader.replication.comparison import Counts, Difference, RowComparison
+from cdc_reader.replication.table_copy import misfits
+from cdc_reader.streams.range_cutter import RangeCutter
+from cdc_reader.streams.ring import WHOLE_RING, TokenRange
+
+_PAGES = 20
+"""Pages of a range, as in a snapshot."""
+
+
+@frozen
+class Table:
+    """A table, and the connection to read it by; thread-safe."""
+
+    queries: Queries
+    schema: TableSchema = field(repr=False)
+
+
+@frozen
+class ComparedRange:
+    """A range of the ring that was compared: its counts, and the first rows that differ."""
+
+    tokens: TokenRange
+    counts: Counts
+    differences: tuple[Difference, ...]
+
+    @property
+    def share(self) -> float:
+        """The range's part of the ring, from 0 to 1."""
+        return self.tokens.size / WHOLE_RING.size
+
+
+class TableComparison:
+    """Compares the rows of two tables with the same key.
+
+    All columns of the source are compared, or the key and `columns`; further columns of the target
+    are not. At most `limit` differences of a range are kept. TTLs and write times are not compared.
+    Raises UnsupportedTableError if the tables have other columns or keys, and ConfigurationError
+    for columns that the source does not have.
+    """
+
+    def __init__(
+        self,
+        source: Table,
+        target: Table,
+        columns: Sequence[str] | None = None,
+        *,
+        config: ReadConfig | None = None,
+        limit: int = 20,
+    ) -> None:
+        self._config = config or ReadConfig()
+        self._limit = limit
+        base = _chosen(source.schema, columns)
+        if found := list(misfits(base, target.schema)):
+            raise UnsupportedTableError(
+                f"table {target.schema.name} cannot be compared with {base.name}: "
+                f"{', '.join(found)}"
+            )
+        self._key = (*base.partition_key, *base.clustering)
+        self._values = tuple(column for column in base.columns if not column.is_key)
+        self._sources = [
+            CqlRowSource(table.queries, _like(base, table.schema), tokens=True)
+            for table in (source, target)
+        ]
+
+    def ranges(self) -> Iterator[ComparedRange]:
+        """Compare range by range, and yield each when it is done.
+
+        Rows written meanwhile may differ. Raises errors of `cdc_reader.errors`.
+        """
+        cutter = RangeCutter(WHOLE_RING, (), _PAGES * self._config.fetch_size)
+        with ThreadPoolExecutor(self._config.in_flight, "cdc-compare") as workers:
+            under_way: set[Future[ComparedRange]] = set()
+            try:
+                while True:
+                    while len(under_way) < self._config.in_flight and (tokens := cutter.next()):
+                        under_way.add(workers.submit(self._compare, tokens))
+                    if not under_way:
+                        return
+                    done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                    for compared in [each.result() for each in done]:
+                        rows = max(compared.counts.source, compared.counts.target)
+                        cutter.record(compared.tokens, rows)
+                        yield compared
+            finally:
+                workers.shutdown(wait=False, cancel_futures=True)
+
+    def _compare(self, tokens: TokenRange) -> ComparedRange:
+        source, target = (each.read(tokens) for each in self._sources)
+        comparison = RowComparison(source, target, self._key, self._values)
+        differences = comparison.differences()
+        first = tuple(islice(differences, self._limit))
+        for _ in differences:
+            pass
+        return ComparedRange(tokens, comparison.counts, first)
+
+
+def _chosen(schema: TableSchema, names: Sequence[str] | None) -> TableSchema:
+    """Return the schema with its key and the named columns only."""
+    if names is None:
+        return schema
+    there = {column.name for column in schema.columns}
+    for name in names:
+        if name not in there:
+            remedy = f"give columns of {schema.name}: {', '.join(sorted(there))}"
+            raise ConfigurationError("columns", name, remedy)
+    chosen = tuple(c for c in schema.columns if c.is_key or c.name in names)
+    return evolve(schema, columns=chosen)
+
+
+def _like(base: TableSchema, schema: TableSchema) -> TableSchema:
+    """Return a table's schema with the columns of `base`, in its order."""
+    there = {column.name: column for column in schema.columns}
+    return evolve(schema, columns=tuple(there[column.name] for column in base.columns))

@@ -1,0 +1,158 @@
+"""`scylla-cdc replicate --initial-copy`: a copy that begins with the rows of the table."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cassandra.cluster import Session
+
+from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.cli.test_replicate import (
+    COLUMNS,
+    TO_NOW,
+    WRITES,
+    applied,
+    arguments,
+    contents,
+    copy,
+    invoke,
+    running,
+    table,
+    target,
+    there,
+)
+
+if TYPE_CHECKING:
+    from cdc_reader.testing import Scylla
+
+__all__ = ["copy", "table", "target", "there"]  # fixtures
+
+pytestmark = pytest.mark.needs("topology")
+
+WITH_LOG = "AND cdc = {'enabled': true, 'preimage': true}"
+ROWS, KILLS = 400, 3
+
+
+@pytest.fixture
+def without_log(scylla: Scylla, table: str) -> str:
+    """The table, whose log does not have what was written to it."""
+    for statement in WRITES:
+        scylla.session.execute(statement.format(t=table))
+    scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': false}}")
+    for number in range(ROWS):
+        scylla.session.execute(
+            f"INSERT INTO {table} (p, c, v, l, m, us) VALUES ({number % 40}, {number}, 'a', "
+            f"['x', 'y'], {{'k': 1}}, [{{a: {number}}}]) USING TTL {6000 + 600 * (number % 2)}"
+        )
+    scylla.session.execute(f"ALTER TABLE {table} WITH {WITH_LOG.removeprefix('AND ')}")
+    return table
+
+
+@pytest.mark.usefixtures("without_log")
+def test_the_target_becomes_the_table_and_stays_so(
+    scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """Write times and TTLs included; compare finds no difference, and a later run goes on."""
+    words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
+    first = invoke(*words, "--initial-copy")
+    assert first.exit_code == 0, first.output
+    assert " from now, after the rows it has; " in first.stderr
+    assert f"{copy}: snapshot: " in first.stderr
+    assert f"stopped: {ROWS + 5:,} rows copied, 0 changes applied" in first.stderr
+    assert contents(there, copy) == contents(scylla.session, copy)
+    for statement in (
+        "UPDATE {t} SET l = l + ['z'], m = m - {{'k'}}, st = 5 WHERE p = 7 AND c = 7",
+        "UPDATE {t} SET l = l - ['x'] WHERE p = 7 AND c = 47",
+        "DELETE FROM {t} WHERE p = 3",
+    ):
+        scylla.session.execute(statement.format(t=copy))
+    assert applied(invoke(*words, "--initial-copy").stderr) == 4
+    assert contents(there, copy) == contents(scylla.session, copy)
+    compared = invoke("compare", scylla.contact_point, copy, target.contact_point)
+    assert compared.exit_code == 0, compared.output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("without_log")
+def test_killed_under_writes_it_goes_on(
+    scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """SIGKILL at some moments; the last run copies the rows that are left, and the table is equal.
+
+    Without --initial-copy too: it is a run's checkpoint that tells.
+    """
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    words = arguments(scylla, copy, target, tmp_path, "--workers", "2")
+    unsettled = (*words, "--initial-copy", "--confidence-window", "1s")
+    target.faults.add(Fault.parse(f"delay,match={copy},times={4 * ROWS},seconds=0.02"))
+    for _ in range(KILLS):
+        begun = _count(there, copy)
+        with running([*unsettled]) as (
+            process,
+            greeting,
+        ):
+            assert greeting.startswith("replicating ")
+            deadline = time.monotonic() + 60
+            while _count(there, copy) < min(begun + draw.randrange(1, ROWS // 4), ROWS // 2):
+                _write(scylla.session, copy, draw)
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+            process.kill()
+            process.wait()
+    target.faults.clear()
+    last = invoke(*words, *TO_NOW)
+    assert last.exit_code == 0, last.output
+    assert "rows copied" in last.stderr
+    compared = invoke("compare", scylla.contact_point, copy, target.contact_point)
+    assert compared.exit_code == 0, compared.output
+    assert contents(there, copy) == contents(scylla.session, copy)
+
+
+def _count(session: Session, table: str) -> int:
+    return int(session.execute(f"SELECT count(*) FROM {table}").one()[0])
+
+
+def _write(session: Session, table: str, draw: random.Random) -> None:
+    """Change, delete or insert a row, of a partition that is copied already or of another."""
+    number = draw.randrange(ROWS)
+    where = f"WHERE p = {number % 40} AND c = {number}"
+    new = f"({number % 40}, {number}, 'new', ['n'])"
+    session.execute(
+        draw.choice(
+            [
+                f"INSERT INTO {table} (p, c, v, l) VALUES {new}",
+                f"UPDATE {table} SET v = '{draw.random()}', l = l + ['w'] {where} IF EXISTS",
+                f"UPDATE {table} SET l = l - ['x'], m['k'] = 2 {where} IF EXISTS",
+                f"UPDATE {table} SET st = {number} WHERE p = {number % 40}",
+                f"DELETE FROM {table} {where}",
+                f"DELETE FROM {table} WHERE p = {number % 40} AND c > {number}",
+            ]
+        )
+    )
+
+
+def test_what_cannot_be_copied_is_told(
+    scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
+) -> None:
+    """A target with rows, a list without images, and a start."""
+    words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
+    assert invoke(*words, "--from", "earliest").exit_code == 2
+    there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")
+    found = invoke(*words)
+    assert found.exit_code == 1
+    assert f'has rows, and --initial-copy begins with an empty table: TRUNCATE "{keyspace}"' in (
+        found.stderr
+    )
+    scylla.session.execute(f"CREATE TABLE {keyspace}.plain {COLUMNS} AND cdc = {{'enabled': true}}")
+    there.execute(f"CREATE TABLE {keyspace}.plain {COLUMNS}")
+    words = arguments(scylla, f"{keyspace}.plain", target, tmp_path, "--initial-copy")
+    found = invoke(*words)
+    assert found.exit_code == 1
+    assert f'table {keyspace}.plain has a list, "l", whose elements only images' in found.stderr
