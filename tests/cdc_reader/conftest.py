@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from cdc_reader.config import ConnectionConfig
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
+
+Execute = Callable[..., None]
+"""Executes statements."""
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +27,14 @@ def connection(scylla: Scylla) -> ConnectionConfig:
         password=password,
         connect_timeout=timedelta(seconds=30),
     )
+
+
+@pytest.fixture
+def execute(scylla: Scylla, keyspace: str) -> Execute:
+    """Executes statements one after the other; ``{t}`` is the table ``t`` of the keyspace."""
+
+    def execute(*statements: str) -> None:
+        for statement in statements:
+            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
+
+    return execute

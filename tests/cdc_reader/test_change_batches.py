@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,11 @@ from cdc_reader.errors import (
     StoppedError,
     UnsupportedTableError,
 )
+from tests.cdc_reader.conftest import Execute
 
 if TYPE_CHECKING:
-    from cdc_reader.testing import Scylla
+    pass
 
-Execute = Callable[..., None]
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
 SMALL_PAGES = ReadConfig(fetch_size=2, chunk_size=3, in_flight=2)
 WRITES = (
@@ -33,17 +33,6 @@ WRITES = (
     "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
     "DELETE FROM {t} WHERE pk = 1 AND ck = 2",
 )
-
-
-@pytest.fixture
-def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; ``{t}`` is the table."""
-
-    def execute(*statements: str) -> None:
-        for statement in statements:
-            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
-
-    return execute
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,24 +25,13 @@ from cdc_reader import (
 )
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import CheckpointError, ConfigurationError, StoppedError
+from tests.cdc_reader.conftest import Execute
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
-Execute = Callable[..., None]
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
 SMALL_PAGES = ReadConfig(fetch_size=2, in_flight=2, confidence_window="0s")
-
-
-@pytest.fixture
-def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; {t} is the table."""
-
-    def execute(*statements: str) -> None:
-        for statement in statements:
-            scylla.session.execute(statement.replace("{t}", f"{keyspace}.t"))
-
-    return execute
 
 
 @pytest.fixture

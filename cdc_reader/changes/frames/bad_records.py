@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +119,10 @@ class Origins:
         }
 
 
+Part: TypeAlias = tuple[Origins, Callable[[str], pa.Array]]
+"""Some output rows: where they come from, and a function that makes a column by its name."""
+
+
 class BadRecords:
     """The bad records of one read: what to do with them, and how many there were.
 
@@ -134,8 +138,15 @@ class BadRecords:
         self._schema = schema
         self._count = 0
 
-    def rows(self, origins: Origins, column: Callable[[str], pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Yield the output rows, whose columns `column` makes by name; nothing if none is left."""
+    def rows(self, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
+        """Yield the output rows of all parts, then log how many were bad."""
+        for origins, column in parts:
+            yield from self._rows(origins, column)
+        self._report()
+
+    def _rows(
+        self, origins: Origins, column: Callable[[str], pa.Array]
+    ) -> Iterator[pa.RecordBatch]:
         count, bad = len(origins.at), len(origins.bad)
         if bad and not self._quarantines:
             self._tell(origins)
@@ -150,8 +161,7 @@ class BadRecords:
         batch = pa.RecordBatch.from_arrays(made, schema=self._schema)
         yield batch.filter(pa.array(~origins.are_bad)) if bad and not self._quarantines else batch
 
-    def report(self) -> None:
-        """Log how many there were; called at the end of a read."""
+    def _report(self) -> None:
         if self._count:
             event = "bad_records_quarantined" if self._quarantines else "bad_records_skipped"
             log.warning(event, table=str(self._base.name), count=self._count)

@@ -28,7 +28,7 @@ from cdc_reader.changes.arrays import (
 )
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, Part, bad_record_field
 from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
@@ -113,22 +113,25 @@ class ChangesFormat:
         preimages = gives_preimages(
             self._base.cdc, options.preimages, partial=options.include_delta
         )
-        bad = BadRecords(options.on_bad_record, self._base, schema)
-        for net, ranges in read_changes(batches, self._base, options):
-            rows = _Rows.all(net, ranges, preimages=preimages)
-            origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
-            yield from bad.rows(origins, partial(self._column, net=net, rows=rows))
-        bad.report()
+
+        def parts() -> Iterator[Part]:
+            for net, ranges in read_changes(batches, self._base, options):
+                rows = _Rows.all(net, ranges, preimages=preimages)
+                origins = Origins(net.batch, rows.at, net.rows.changes, self._are_bad(net, rows))
+                yield origins, partial(self._column, net=net, rows=rows)
+
+        return BadRecords(options.on_bad_record, self._base, schema).rows(parts())
 
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
-        bad = BadRecords(self._options.on_bad_record, self._base, schema)
-        for batch, is_static in rows:
-            column = partial(self._of_snapshot, rows=batch, position=position, is_static=is_static)
-            yield from bad.rows(Origins.each(batch), column)
-        bad.report()
+        made = partial(self._of_snapshot, position=position)
+        parts = (
+            (Origins.each(batch), partial(made, rows=batch, is_static=is_static))
+            for batch, is_static in rows
+        )
+        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from cdc_reader._time import Micros, SystemClock
 from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, bad_record_field
+from cdc_reader.changes.frames.bad_records import BadRecords, Origins, Part, bad_record_field
 from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
@@ -84,22 +84,25 @@ class EnvelopeFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the log to changes, with the columns of `schema`."""
-        bad = BadRecords(self._options.on_bad_record, self._base, schema)
-        for found, _ in read_changes(batches, self._base, self._options):
-            net = found.in_order
-            origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
-            yield from bad.rows(origins, partial(self._column, net=net))
-        bad.report()
+
+        def parts() -> Iterator[Part]:
+            for found, _ in read_changes(batches, self._base, self._options):
+                net = found.in_order
+                origins = Origins(net.batch, net.at, net.rows.changes, self._are_bad(net))
+                yield origins, partial(self._column, net=net)
+
+        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts())
 
     def snapshot(
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
-        bad = BadRecords(self._options.on_bad_record, self._base, schema)
-        for batch, is_static in rows:
-            column = partial(self._of_snapshot, rows=batch, position=position, is_static=is_static)
-            yield from bad.rows(Origins.each(batch), column)
-        bad.report()
+        made = partial(self._of_snapshot, position=position)
+        parts = (
+            (Origins.each(batch), partial(made, rows=batch, is_static=is_static))
+            for batch, is_static in rows
+        )
+        return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool

@@ -35,10 +35,8 @@ class LogFormat:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows with the columns of `schema`."""
-        bad = BadRecords(self._policy, self._base, schema)
-        for batch in batches:
-            yield from bad.rows(Origins.each(batch), partial(_column, batch))
-        bad.report()
+        parts = ((Origins.each(batch), partial(_column, batch)) for batch in batches)
+        return BadRecords(self._policy, self._base, schema).rows(parts)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from cassandra.cluster import Cluster
 
 from cdc_reader import ConnectionConfig, ReadConfig, TableReader
 from cdc_reader.cluster import Connection
 from cdc_reader.cluster.throttle import RECOVERY, Throttle
 from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.cluster.filled import filled
 from tests.cdc_reader.seconds import Seconds
 
 pytestmark = pytest.mark.needs("faults")
@@ -36,17 +36,7 @@ class Recording(Throttle):
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
     """A server whose table `ks.t` has had 60 rows inserted."""
-    with EmbeddedScylla() as server:
-        cluster = Cluster([server.host], port=server.port, protocol_version=4)
-        session = cluster.connect()
-        session.execute(
-            "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-        )
-        session.execute("CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true}")
-        for number in range(COUNT):
-            session.execute("INSERT INTO ks.t (p) VALUES (%s)", (number,))
-        cluster.shutdown()
+    with filled(COUNT) as server:
         yield server
 
 
@@ -60,9 +50,9 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def keys(connection: Connection) -> list[int]:
-    """Return the keys of all rows of the log."""
+    """Return the clustering keys of all rows of the log."""
     batches = TableReader(connection, "ks.t").batches()
-    return sorted(key for batch in batches for key in batch.column("p").to_pylist())
+    return sorted(key for batch in batches for key in batch.column("c").to_pylist())
 
 
 def test_every_page_counts_against_the_limit(connection: Connection) -> None:

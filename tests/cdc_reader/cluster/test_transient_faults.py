@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from cassandra.cluster import Cluster
 
 from cdc_reader import ConnectionConfig, ReadConfig, TableReader
 from cdc_reader.cluster import Connection
 from cdc_reader.testing import EmbeddedScylla, Fault
+from tests.cdc_reader.cluster.filled import filled
 from tests.cdc_reader.seconds import Seconds, throttle
 
 pytestmark = pytest.mark.needs("faults")
@@ -23,20 +23,7 @@ CONFIG = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
     """A server whose table `ks.t` has had 300 rows inserted."""
-    with EmbeddedScylla() as server:
-        cluster = Cluster([server.host], port=server.port, protocol_version=4)
-        session = cluster.connect()
-        session.execute(
-            "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-        )
-        session.execute(
-            "CREATE TABLE ks.t (p int, c int, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}"
-        )
-        insert = session.prepare("INSERT INTO ks.t (p, c) VALUES (?, ?)")
-        for number in range(COUNT):
-            session.execute(insert, (number % 10, number))
-        cluster.shutdown()
+    with filled(COUNT) as server:
         yield server
 
 
