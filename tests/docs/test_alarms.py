@@ -1,0 +1,19 @@
+"""The page on alarms has each rule of the examples, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/operate/alarms.md").read_text()
+
+
+def test_the_alarms_of_the_page_are_those_of_the_rules() -> None:
+    """Each has a line that says what to do."""
+    groups = yaml.safe_load((ROOT / "examples/monitoring/alerts.yml").read_text())["groups"]
+    rules = {rule["alert"] for group in groups for rule in group["rules"]}
+    rows = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(Cdc\w+)`", rows)) == rules

@@ -1,0 +1,45 @@
+"""The figures of the page on sizing are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cdc_reader.config import ReadConfig
+from cdc_reader.reading.planner import Chunking
+from cdc_reader.testing import Scylla
+from pyspark_scylla_cdc.options.table import parse_options
+from pyspark_scylla_cdc.streaming.idle import MOST_QUERIES
+from tests.benchmarks import log_cost
+
+PAGE = Path(__file__).parents[2] / "docs/operate/sizing.md"
+ROW = re.compile(
+    r"^\| (\d+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+) \|$", re.MULTILINE
+)
+VNODES = 256
+
+
+def test_what_a_write_costs(scylla: Scylla) -> None:
+    """The page shows what the script prints."""
+    with log_cost.connected(scylla.contact_point) as connection:
+        assert log_cost.table(connection) in PAGE.read_text()
+
+
+def test_the_queries_of_a_window() -> None:
+    """The page's numbers follow from the defaults."""
+    read = ReadConfig()
+    options = parse_options({"hosts": "scylla", "path": "shop.orders"})
+    shortest, longest = (options[n].total_seconds() for n in ("minAdvance", "idleAdvance"))
+    rows = ROW.findall(PAGE.read_text())
+    assert len(rows) == 5
+    for row in rows:
+        nodes, shards, *shown = (int(number.replace(",", "")) for number in row)
+        streams = nodes * VNODES * shards
+        queries = len(Chunking(range(streams), read.chunk_size))
+        step = min(longest, shortest * queries // MOST_QUERIES)
+        assert shown == [
+            streams,
+            queries,
+            round(queries / read.poll_interval.total_seconds()),
+            step,
+        ]

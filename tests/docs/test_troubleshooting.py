@@ -1,0 +1,130 @@
+"""The page on troubleshooting has every error that a user can meet, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cdc_reader import errors
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/operate/troubleshooting.md"
+SOURCES = [
+    path
+    for folder in ("cdc_reader", "connectors/pyspark_scylla_cdc")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "testing" not in path.parts
+]
+SELF_EXPLANATORY = {"ConfigurationError", "DecodeError"}
+"""The page explains the form of their messages, which name an option, or bytes of the protocol."""
+VARIABLE = "…"
+SECTION = re.compile(r"^### `(\w+)`\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
+FIRST_CELL = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+
+
+@cache
+def documented() -> dict[str, list[str]]:
+    """Return the messages of the page by the class of their section."""
+    sections = SECTION.findall(PAGE.read_text() + "\n##")
+    return {name: FIRST_CELL.findall(text) for name, text in sections}
+
+
+@cache
+def warnings() -> list[str]:
+    """Return the events in the page's table of warnings."""
+    _, _, text = PAGE.read_text().partition("\n## Warnings in the log\n")
+    return FIRST_CELL.findall(text)
+
+
+def template(node: ast.expr) -> str:
+    """Return a text's fixed parts, joined by `VARIABLE`."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(map(template, values))
+    return VARIABLE
+
+
+def fixed(text: str) -> list[str]:
+    """Return the fixed parts of a template that say something."""
+    parts = (part.strip(" ;:,") for part in text.split(VARIABLE))
+    return [part for part in parts if part]
+
+
+@cache
+def nodes() -> list[ast.AST]:
+    """Return the syntax of all sources."""
+    return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+
+
+def calls() -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call in the sources, by the name of what is called."""
+    for node in nodes():
+        if isinstance(node, ast.Call):
+            match node.func:
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    yield name, node
+
+
+@cache
+def raised() -> dict[str, set[str]]:
+    """Return the messages in the sources, by class; those that are only passed on are left out."""
+    found = defaultdict(set)
+    for name, call in calls():
+        if name in errors.__all__ and call.args:
+            message = template(call.args[0])
+            if sum(map(len, fixed(message))) > len("username is"):
+                found[name].add(message)
+    return found
+
+
+@cache
+def texts() -> str:
+    """Return all fixed texts of the sources, one a line."""
+    found = (node for node in nodes() if isinstance(node, ast.Constant | ast.JoinedStr))
+    return "\n".join(map(template, found))
+
+
+def test_each_class_has_a_section_and_no_section_lacks_a_class() -> None:
+    """A class that is new, or gone, changes the page."""
+    assert sorted(documented()) == sorted(errors.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(errors.__all__) - SELF_EXPLANATORY))
+def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
+    """Users search the page for what they were shown."""
+    assert raised()[name] - set(documented()[name]) == set()
+
+
+def test_the_messages_of_the_page_are_those_of_the_code() -> None:
+    """A message that was reworded must be reworded on the page too."""
+    shown = {message for messages in documented().values() for message in messages}
+    assert shown
+    strange = {part for message in shown for part in fixed(message) if part not in texts()}
+    assert strange == set()
+
+
+def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
+    """Events that are logged as a warning or an error."""
+    logged = {
+        call.args[0].value
+        for name, call in calls()
+        if name in ("warning", "error") and call.args
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert logged <= set(warnings())
+    assert {event for event in warnings() if event not in texts()} == set()
+
+
+def test_each_row_of_the_page_has_a_cause_and_a_remedy() -> None:
+    """Three cells, none of them empty."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    whole = re.compile(r"\| `[^`]+` \| [^|]+ \| [^|]+ \|")
+    assert [row for row in rows if not whole.fullmatch(row)] == []
