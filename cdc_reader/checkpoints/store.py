@@ -2,8 +2,12 @@
 
 A new store implements `LeasingStore`, or `CheckpointStore` if it can have no leases. Its methods
 may be called from several threads at once, and raise `TransientError` for a failure that is worth
-another attempt. Add it to the fixtures of ``test_stores.py`` and ``test_leases.py``, and to
-`cli.following` so that the command line can read it.
+another attempt. `sqlite` is an example; `marks` packs the parts of a checkpoint.
+
+Add the store to the names in ``checkpoints/__init__.py`` and ``cdc_reader/__init__.py``, to the
+fixtures of ``test_stores.py`` and ``test_leases.py``, which hold the laws of a store, to
+``docs/reference/checkpoints.md``, and to `cli.following` and `cli.status`, where the commands open
+stores. Then run ``make api``.
 """
 
 from __future__ import annotations

@@ -3,12 +3,21 @@
 Types are immutable and hashable, and print as the server prints them (``frozen<map<int, text>>``).
 The schema, the decoding kernel, the Spark source and the embedded server share them.
 
-A new native type needs a name in `NATIVE_TYPES`, and an entry under that name in these tables:
-`decoding.metadata` and `decoding.marshal` (how results name it), `decoding.arrow_type`,
-`decoding.scalars`, ``decoding/native/shape.pxi`` and, if its values have a fixed width,
-`decoding.cells` (how its bytes become Arrow), `cql.values`, `cql.json`, `changes.json` and
-`cluster.values` (Python, JSON and the driver). If the Spark source does not know its Arrow type
-yet, `schema` and `tables.ranges` there take it too. `Transform` walks the types made of others.
+`Transform` walks the types made of others. A new native type needs a name in `NATIVE_TYPES`, and
+an entry under that name in these tables:
+
+- how results name it: `decoding.metadata` and `decoding.marshal`
+- how its bytes become Arrow: `decoding.arrow_type`, `decoding.scalars`,
+  ``decoding/native/shape.pxi`` and, if a vector packs its values without lengths, `decoding.cells`
+- how Python, JSON and the driver show it: `cql.values`, `cql.json`, `cluster.values` and, if its
+  values are of a class that is new here, `changes.json`
+- in Spark, if its Arrow type is new there: `schema` and `tables.ranges` of the connector
+- in the embedded server: `codec.marshal` and `protocol.types` (its names), `codec.constant`,
+  `codec.json_value`, `codec.validation` and `codec.order` (literals, JSON, valid bytes, order), and
+  for numbers `query.cast`, `query.aggregates` and `query.json_output`
+
+``tests/cdc_reader/cql/test_types.py`` finds the tables that lack it, and
+``tests/cdc_reader/decoding/schemas.py`` makes its values for the tests of the kernels.
 """
 
 from __future__ import annotations

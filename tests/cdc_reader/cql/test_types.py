@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection
 
 import pytest
 
 from cdc_reader.cluster import values as cluster_values
 from cdc_reader.cql import json, values
 from cdc_reader.cql.types import NATIVE_TYPES
-from cdc_reader.decoding import scalars
+from cdc_reader.decoding import marshal, metadata, scalars
 from cdc_reader.decoding.arrow_type import NATIVE
+from cdc_reader.testing.embedded.codec.marshal import NATIVE_CLASSES
+from cdc_reader.testing.embedded.protocol.types import NATIVE_IDS
 
 TABLES = {
     "cql.values": values._NATIVE,
@@ -19,11 +20,15 @@ TABLES = {
     "cluster.values": cluster_values._NATIVE,
     "cluster.values, bytes": cluster_values._SERIALISERS,
     "decoding.arrow_type": NATIVE,
+    "decoding.metadata": metadata._NATIVE_BY_CODE.values(),
+    "decoding.marshal": marshal._NATIVE.values(),
     "decoding.scalars": scalars.SCALARS,
+    "embedded codec.marshal": NATIVE_CLASSES,
+    "embedded protocol.types": NATIVE_IDS,
 }
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_no_type_is_forgotten(table: Mapping[str, Any]) -> None:
+def test_no_type_is_forgotten(table: Collection[str]) -> None:
     """A type missing from a table would be left unconverted, or fail when it is read."""
-    assert table.keys() == NATIVE_TYPES
+    assert set(table) == NATIVE_TYPES
