@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -12,14 +12,13 @@ from cdc_reader._time import Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import (
     FormatOptions,
-    SnapshotFormat,
     ValueTypes,
     project,
     snapshot_format_of,
 )
 from cdc_reader.changes.frames.table_rows import TableRows
 from cdc_reader.changes.snapshot import SnapshotChanges
-from cdc_reader.cql.schema import LogSchema
+from cdc_reader.cql.schema import LogSchema, TableSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
@@ -38,17 +37,19 @@ MakeReader = Callable[..., SnapshotReader]
 class FixedSchema:
     """A `SnapshotTable` that is read with one schema, even if the table is altered.
 
-    If `tolerant`, cells that cannot be decoded are noted instead of raised.
+    If `tolerant`, cells that cannot be decoded are noted instead of raised. `generations` are those
+    of the table if they are not given.
     """
 
     _table: SnapshotTable
     _schema: LogSchema
     _tolerant: bool = False
+    _generations: GenerationSource | None = None
 
     @property
     def generations(self) -> GenerationSource:
         """See `LogTable.generations`."""
-        return self._table.generations
+        return self._table.generations if self._generations is None else self._generations
 
     def schema_version(self) -> object:
         """See `LogTable.schema_version`."""
@@ -154,9 +155,9 @@ class TableSnapshot:
         )
         schema = project(self._schema, columns)
         row_format = snapshot_format_of(options, schema)
-        rows = row_format.snapshot(
-            self._split(row_format, schema, options.types), row_format.schema, self.position
-        )
+        table = FixedSchema(self._table, schema, row_format.is_tolerant)
+        split = split_rows(self._begin(table, cells=False), schema.base, options.types)
+        rows = row_format.snapshot(split, row_format.schema, self.position)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
     def changes(self) -> Iterator[Change]:
@@ -185,16 +186,16 @@ class TableSnapshot:
             if not isinstance(delivery, RangeComplete):
                 yield delivery.batch
 
-    def _split(
-        self, row_format: SnapshotFormat, schema: LogSchema, types: ValueTypes
-    ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield the rows apart from static rows; each reading of a range is split by itself."""
-        base, split = schema.base, dict[int, TableRows]()
-        table = FixedSchema(self._table, schema, row_format.is_tolerant)
-        for delivery in self._begin(table, cells=False):
-            if isinstance(delivery, RangeComplete):
-                split.pop(delivery.reading, None)
-                continue
-            rows = split.setdefault(delivery.reading, TableRows(base))
-            for batch in types.convert([delivery.batch], base.columns):
-                yield from rows.feed(batch)
+
+def split_rows(
+    deliveries: Iterable[SnapshotDelivery], base: TableSchema, types: ValueTypes
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield the rows in these types, and whether they are static; see `TableRows`."""
+    split = dict[int, TableRows]()
+    for delivery in deliveries:
+        if isinstance(delivery, RangeComplete):
+            split.pop(delivery.reading, None)
+            continue
+        rows = split.setdefault(delivery.reading, TableRows(base))
+        for batch in types.convert([delivery.batch], base.columns):
+            yield from rows.feed(batch)

@@ -11,14 +11,14 @@ from cdc_reader._time import FOREVER, Clock, Micros, SystemClock, duration_micro
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import settled_before, written_before
+from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
-from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
+from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
-from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.sessions import timeline_of
 
 
@@ -49,7 +49,8 @@ class BatchReader(DataSourceReader):
         if self._options.snapshot:
             confidence = duration_micros(self._options.confidence_window)
             position = max(oldest, settled_before(now, confidence))
-            first += snapshot_partitions(position, self._options.max_partitions)
+            [ring] = WHOLE_RING
+            first += plan_snapshot(self._options, timeline, position, ring)
             asked = Window(position, asked.end)
         end = written_before(now) if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)

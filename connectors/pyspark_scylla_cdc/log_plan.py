@@ -1,4 +1,4 @@
-"""Plans the read of a window on the driver, by the cluster's current generations."""
+"""Plans the read of a window, or of a table, on the driver, by the current generations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from cdc_reader._time import Micros
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import SourceError
 from cdc_reader.streams.generation import Timeline
+from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import divide, slices, spans
-from pyspark_scylla_cdc.sessions import created_at, streams_loader
+from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, snapshot_partitions
+from pyspark_scylla_cdc.sessions import created_at, ends_of, streams_loader
 
 _LATE = 5_000_000
 """µs for which the server still accepts writes into a generation that has ended."""
@@ -37,6 +39,16 @@ def plan(
     parts = spans(timeline, window, lambda generation: len(streams(generation)), filled)
     count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
     return partitions(divide(parts, least, most, count), streams, planned)
+
+
+def plan_snapshot(
+    options: SourceOptions, timeline: Timeline, position: Micros, tokens: TokenRange
+) -> list[SnapshotPartition]:
+    """Return the partitions that read the table's rows of `tokens`, as of `position` µs."""
+    if not tokens.size:
+        return []
+    ends = ends_of(options, max(timeline.starts, default=None))
+    return snapshot_partitions(position, tokens, options.max_partitions, ends)
 
 
 def expected(options: SourceOptions, window: Window) -> Window:

@@ -6,7 +6,7 @@ processes, and connecting takes longer than a micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 
@@ -183,6 +183,21 @@ def _streams_of(
     if key:
         groups = PartitionKey.parse(key, base).group(groups)
     return Streams.of(groups)
+
+
+def ends_of(options: SourceOptions, generation: Micros | None) -> Sequence[int]:
+    """Return the tokens at which owners change in a generation, ascending; none if it is None."""
+    if generation is None:
+        return ()
+    return _ends_of(options.connection(), options.read, options.table, generation)
+
+
+@lru_cache(maxsize=4)
+def _ends_of(
+    connection: ConnectionConfig, read: ReadConfig, name: TableName, generation: Micros
+) -> Sequence[int]:
+    groups = _table(connection, read, name).generations.groups(generation)
+    return tuple(sorted(group.range_end for group in groups))
 
 
 @cache

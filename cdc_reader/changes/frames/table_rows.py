@@ -90,15 +90,6 @@ class TableRows:
         yield from _some(_without(rows, self._statics), is_static=False)
 
 
-def table_rows(
-    batches: Iterable[pa.RecordBatch], base: TableSchema
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the rows of `batches`, which have each partition's rows together; see `TableRows`."""
-    rows = TableRows(base)
-    for batch in batches:
-        yield from rows.feed(batch)
-
-
 def _some(rows: pa.RecordBatch, *, is_static: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:
     if rows.num_rows:
         yield rows, is_static

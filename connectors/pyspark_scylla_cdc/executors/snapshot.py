@@ -1,18 +1,22 @@
-"""Reads a partition of a snapshot: the base table's rows in a span of tokens."""
+"""Reads a partition of a snapshot: the base table's rows in a range of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
+from attrs import frozen
 
-from cdc_reader.changes.frames.table_rows import table_rows
-from cdc_reader.cluster import CqlRowSource
+from cdc_reader._time import Micros, SystemClock
 from cdc_reader.cql.schema import LogSchema
-from cdc_reader.reading.fetch import read_ahead
+from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
+from cdc_reader.reading.snapshot import SnapshotReader
+from cdc_reader.streams.generation import StreamGroup
+from cdc_reader.streams.ring import WHOLE_RING, TokenRanges
+from cdc_reader.table_snapshot import FixedSchema, split_rows
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
-from pyspark_scylla_cdc.sessions import connection_of, part_of, snapshot_format
+from pyspark_scylla_cdc.sessions import part_of, snapshot_format, table_of
 
 
 def snapshot_rows(
@@ -20,9 +24,35 @@ def snapshot_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the base table's rows in the requested format, with the columns `names`."""
     output = snapshot_format(options, schema)
-    connection = connection_of(options.connection(), options.read)
-    source = CqlRowSource(connection, schema.base, tolerant=output.is_tolerant)
-    found = read_ahead(source.read, partition.spans(), options.read.in_flight)
-    typed = options.format.types.convert((batch for _, batch in found), schema.base.columns)
-    rows = table_rows(typed, schema.base)
+    owners = _Owners(tuple(StreamGroup(end, ()) for end in partition.ends))
+    table = FixedSchema(table_of(options), schema, output.is_tolerant, owners)
+    reader = SnapshotReader(table, SystemClock(), options.read, _only(partition))
+    rows = split_rows(reader.deliveries(), schema.base, options.format.types)
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
+
+
+def _only(partition: SnapshotPartition) -> Checkpoint:
+    """Return the checkpoint of a snapshot that lacks nothing but the partition."""
+    done = WHOLE_RING.without(TokenRanges((partition.tokens,)))
+    progress = SnapshotProgress(partition.position, generation=partition.position, done=done)
+    return Checkpoint(partition.position, snapshot=progress)
+
+
+@frozen
+class _Owners:
+    """The `GenerationSource` of a partition: the driver has read where owners change."""
+
+    _groups: Sequence[StreamGroup]
+
+    def timestamps(self) -> Sequence[Micros]:
+        """See `GenerationSource.timestamps`."""
+        return ()
+
+    def groups(self, start: Micros) -> Sequence[StreamGroup]:
+        """See `GenerationSource.groups`."""
+        del start
+        return self._groups
+
+    def unpublished(self) -> Sequence[Micros]:
+        """See `GenerationSource.unpublished`."""
+        return ()

@@ -75,6 +75,16 @@ GAUGES = (
         lambda of: of.retention_headroom_seconds,
     ),
     _gauge(
+        "snapshot_share",
+        "Share of the snapshot that is read, from 0 to 1, while one is read.",
+        lambda of: of.snapshot_share,
+    ),
+    _gauge(
+        "snapshot_seconds_left",
+        "Until the snapshot is read, at its mean pace, while one is read.",
+        lambda of: of.snapshot_seconds_left,
+    ),
+    _gauge(
         "generation_timestamp_seconds",
         "When the newest generation began.",
         lambda of: None if of.generation is None else of.generation.timestamp(),

@@ -152,6 +152,7 @@ def _facts(status: StreamStatus) -> dict[str, Any]:
         "generation": status.generation and _text(status.generation),
         "lag_seconds": status.lag_seconds,
         "retention_headroom_seconds": status.retention_headroom_seconds,
+        "snapshot_seconds_left": status.snapshot_seconds_left,
     }
     left_out = ("as_of", "expires")
     return {

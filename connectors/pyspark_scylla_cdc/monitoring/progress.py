@@ -14,8 +14,10 @@ from attrs import evolve
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.streams.ring import WHOLE_RING, TokenRange
+from cdc_reader.streams.shard import MIN_TOKEN
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
-from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.reports import Report
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,8 +54,21 @@ def status_of(
         position=moment(end.position),
         expires=None if expires == FOREVER else moment(expires),
         as_of=moment(now),
+        snapshot_share=_snapshot_share(source.startOffset, end),
     )
     return _with(status, reports) if reports else status
+
+
+def _snapshot_share(start: str | None, end: Offset) -> float | None:
+    """Return the share of a snapshot that is read at `end`; None if it was read at `start`.
+
+    Spark tells no start of a query's first micro-batch.
+    """
+    since = None if start is None else offset_of(start)
+    is_first = since is None and end.snapshot is not SnapshotState.NONE
+    if not (is_first or (since is not None and since.is_before_snapshot)):
+        return None
+    return TokenRange(MIN_TOKEN, end.done).size / WHOLE_RING.size
 
 
 def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:

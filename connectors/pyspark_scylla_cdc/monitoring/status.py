@@ -14,7 +14,7 @@ from cdc_reader.cql.names import TableName
 class StreamStatus:
     """A streaming query's source after its last micro-batch, as of a moment.
 
-    The figures of the micro-batch are those that Spark and its offset tell. The last seven need
+    The figures of the micro-batch are those that Spark and its offsets tell. The last seven need
     option ``reportTo``: they are None without it, and cover the partitions whose tasks were heard
     from, `partitions_reported` of `partitions`.
     """
@@ -36,6 +36,9 @@ class StreamStatus:
     expires: datetime | None
     """When the first unread row may expire; None if the log keeps rows for good."""
     as_of: datetime
+    snapshot_share: float | None = None
+    """How much of its snapshot the query has read, from 0 to 1: by the table's tokens, so by its
+    partitions. None if the micro-batch read no rows of a snapshot."""
     generation: datetime | None = None
     """When the newest generation began."""
     queries: int | None = None
@@ -59,3 +62,10 @@ class StreamStatus:
     def retention_headroom_seconds(self) -> float:
         """Seconds until the first unread row may expire; inf if the log keeps rows for good."""
         return math.inf if self.expires is None else (self.expires - self.as_of).total_seconds()
+
+    @property
+    def snapshot_seconds_left(self) -> float | None:
+        """Seconds until the snapshot is read, at the mean pace since it began; None if unknown."""
+        if not self.snapshot_share:
+            return None
+        return self.lag_seconds * (1 - self.snapshot_share) / self.snapshot_share

@@ -13,12 +13,15 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.offsets.late import Late
 
 VERSION = 3
 _POSITION_ALONE = 1
 _BEFORE_SNAPSHOT = 2
 """Offset versions without the table's name. In version 2 the base table is still to be read."""
+_IN_SNAPSHOT = 4
+"""The version of an offset with a `token`: earlier versions of this source refuse it."""
 
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
@@ -54,11 +57,20 @@ class Offset:
     """The late rows delivered, if the query delivers them."""
     began: int | None = None
     """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
+    token: int | None = None
+    """In the middle of a snapshot: the rows of partitions with tokens up to it are delivered."""
 
     @property
     def is_before_snapshot(self) -> bool:
-        """True if the base table is still to be read, as of `position`."""
+        """True if rows of the base table are still to be read, as of `position`."""
         return self.snapshot is SnapshotState.PENDING
+
+    @property
+    def done(self) -> int:
+        """The token up to which the base table need not be read."""
+        if not self.is_before_snapshot:
+            return MAX_TOKEN
+        return MIN_TOKEN if self.token is None else self.token
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
@@ -66,11 +78,12 @@ class Offset:
             version = _BEFORE_SNAPSHOT if self.is_before_snapshot else _POSITION_ALONE
             return {"version": version, "position": self.position}
         return {
-            "version": VERSION,
+            "version": VERSION if self.token is None else _IN_SNAPSHOT,
             "position": self.position,
             "table": self.table,
             "id": str(self.table_id),
             "snapshot": str(self.snapshot),
+            **({} if self.token is None else {"token": self.token}),
             "ttl": [list(change) for change in self.ttls.changes],
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
@@ -83,7 +96,7 @@ class Offset:
             return _read(stored)
         except (KeyError, TypeError, ValueError, AttributeError):
             remedy = (
-                f"expected an offset of version 1 to {VERSION}; read the checkpoint with the "
+                f"expected an offset of version 1 to {_IN_SNAPSHOT}; read the checkpoint with the "
                 "version of scylla-cdc that wrote it, or start with a new checkpointLocation"
             )
             raise ConfigurationError("checkpointLocation", stored, remedy) from None
@@ -96,17 +109,24 @@ class Offset:
         now: int,
         late: Late | None = None,
         began: int | None = None,
+        done: int = MAX_TOKEN,
     ) -> Offset:
         """The offset of a micro-batch that ends at `position`, by the table's state at `now` (µs).
 
-        The history of the TTL reaches back to the first read that `late` still mentions.
+        A snapshot that is under way is then `done` up to this token. The history of the TTL
+        reaches back to the first read that `late` still mentions.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
-        snapshot = SnapshotState.DONE if self.is_before_snapshot else self.snapshot
+        snapshot, token = self.snapshot, None
+        if self.is_before_snapshot and done < MAX_TOKEN:
+            token = done
+        elif self.is_before_snapshot:
+            snapshot = SnapshotState.DONE
         return evolve(
             self,
             position=position,
             snapshot=snapshot or SnapshotState.NONE,
+            token=token,
             table=str(table),
             table_id=state.id,
             ttls=self.ttls_at(state, now).after(oldest),
@@ -133,6 +153,14 @@ class Offset:
             raise CheckpointError(
                 f"{option}: the offset belongs to table {table} with id {self.table_id}, which "
                 f"was dropped and created again with id {table_id}: {_REMEDIES[option]}"
+            )
+
+    def check_complete(self, option: str) -> None:
+        """Raise CheckpointError, naming `option`, if a snapshot is under way at the offset."""
+        if self.is_before_snapshot:
+            raise CheckpointError(
+                f"{option}: the offset is in the middle of a snapshot of {self.table}, which only "
+                "the query of its checkpointLocation can complete: give an offset from after it"
             )
 
     def check_snapshot(self, *, wanted: bool) -> None:
@@ -166,7 +194,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
             return Offset(position)
         case 2:
             return Offset(position, SnapshotState.PENDING)
-        case 3:
+        case 3 | 4:
             return Offset(
                 position,
                 SnapshotState(stored["snapshot"]),
@@ -175,5 +203,14 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 TtlHistory(stored["ttl"]),
                 Late.from_json(stored["late"]) if "late" in stored else None,
                 stored.get("began"),
+                _token(stored) if version == _IN_SNAPSHOT else None,
             )
     raise ValueError("another version")
+
+
+def _token(stored: Mapping[str, Any]) -> int:
+    """Return the token of an offset in the middle of a snapshot."""
+    token = stored["token"]
+    if type(token) is not int or stored["snapshot"] != SnapshotState.PENDING:
+        raise ValueError("expected a token, and a snapshot under way")
+    return token

@@ -173,6 +173,7 @@ class SourceOptions:
     def _check_starting_offset(self, table_id: UUID | None = None) -> None:
         if self.starting_offset is not None:
             self.starting_offset.check_table(self.table, table_id, "startingOffsets")
+            self.starting_offset.check_complete("startingOffsets")
 
     def _read_password(self) -> str:
         path = str(self.password_file)

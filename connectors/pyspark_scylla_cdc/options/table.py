@@ -243,7 +243,8 @@ OPTIONS = (
         "snapshot",
         choice(Snapshot),
         "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
-        "table as inserts, then the log from `confidenceWindow` before now.",
+        "table as inserts, in micro-batches of bounded size, then the log from "
+        "`confidenceWindow` before the query's start. See below.",
         default=Snapshot.NONE.value,
     ),
     Option(
@@ -302,13 +303,14 @@ OPTIONS = (
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "Approximate maximum of log rows in one micro-batch. It is estimated from at most 512 "
-        "streams, so with more streams a hot one may be missed.",
+        "Approximate maximum of rows in one micro-batch, of the log or of a snapshot. In the log "
+        "they are estimated from at most 512 streams, so with more streams a hot one may be "
+        "missed.",
     ),
     Option(
         "maxBytesPerTrigger",
         BYTES,
-        "Approximate maximum size of the log rows in one micro-batch, as Arrow in memory: bytes, "
+        "Approximate maximum size of the rows in one micro-batch, as Arrow in memory: bytes, "
         "or a number with `k`, `m` or `g`. The size of a row is estimated from a few rows.",
     ),
     Option(

@@ -7,40 +7,42 @@ the log; applying it again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 
 from cdc_reader._time import Micros, format_timestamp
 from cdc_reader.streams.ring import TokenRange
-from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
-from pyspark_scylla_cdc.planning.partition import SourcePartition
-
-_QUERIES = 16
-"""Spans per partition, so that one span is fetched while another is processed."""
+from pyspark_scylla_cdc.planning.partition import INLINE, SourcePartition
 
 
 class SnapshotPartition(SourcePartition):
-    """The part of a table whose tokens are in (start, end], as of `position` µs."""
+    """The rows of a table whose tokens are in `tokens`, as of `position` µs.
 
-    def __init__(self, position: Micros, start: int, end: int) -> None:
+    Owners change at `ends`, ascending: queries for a part of `tokens` end there where they can.
+    """
+
+    def __init__(self, position: Micros, tokens: TokenRange, ends: Sequence[int]) -> None:
         self.position = position
-        self.start = start
-        self.end = end
-
-    def spans(self) -> Iterator[TokenRange]:
-        """The spans to read, in order."""
-        edges = pairwise(_edges(self.start, self.end, _QUERIES))
-        return (TokenRange(start, end) for start, end in edges)
+        self.tokens = tokens
+        self.ends = tuple(ends)
 
     def __repr__(self) -> str:
-        return f"SnapshotPartition({format_timestamp(self.position)}, {self.start}, {self.end})"
+        return f"SnapshotPartition({format_timestamp(self.position)}, {self.tokens})"
 
 
-def snapshot_partitions(position: Micros, count: int) -> list[SnapshotPartition]:
-    """Split the whole ring into `count` parts."""
-    edges = pairwise(_edges(MIN_TOKEN, MAX_TOKEN, count))
-    return [SnapshotPartition(position, start, end) for start, end in edges]
+def snapshot_partitions(
+    position: Micros, tokens: TokenRange, count: int, ends: Sequence[int] = ()
+) -> list[SnapshotPartition]:
+    """Split the rows of `tokens` into `count` parts at most, of equal shares of the ring."""
+    some = ends[:: 1 + len(ends) // INLINE]
+    edges = [tokens.start + tokens.size * number // count for number in range(count + 1)]
+    return [
+        SnapshotPartition(position, TokenRange(start, end), _inside(some, start, end))
+        for start, end in pairwise(edges)
+        if start < end
+    ]
 
 
-def _edges(start: int, end: int, count: int) -> list[int]:
-    return [start + (end - start) * number // count for number in range(count + 1)]
+def _inside(ends: Sequence[int], start: int, end: int) -> Sequence[int]:
+    return ends[bisect_right(ends, start) : bisect_left(ends, end)]

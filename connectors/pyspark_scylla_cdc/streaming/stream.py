@@ -24,15 +24,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from cdc_reader._time import Clock, Micros, SystemClock
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
-from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan
+from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
-from pyspark_scylla_cdc.planning.snapshot import snapshot_partitions
 from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
     ReadAllAvailable,
@@ -100,8 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         state = self._state(since)
         began = since.position if since == self._initial else None
-        end, late = batch.window.end, batch.late
-        return since.moved(end, self._options.table, state, now, late, began).to_json()
+        end, late, done = batch.window.end, batch.late, batch.done
+        return since.moved(end, self._options.table, state, now, late, began, done).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
@@ -116,22 +116,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
-        window = Window(since.position, until.position)
+        window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)
         parts: list[SourcePartition] = []
-        if since.is_before_snapshot and not until.is_before_snapshot:
-            parts += snapshot_partitions(since.position, self._options.max_partitions)
         if until.late is not None and until.late.rows and until != since:
             parts.append(LatePartition(until.late.rows))
-        if window.is_empty:
+        if window.is_empty and not tokens.size:
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
-        self._check_loss(window, ttls)
+        self._check_loss(since, window, ttls)
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
         self._monitor.see(timeline)
+        rows = plan_snapshot(self._options, timeline, since.position, tokens)
+        if window.is_empty:
+            return of_one_plan([*rows, *parts])
         planned = None if until.late is None else until.late.planned(window, ttls)
         rest = plan(self._options, self._schema.base, timeline, window, filled, planned)
-        return of_one_plan([*parts, *rest])
+        return of_one_plan([*rows, *parts, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
@@ -170,17 +171,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
-    def _check_loss(self, window: Window, ttls: TtlHistory) -> None:
+    def _check_loss(self, since: Offset, window: Window, ttls: TtlHistory) -> None:
         """Report if rows of the window may have expired unread.
 
-        A query that is not resumed begins with the rows that have not.
+        During a snapshot these are all rows since it began. A query without one that is not
+        resumed begins with the rows that have not expired.
         """
+        now, options = self._clock.now(), self._options
+        if since.is_before_snapshot:
+            window = Window(since.position, max(since.position, now))
         is_first = self._initial is not None and window.start == self._initial.position
-        if is_first and self._options.starting_offset is None:
+        if is_first and options.starting_offset is None and not options.snapshot:
             return
-        earliest = "startingOffsets 'earliest' and " if is_first else ""
+        is_given = is_first and options.starting_offset is not None
+        earliest = "startingOffsets 'earliest' and " if is_given else ""
         remedy = f"start over with {earliest}a new checkpointLocation"
-        report_loss(self._options, window, ttls, self._clock.now(), remedy)
+        report_loss(options, window, ttls, now, remedy)
 
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.

@@ -10,6 +10,9 @@ nearer, and in the end a window may be empty:
 5. It holds about as many rows and bytes as a micro-batch may have (`RowLimit`).
 6. It holds as many strays as an offset can name (`LateWatch`), which also finds the late rows that
    the micro-batch delivers.
+
+While a snapshot is read, the window is empty: `SnapshotEnd` decides how much of the table the
+micro-batch has. Only if Spark's trigger asks for everything does it have the log as well.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from cdc_reader._time import Clock, Micros, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import PublicationGate
+from cdc_reader.streams.shard import MAX_TOKEN
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late
 from pyspark_scylla_cdc.offsets.offset import Offset
@@ -35,14 +39,19 @@ from pyspark_scylla_cdc.streaming.minimum import MinimumRows
 from pyspark_scylla_cdc.streaming.row_count import row_count
 from pyspark_scylla_cdc.streaming.row_limit import within_limits
 from pyspark_scylla_cdc.streaming.row_probe import row_probe
+from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 
 
 @frozen
 class MicroBatch:
-    """What a micro-batch delivers: its window, and what its offset records about `late` rows."""
+    """What a micro-batch delivers: its window, and what its offset records about `late` rows.
+
+    A snapshot is then `done` up to this token.
+    """
 
     window: Window
     late: Late | None = None
+    done: int = MAX_TOKEN
 
 
 class WindowEnd:
@@ -79,6 +88,7 @@ class WindowEnd:
             partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
         )
         self._late = late_watch(options, schema, clock, on_late_rows)
+        self._snapshot = SnapshotEnd(options, schema)
 
     def finish(self, now: Micros) -> None:
         """Let the query end with what is available at `now`."""
@@ -97,6 +107,8 @@ class WindowEnd:
         `ttls` returns the log's TTL over time. If not `limited`, it holds everything that has
         settled, because Spark's trigger asks for that.
         """
+        if since.is_before_snapshot and limited and self._snapshot.is_limited:
+            return self._of_snapshot(since, ttls)
         window = self._settled(since.position, now, limited=limited)
         if limited and not since.is_before_snapshot:
             window = self._with_rows(window, now)
@@ -104,6 +116,13 @@ class WindowEnd:
         if limited:
             window = self._within_limits(window)
         return self._with_late_rows(since, window, ttls)
+
+    def _of_snapshot(self, since: Offset, ttls: Callable[[], TtlHistory]) -> MicroBatch:
+        """Return a micro-batch of the table alone; late rows are delivered when it is complete."""
+        nothing, late = Window(since.position, since.position), since.late
+        if late is None:
+            late = self._late.next(None, nothing, ttls, snapshot=True)
+        return MicroBatch(nothing, late, self._snapshot.next(since.done))
 
     def _settled(self, position: Micros, now: Micros, *, limited: bool) -> Window:
         return Window(position, self._policy.next(position, now, limited=limited))

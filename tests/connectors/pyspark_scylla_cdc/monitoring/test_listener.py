@@ -139,6 +139,25 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
     assert registry.get_sample_value(headroom, LABELS) == math.inf
 
 
+def test_the_share_of_a_snapshot(
+    listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
+) -> None:
+    """It follows from the token in the offset, and the time left from the time it took so far."""
+    pending = evolve(START, snapshot=SnapshotState.PENDING)
+    first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
+    done = evolve(START, snapshot=SnapshotState.DONE)
+    found = []
+    for start, end in [(None, first), (first, second), (second, done), (done, done)]:
+        ours = source(text(START), text(end), 4) | {"startOffset": text(start) if start else None}
+        listener.onQueryProgress(event(ours))
+        (status,) = listener.streams
+        found.append((status.snapshot_share, status.snapshot_seconds_left))
+        share = registry.get_sample_value("scylla_cdc_spark_snapshot_share", LABELS)
+        assert share == status.snapshot_share
+        clock.advance(60 * SECOND)
+    assert found == [(0.25, 3 * 90), (0.5, 150), (1.0, 0), (None, None)]
+
+
 @pytest.mark.parametrize(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader.cql.names import TableName
+from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
@@ -21,10 +24,25 @@ VERSION_3 = (
     '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
     '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]]}'
 )
+VERSION_4 = (
+    '{"version": 4, "position": 1795221125091067, "table": "shop.orders", '
+    '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "pending", '
+    '"token": -4611686018427387904, '
+    '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]]}'
+)
+TOKENS = st.integers(MIN_TOKEN, MAX_TOKEN)
 FORMATS = {
     '{"version": 1, "position": 1795221125091067}': Offset(1795221125091067),
     '{"version": 2, "position": 7}': Offset(7, SnapshotState.PENDING),
     VERSION_3: Offset(1795221125091067, SnapshotState.DONE, "shop.orders", ID, HISTORY),
+    VERSION_4: Offset(
+        1795221125091067,
+        SnapshotState.PENDING,
+        "shop.orders",
+        ID,
+        HISTORY,
+        token=-(1 << 62),
+    ),
 }
 
 
@@ -45,6 +63,15 @@ histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
     | st.builds(
         Offset, st.integers(), st.sampled_from(SnapshotState), st.text(), st.uuids(), histories
     )
+    | st.builds(
+        Offset,
+        st.integers(),
+        st.just(SnapshotState.PENDING),
+        st.text(),
+        st.uuids(),
+        histories,
+        token=TOKENS,
+    )
 )
 def test_there_and_back(offset: Offset) -> None:
     """An offset survives serialisation."""
@@ -55,17 +82,34 @@ def test_there_and_back(offset: Offset) -> None:
     "stored",
     [
         {},
-        {"version": 4, "position": 1},
+        {"version": 5, "position": 1},
         {"version": 3, "position": 1},
         {"version": 1},
         {"version": 1, "position": True},
         json.loads(VERSION_3) | {"id": "none"},
         json.loads(VERSION_3) | {"snapshot": "maybe"},
         json.loads(VERSION_3) | {"ttl": [[1]]},
+        json.loads(VERSION_3) | {"version": 4},
+        json.loads(VERSION_4) | {"token": "1"},
+        json.loads(VERSION_4) | {"snapshot": "done"},
         [],
     ],
 )
 def test_what_this_version_did_not_write_is_refused(stored: Any) -> None:
     """Unknown contents are never guessed."""
-    with pytest.raises(ConfigurationError, match=r"checkpointLocation is .* version 1 to 3"):
+    with pytest.raises(ConfigurationError, match=r"checkpointLocation is .* version 1 to 4"):
         Offset.from_json(stored)
+
+
+@given(st.lists(TOKENS, max_size=5).map(sorted))
+def test_a_snapshot_goes_on_to_its_end(tokens: list[int]) -> None:
+    """The token moves while the position stays; with the last one the snapshot is done."""
+    offset = Offset(7, SnapshotState.PENDING, "shop.orders", ID, HISTORY)
+    state = TableState(ID, CdcOptions())
+    assert (offset.done, offset.is_before_snapshot) == (MIN_TOKEN, True)
+    for token in [*tokens, MAX_TOKEN]:
+        offset = offset.moved(7, TableName("shop", "orders"), state, 8, done=token)
+        assert (offset.position, offset.done) == (7, token)
+        assert offset.is_before_snapshot == (token < MAX_TOKEN)
+    assert offset.snapshot is SnapshotState.DONE
+    assert offset.token is None

@@ -1,0 +1,523 @@
+"""A snapshot in micro-batches: a query, its crashes and its checkpoint, as Spark runs them.
+
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from attrs import define, field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_reader.cluster.token import murmur3
+from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
+from pyspark_scylla_cdc.sessions import connection_of
+from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadAllAvailable, ReadMaxFiles
+from pyspark_scylla_cdc.streaming.snapshot_end import RowsAhead
+from pyspark_scylla_cdc.streaming.stream import StreamReader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+
+if TYPE_CHECKING:
+    from cassandra.cluster import Session
+
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "200"))
+FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
+SECOND = 1_000_000
+LIMIT = ReadMaxFiles(1)
+
+Row = dict[str, Any]
+Key = tuple[int, int | None]
+Offset = dict[str, Any]
+
+tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted)
+
+
+@given(tokens, st.integers(1, 50))
+def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
+    """It has as many rows as it may have, or one partition; together they have all rows."""
+    start, ends = MIN_TOKEN, []
+    while start < MAX_TOKEN:
+        ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
+        end = ahead.end(start, limit)
+        assert end > start
+        here = [t for t in found if start < t <= end]
+        assert len(here) <= limit or len(set(here)) == 1
+        if end < MAX_TOKEN:
+            after = next((t for t in found if t > end), None)
+            assert after is None or len(here) + found.count(after) > limit
+        ends.append(end)
+        start = end
+    assert ends[-1] == MAX_TOKEN
+
+
+@given(st.lists(st.integers(1 - (1 << 62), 0), min_size=1, max_size=40).map(sorted))
+def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
+    """By those counted, which are about as close together."""
+    ahead = RowsAhead(np.array(found, np.int64), is_all=False)
+    start = -(1 << 62)
+    double = ahead.end(start, 2 * len(found))
+    assert abs(double - start - 2 * (found[-1] - start)) <= 2
+    assert ahead.end(start, 10**9 * len(found)) <= MAX_TOKEN
+
+
+def test_static_columns_count_as_rows(make: Make, session: Session) -> None:
+    """They come as a row of each partition."""
+    create(session, statics=True)
+    for pk in range(30):
+        session.execute("INSERT INTO ks.t (pk, ck, s, v) VALUES (%s, 1, 2, 3)", (pk,))
+    query = Query(lambda: make(maxRowsPerTrigger="10"))
+    query.run(available_now=True)
+    assert max(len(rows) for rows in query.sink.values()) == 10
+    assert sum(len(rows) for rows in query.sink.values()) == 60
+
+
+@define
+class Query:
+    """A query as Spark runs it: offsets are stored before a micro-batch runs, and it then commits.
+
+    A crash may come at any moment. The sink keeps what the last attempt at a micro-batch wrote.
+    """
+
+    make: Callable[[], StreamReader]
+    offsets: list[str] = field(factory=list)
+    committed: int = 0
+    sink: dict[int, list[Row]] = field(factory=dict)
+    planned: dict[int, str] = field(factory=dict)
+    reader: StreamReader | None = None
+    is_ending: bool = False
+
+    def start(self, *, available_now: bool = False) -> StreamReader:
+        """Begin a run; as Spark does, plan an empty micro-batch where the checkpoint is."""
+        self.reader, self.is_ending = self.make(), available_now
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+        if self.committed:
+            last = json.loads(self.offsets[self.committed - 1])
+            assert self.reader.partitions(last, last) == []
+        return self.reader
+
+    def crash(self) -> None:
+        """End the run, with no more than the checkpoint left of it."""
+        self.reader = None
+
+    def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
+        """Run a micro-batch; False if there is none. It may crash wherever `crash` says so."""
+        reader = self.reader or self.start(available_now=self.is_ending)
+        start = self._start(reader)
+        if len(self.offsets) == self.committed:
+            end = json.dumps(reader.latestOffset(json.loads(start), LIMIT))
+            if end == start:
+                return False
+            if crash():
+                return self._crashed()
+            self.offsets.append(end)
+        if crash():
+            return self._crashed()
+        number = self.committed
+        rows = self._rows(reader, number, json.loads(start), crash)
+        if rows is None or crash():
+            return self._crashed()
+        self.sink[number] = rows
+        if crash():
+            return self._crashed()
+        self.committed += 1
+        return True
+
+    def run(self, *, available_now: bool = False) -> None:
+        """Run micro-batches until there are no more."""
+        self.start(available_now=available_now)
+        while self.step():
+            pass
+        self.crash()
+
+    @property
+    def ends(self) -> list[Offset]:
+        """The offsets stored so far."""
+        return [json.loads(text) for text in self.offsets]
+
+    def _start(self, reader: StreamReader) -> str:
+        if self.committed:
+            return self.offsets[self.committed - 1]
+        return json.dumps(reader.initialOffset())
+
+    def _crashed(self) -> bool:
+        self.crash()
+        return True
+
+    def _rows(
+        self, reader: StreamReader, number: int, start: Offset, crash: Callable[[], bool]
+    ) -> list[Row] | None:
+        found = []
+        parts = reader.partitions(start, json.loads(self.offsets[number]))
+        self.planned[number] = repr([p for p in parts if isinstance(p, SnapshotPartition)])
+        for part in parts:
+            for batch in reader.read(part):
+                found += batch.to_pylist()
+                if crash():
+                    return None
+        return found
+
+
+Make = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
+    """Make the reader of a query for table `t` that begins with a snapshot."""
+    session.execute(
+        "CREATE KEYSPACE ks WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
+    )
+    known = {
+        "hosts": cluster.contact_point,
+        "path": "ks.t",
+        "consistencyLevel": "ONE",
+        "format": "changes",
+        "snapshot": "initial",
+        "rangeDeletes": "emit",
+        "maxPartitions": "2",
+        "fetchSize": "7",
+        "confidenceWindow": "5s",
+    }
+    opened = []
+
+    def make(**more: str) -> StreamReader:
+        parsed = SourceOptions.parse({**known, **more})
+        opened.append(connection_of(parsed.connection(), parsed.read))
+        return stream_reader(parsed, clock)
+
+    yield make
+    for connection in opened:
+        connection.close()
+
+
+def create(session: Session, *, statics: bool = False, ttl: int = 86_400) -> None:
+    """Create table `t`."""
+    static = "s int static, " if statics else ""
+    session.execute(
+        f"CREATE TABLE ks.t (pk int, ck int, {static}v int, PRIMARY KEY (pk, ck)) "
+        f"WITH cdc = {{'enabled': true, 'postimage': true, 'ttl': {ttl}}}"
+    )
+
+
+def fill(session: Session, rows: int, partitions: int) -> None:
+    """Insert rows into table `t`."""
+    for ck in range(rows):
+        session.execute(
+            "INSERT INTO ks.t (pk, ck, v) VALUES (%s, %s, %s)", (ck % partitions, ck, ck)
+        )
+
+
+def keys(rows: list[Row]) -> list[Key]:
+    """Return the keys of rows."""
+    return [(row["pk"], row["ck"]) for row in rows]
+
+
+def token_of(pk: int) -> int:
+    """Return the token of a partition."""
+    return murmur3(pk.to_bytes(4, "big"))
+
+
+def test_micro_batches_are_resumed_by_token(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """A query that is started again goes on behind the last token, with the same position."""
+    create(session)
+    fill(session, 100, 50)
+    clock.advance(60 * SECOND)
+    query = Query(lambda: make(maxRowsPerTrigger="12"))
+    while not query.ends or query.ends[-1]["snapshot"] != "done":
+        clock.advance(SECOND)
+        query.start()
+        query.step()
+        query.crash()
+    assert len(query.ends) >= 9
+    assert {end["position"] for end in query.ends} == {query.ends[0]["began"]}
+    found = [end["token"] for end in query.ends[:-1]]
+    assert found == sorted(set(found))
+    for (low, high), rows in zip(pairwise([MIN_TOKEN, *found]), query.sink.values(), strict=False):
+        assert 0 < len(rows) <= 12
+        assert all(low < token_of(row["pk"]) <= high for row in rows)
+    delivered = [key for rows in query.sink.values() for key in keys(rows)]
+    assert sorted(delivered) == sorted((ck % 50, ck) for ck in range(100))
+
+
+def test_bytes(make: Make, session: Session) -> None:
+    """The size of a row decides how many a micro-batch has; the smaller limit counts."""
+    session.execute("CREATE TABLE ks.t (pk int PRIMARY KEY, v text) WITH cdc = {'enabled': true}")
+    for pk in range(200):
+        session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, %s)", (pk, "x" * 1_000))
+    given = {"includeDelta": "true", "fetchSize": "50"}
+    query = Query(lambda: make(maxBytesPerTrigger="20k", **given))
+    query.run(available_now=True)
+    sizes = [len(rows) for rows in query.sink.values()]
+    assert sum(sizes) == 200
+    assert 15 <= max(sizes) <= 20
+    query = Query(lambda: make(maxBytesPerTrigger="20k", maxRowsPerTrigger="5", **given))
+    query.run(available_now=True)
+    assert max(len(rows) for rows in query.sink.values()) == 5
+
+
+def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
+    """A token cannot tell its rows apart, so they exceed the limit."""
+    create(session)
+    fill(session, 60, 1)
+    for pk in range(1, 21):
+        session.execute("INSERT INTO ks.t (pk, ck) VALUES (%s, 0)", (pk,))
+    query = Query(lambda: make(maxRowsPerTrigger="10"))
+    query.run(available_now=True)
+    sizes = sorted(len(rows) for rows in query.sink.values())
+    assert sizes[-1] == 60
+    assert sizes[-2] <= 10
+    assert sum(sizes) == 80
+
+
+def test_available_now_ends_with_snapshot_and_log(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """It reads the log up to where it had settled when the run began."""
+    create(session)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query = Query(lambda: make(maxRowsPerTrigger="15"))
+    query.start(available_now=True)
+    query.step()
+    query.crash()
+    session.execute("UPDATE ks.t SET v = -1 WHERE pk = 3 AND ck = 3")
+    clock.advance(60 * SECOND)
+    query.run(available_now=True)
+    assert query.ends[-1]["snapshot"] == "done"
+    assert query.ends[-1]["position"] == clock.now() - 5 * SECOND
+    changes = query.sink[len(query.ends) - 1]
+    assert [(row["pk"], row["v"]) for row in changes] == [(3, -1)]
+
+
+def test_a_trigger_that_asks_for_everything_gets_it(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """Limits do not apply: one micro-batch has the rest of the table, and the log."""
+    create(session)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query = Query(lambda: make(maxRowsPerTrigger="15"))
+    query.start()
+    query.step()
+    session.execute("UPDATE ks.t SET v = -1 WHERE pk = 3 AND ck = 3")
+    clock.advance(60 * SECOND)
+    reader, before = query.start(), query.ends[-1]
+    end = reader.latestOffset(before, ReadAllAvailable())
+    assert (end["snapshot"], end["position"]) == ("done", clock.now() - 5 * SECOND)
+    parts = reader.partitions(before, end)
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert len(found) == 40 - len(query.sink[0]) + 1
+
+
+@pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
+def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
+    """Also without limits, in micro-batches of its own."""
+    create(session)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query = Query(make)
+    query.start()
+    query.step()
+    assert query.ends[-1]["snapshot"] == "done"
+    assert len(query.sink[0]) == 40
+    session.execute("UPDATE ks.t SET v = -1 WHERE pk = 3 AND ck = 3")
+    clock.advance(60 * SECOND)
+    while query.step():
+        pass
+    assert keys(query.sink[1]) == [(3, 3)]
+
+
+def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> None:
+    """Its snapshot is complete at once."""
+    create(session)
+    query = Query(lambda: make(maxRowsPerTrigger="1"))
+    query.start()
+    assert query.step()
+    assert query.ends[-1]["snapshot"] == "done"
+    assert query.sink == {0: []}
+    session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1, 1)")
+    clock.advance(10 * SECOND)
+    assert query.step()
+    assert keys(query.sink[1]) == [(1, 1)]
+
+
+def test_a_snapshot_that_outlasts_the_log_loses_rows(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """Rows written since it began have expired, so going on makes no sense."""
+    create(session, ttl=3_600)
+    fill(session, 40, 20)
+    query = Query(lambda: make(maxRowsPerTrigger="15"))
+    query.start()
+    query.step()
+    clock.advance(2 * 3_600 * SECOND)
+    with pytest.raises(DataLossError, match="expired before they were read"):
+        query.step()
+    query = Query(lambda: make(maxRowsPerTrigger="15", failOnDataLoss="false"))
+    query.start()
+    query.step()
+    clock.advance(2 * 3_600 * SECOND)
+    assert query.step()
+
+
+def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> None:
+    """The rows that are left would never come."""
+    create(session)
+    fill(session, 40, 20)
+    query = Query(lambda: make(maxRowsPerTrigger="15"))
+    query.start()
+    query.step()
+    with pytest.raises(CheckpointError, match=r"startingOffsets.*in the middle of a snapshot"):
+        make(snapshot="none", startingOffsets=query.offsets[0])
+    with pytest.raises(CheckpointError, match="snapshot is 'none'"):
+        make(snapshot="none").latestOffset(query.ends[0], LIMIT)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_snapshot_that_an_earlier_version_began(
+    make: Make, session: Session, clock: ManualClock, version: int
+) -> None:
+    """Its offset has no token, so it begins with the first row, at the old position."""
+    create(session)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    position = clock.now() - 30 * SECOND
+    stored = {"version": 2, "position": position}
+    if version == 3:
+        stored = make().initialOffset() | {"position": position}
+    query = Query(lambda: make(maxRowsPerTrigger="15"), [json.dumps(stored)], committed=1)
+    query.run(available_now=True)
+    assert query.ends[1]["position"] == position
+    assert sum(len(rows) for rows in query.sink.values()) == 40
+
+
+@frozen
+class Written:
+    """A row that was in the table from before the snapshot to its end, unchanged."""
+
+    key: Key
+    v: int | None
+
+
+def _write(session: Session, draw: random.Random, partitions: int) -> None:
+    """Insert, update or delete rows: of partitions that are read already, and of others."""
+    pk, ck = draw.randrange(partitions + 3), draw.randrange(6)
+    session.execute(
+        draw.choice(
+            [
+                f"UPDATE ks.t SET v = {draw.randrange(100)} WHERE pk = {pk} AND ck = {ck}",
+                f"INSERT INTO ks.t (pk, ck, v) VALUES ({pk}, {ck}, {draw.randrange(100)})",
+                f"DELETE FROM ks.t WHERE pk = {pk} AND ck = {ck}",
+                f"DELETE FROM ks.t WHERE pk = {pk}",
+                f"DELETE FROM ks.t WHERE pk = {pk} AND ck > {ck}",
+            ]
+        )
+    )
+
+
+def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
+    """Apply a micro-batch's changes as the options page says, by version and sequence."""
+    for row in sorted(rows, key=lambda row: (row["_commit_version"], row["_sequence"])):
+        key = row["pk"], row["ck"]
+        match row["_change_type"]:
+            case "insert" | "update_postimage":
+                copy[key] = row["v"]
+            case "delete":
+                copy.pop(key, None)
+            case "delete_partition":
+                for each in [each for each in copy if each[0] == row["pk"]]:
+                    del copy[each]
+            case "delete_range":
+                for each in [each for each in copy if _is_in(each, row)]:
+                    del copy[each]
+
+
+def _is_in(key: Key, row: Row) -> bool:
+    """Whether a deleted range, which has only a lower bound, holds a row."""
+    low = row["_range"]["start"]["ck"]
+    return key[0] == row["pk"] and key[1] is not None and key[1] > low
+
+
+def check_history(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
+    """Run a query from a random seed, with crashes and writes, and check the laws."""
+    draw = random.Random(seed)
+    session.execute("DROP TABLE IF EXISTS ks.t")
+    create(session)
+    clock.advance(SECOND)
+    partitions = draw.choice([1, 5, 30])
+    for _ in range(draw.choice([0, 20, 120])):
+        pk, ck = draw.randrange(partitions), draw.randrange(6)
+        session.execute(f"INSERT INTO ks.t (pk, ck, v) VALUES ({pk}, {ck}, {draw.randrange(100)})")
+    clock.advance(draw.choice([0, 3, 100]) * SECOND)
+    limit = draw.choice([1, 7, 25])
+    given = {"maxRowsPerTrigger": str(limit), "lateRows": draw.choice(["ignore", "deliver"])}
+    query = Query(lambda: make(**given))
+    chance, writes = draw.choice([0, 0.05, 0.3]), draw.choice([0, 1, 4])
+    before = _rows(session)
+    while not query.committed or query.ends[query.committed - 1]["snapshot"] != "done":
+        for _ in range(draw.randrange(writes + 1)):
+            clock.advance(draw.randrange(SECOND))
+            _write(session, draw, partitions)
+        query.is_ending = draw.random() < 0.2
+        assert query.step(lambda: draw.random() < chance)
+    unchanged = before.items() & _rows(session).items()
+    table_batches = query.committed
+    for _ in range(draw.randrange(3)):
+        _write(session, draw, partitions)
+        clock.advance(SECOND)
+    clock.advance(10 * SECOND)
+    query.run()
+
+    position = query.ends[0]["position"]
+    snapshot = [query.sink[number] for number in range(table_batches)]
+    delivered = Counter(key for rows in snapshot for key in keys(rows))
+    assert set(delivered.values()) <= {1}, "a row of the snapshot came twice"
+    shown = {(row["pk"], row["ck"]): row["v"] for rows in snapshot for row in rows}
+    written = {key for key, _ in unchanged}
+    assert written <= set(delivered), "a row came in no micro-batch"
+    assert all(len(rows) <= limit or len({row["pk"] for row in rows}) == 1 for rows in snapshot)
+    assert {end["position"] for end in query.ends[:table_batches]} == {position}
+    copy: dict[Key, int | None] = {}
+    for number in sorted(query.sink):
+        _applied(query.sink[number], copy)
+    assert copy == _rows(session), "the copy is not the table"
+    assert shown.keys() == delivered.keys()
+
+
+def _rows(session: Session) -> dict[Key, int | None]:
+    return {(pk, ck): v for pk, ck, v in session.execute("SELECT pk, ck, v FROM ks.t")}
+
+
+def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
+    """Rows come once, within the limits, before the log; the copy is the table."""
+    for seed in range(FIRST, FIRST + 5):
+        check_history(seed, make, session, clock)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 5 * SEEDS)
+def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
+    """The same, of many seeds."""
+    for seed in range(FIRST, FIRST + SEEDS):
+        try:
+            check_history(seed, make, session, clock)
+        except BaseException as error:
+            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
+            raise
