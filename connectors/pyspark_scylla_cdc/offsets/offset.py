@@ -157,7 +157,7 @@ class Offset:
 
     def check_complete(self, option: str) -> None:
         """Raise CheckpointError, naming `option`, if a snapshot is under way at the offset."""
-        if self.is_before_snapshot:
+        if self.token is not None:
             raise CheckpointError(
                 f"{option}: the offset is in the middle of a snapshot of {self.table}, which only "
                 "the query of its checkpointLocation can complete: give an offset from after it"

@@ -130,7 +130,7 @@ def test_streamed(
         for number in range(done)
     ]
     tokens = [offset["token"] for offset in offsets if "token" in offset]
-    assert len(tokens) == (0 if limit is None else 3)
+    assert len(tokens) == (0 if limit is None else 4)
     assert tokens == sorted(tokens)
     assert offsets[len(tokens)]["snapshot"] == "done"
 

@@ -181,7 +181,7 @@ def test_expired_changes(
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
-    with pytest.raises(DataLossError, match=r"failOnDataLoss is 'true': .* TTL is 600 s.*'false'"):
+    with pytest.raises(DataLossError, match=r"failOnDataLoss is 'true': .* TTL was 600 s.*'false'"):
         reader().partitions(old, end)
     reader(failOnDataLoss="false").partitions(old, end)
     recent = {"version": 1, "position": clock.now() - 500 * SECOND}
