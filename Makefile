@@ -13,6 +13,8 @@ SEEDS := 1000
 SECONDS := 600
 SOAK := 120
 FUZZ := build/fuzz
+IMAGE := build/image
+PYTHON_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 # The tests run in one process more than there are processors, because many wait for a server, but in
 # four at most, because each may start Spark. The tests of a file share a process and its fixtures,
 # and files run in the order of their names, so that a file of one long test is not left for the end;
@@ -64,8 +66,8 @@ CLUSTER_TESTS := tests/cluster tests/packaging/test_doctor.py
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
-    test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients soak fuzz \
-    fuzz-kernel bench simulate lint format api constraints clean \
+    test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
+    embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
     test-oldest test-newest docs publish-docs sdist wheels
 
 help: ## list the targets
@@ -109,6 +111,17 @@ test-newest: $(NEWEST)/constraints.txt ## run the quick tests with the newest de
 
 test-clients: install ## connect drivers in Go, Java, Rust, Node and Python, and cqlsh; what has no compiler is skipped
 	$(BIN)/python -m pytest -rs tests/clients $(ARGS)
+
+test-containers: install ## test on ScyllaDB in containers; ARGS=--scylla=docker:IMAGE for another image
+	$(BIN)/python -m pytest -rs tests/containers tests/cdc_reader/test_nodes.py \
+	    $(or $(filter --scylla=%,$(ARGS)),--scylla=docker) $(filter-out --scylla=%,$(ARGS))
+
+embedded-image: install ## build an image of the embedded server that is run like ScyllaDB's own
+	rm -rf $(IMAGE) && mkdir -p $(IMAGE)
+	$(BIN)/pip wheel --quiet --constraint $(CONSTRAINTS) --build-constraint $(CONSTRAINTS) \
+	    --wheel-dir $(IMAGE)/wheels '.[cli,embedded]'
+	cp tests/containers/image/* $(IMAGE)
+	docker build --build-arg BASE="$(or $(BASE),$(PYTHON_IMAGE))" --tag scylla-cdc-embedded $(IMAGE)
 
 soak: install ## follow a table written at full speed for 2 minutes; kill a query 20 times; SOAK=600
 	SOAK_SECONDS=$(SOAK) KILLS=20 $(SPARK_ENV) $(BIN)/python -m pytest -rP --timeout 1800 \

@@ -12,7 +12,7 @@ import pytest
 from cdc_reader.testing import EmbeddedScylla, Scylla
 from tests import record
 from tests.recordings.loading import read_recording
-from tests.recordings.replay import recorded_history, recorded_scenario
+from tests.recordings.replay import MADE, recorded_history, recorded_scenario
 
 KINDS_OF = {
     "5.2": {"dialect", "frames", "histories", "responses", "scenarios"},
@@ -37,10 +37,14 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is recorded of a server, by kind; the server has the keyspaces it had before."""
+    """What is recorded of a server, by kind; the server has the keyspaces it had before.
+
+    One of them has the name that recorded statements drop.
+    """
     folder = tmp_path_factory.mktemp("recorded")
     began = time.time_ns() // 1000 - 60_000_000  # its generation takes the oldest writes
     with EmbeddedScylla(version=version, ring_delay_ms=0, clock=Since(began)) as server:
+        server.execute(f"CREATE KEYSPACE nonexist WITH {MADE}")  # which statements drop
         before = set(server.catalog.keyspaces)
         paths = list(record.record(server.contact_point, folder))
         assert set(server.catalog.keyspaces) == before

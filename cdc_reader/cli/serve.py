@@ -57,6 +57,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_FILE,
     help="Require client certificates signed by this authority (PEM).",
 )
+@click.option("--tablets", is_flag=True, help="Keyspaces use tablets unless they say otherwise.")
 @click.option("--version", default=NEWEST, show_default=True, help="ScyllaDB version to imitate.")
 @click.option(
     "--ring-delay",
@@ -113,6 +114,7 @@ def command(
     certificate: Path | None,
     key: Path | None,
     client_authority: Path | None,
+    tablets: bool,
     version: str,
     ring_delay: float,
     joins: tuple[float, ...],
@@ -143,6 +145,7 @@ def command(
             client_authority=client_authority,
             ring_delay_ms=round(ring_delay * 1000),
             api_port=api_port,
+            tablets=tablets,
         )
         scylla.faults.add(*map(Fault.parse, faults))
     except ConfigurationError as error:

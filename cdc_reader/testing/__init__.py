@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from cdc_reader.testing.container import ContainerError, ScyllaContainer
     from cdc_reader.testing.embedded import EmbeddedScylla
     from cdc_reader.testing.embedded.faults import Fault
+    from cdc_reader.testing.nodes import ScyllaNodes
     from cdc_reader.testing.target import Scylla
 
-__all__ = ["ContainerError", "EmbeddedScylla", "Fault", "ManualClock", "Scylla", "ScyllaContainer"]
+__all__ = [
+    "ContainerError",
+    "EmbeddedScylla",
+    "Fault",
+    "ManualClock",
+    "Scylla",
+    "ScyllaContainer",
+    "ScyllaNodes",
+]
 
 _HOMES = {
     "ContainerError": "cdc_reader.testing.container",
@@ -25,6 +34,7 @@ _HOMES = {
     "ManualClock": "cdc_reader.testing.clock",
     "Scylla": "cdc_reader.testing.target",
     "ScyllaContainer": "cdc_reader.testing.container",
+    "ScyllaNodes": "cdc_reader.testing.nodes",
 }
 
 

@@ -1,62 +1,134 @@
-"""The real ScyllaDB in a container, through testcontainers (extra ``docker``)."""
+"""The real ScyllaDB in containers, through testcontainers (extra ``docker``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
-from cassandra.cluster import NoHostAvailable
+from attrs import define
+from cassandra.cluster import NoHostAvailable, Session
 from docker.errors import DockerException
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from testcontainers.core.container import DockerContainer
+from testcontainers.core.network import Network
 
 from cdc_reader.testing.cql_session import open_session
 
 IMAGE = "scylladb/scylla:latest"
 CQL_PORT = 9042
+API_PORT = 10000
 
-# The minimum for a server: one shared core, and no tuning of disks.
-SMALL = "--smp 1 --memory 1G --overprovisioned 1 --developer-mode 1"
-WITH_LOGIN = "--authenticator PasswordAuthenticator --authorizer CassandraAuthorizer"
+# The minimum for a server: one shared core, and no tuning of disks. Its REST API listens to all.
+SMALL = (
+    "--smp", "1", "--memory", "1G", "--overprovisioned", "1", "--developer-mode", "1",
+    "--api-address", "0.0.0.0",  # noqa: S104 - inside the container
+)  # fmt: skip
+WITH_LOGIN = ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer")
 FIRST_SUPERUSER = ("cassandra", "cassandra")
+_HTTP_PATIENCE = 600.0  # seconds; a node answers only after it has streamed its data away
 
 
 class ContainerError(Exception):
-    """The container did not start a server; the message is one line."""
+    """A container did not do what it should; the message is one line."""
+
+
+class _NotYet(Exception):
+    """A server that starts: what it has not done so far."""
+
+
+@define(eq=False)
+class ContainerNode:
+    """One node: its container, and the `address` by which the others reach it."""
+
+    container: DockerContainer
+    address: str = ""
+
+    def rest(self, path: str, method: str = "GET") -> Any:
+        """Request something of the node's REST API; returns the JSON of its answer.
+
+        Raises OSError if the node refuses, or does not answer.
+        """
+        host = self.container.get_container_host_ip()
+        url = f"http://{host}:{self.container.get_exposed_port(API_PORT)}/{path}"
+        with urlopen(Request(url, method=method), timeout=_HTTP_PATIENCE) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    @property
+    def log_end(self) -> str:
+        """The last line that the server printed."""
+        log = b"\n".join(self.container.get_logs()).decode(errors="replace").split("\n")
+        return next((line for line in reversed(log) if line.strip()), "nothing").strip()
 
 
 class ScyllaContainer:
-    """One node of ScyllaDB in a container, for as long as the `with` block lasts.
+    """A ScyllaDB in containers, one for each node, for as long as the `with` block lasts.
 
-    With `login`, clients must log in with `credentials`, the first superuser's. `timeout` is how
-    long the server may take to answer CQL, in seconds. Raises ContainerError without Docker,
-    without the image, or when there is no answer in time.
+        with ScyllaContainer("2026.1", nodes=3, tablets=True) as scylla:
+            reader = CdcReader(scylla.contact_point, "shop.orders")
+
+    Args:
+        image: an image, or a version of ScyllaDB such as "5.2", which is a tag of its own image.
+        nodes: the number of nodes. Several need a system on which containers' addresses can be
+            reached, such as Linux; `join` needs at least two to begin with.
+        tablets: whether keyspaces use tablets unless they say otherwise; None for the server's
+            default. Only versions that have tablets know the option.
+        login: require clients to log in with `credentials`, the first superuser's.
+        timeout: how long a node may take to start, in seconds.
+        options: further options of the server, such as ``["--ring-delay-ms", "3000"]``.
+
+    Raises ContainerError without Docker, without the image, or when a node does not start in time.
     """
 
-    def __init__(self, image: str = IMAGE, *, login: bool = False, timeout: float = 180) -> None:
-        self.image = image
+    def __init__(
+        self,
+        image: str = IMAGE,
+        *,
+        nodes: int = 1,
+        tablets: bool | None = None,
+        login: bool = False,
+        timeout: float = 180,
+        options: Sequence[str] = (),
+    ) -> None:
+        if nodes < 1:
+            raise ContainerError(f"{nodes} nodes: expected at least 1")
+        self.image = f"scylladb/scylla:{image}" if re.fullmatch(r"[\d.]+", image) else image
         self.credentials = FIRST_SUPERUSER if login else None
         self.host = ""
         self.port = 0
+        self.nodes: tuple[ContainerNode, ...] = ()
+        self._wanted = nodes
         self._timeout = timeout
-        with self._docker_errors_translated():
-            self._container = DockerContainer(image, ports=[CQL_PORT])
-        self._container.with_command(f"{SMALL} {WITH_LOGIN}" if login else SMALL)
+        mode = () if tablets is None else ("enabled" if tablets else "disabled",)
+        self._options = [
+            *SMALL,
+            *(WITH_LOGIN if login else ()),
+            *(f"--tablets-mode-for-new-keyspaces={each}" for each in mode),
+            *options,
+        ]
+        self._network: Network | None = None
 
     @property
     def contact_point(self) -> str:
-        """``HOST:PORT``, at which clients outside the container reach the server."""
+        """``HOST:PORT`` of the first node, at which clients outside the container reach it."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> Self:
-        """Start the container and return once the server answers."""
+        """Start the nodes, one after another, and return once all of them answer."""
         try:
             with self._docker_errors_translated():
-                self._container.start()
-                self._await_address()
-                self._await_answer()
+                if self._wanted > 1:
+                    self._network = Network().create()
+                self._add()
+                for _ in range(self._wanted - 1):
+                    self.join()
         except BaseException:
             with suppress(DockerException):
                 self.stop()
@@ -64,8 +136,13 @@ class ScyllaContainer:
         return self
 
     def stop(self) -> None:
-        """Remove the container and its data."""
-        self._container.stop()
+        """Remove the containers, with their data, and their network."""
+        for node in self.nodes:
+            node.container.stop()
+        self.nodes = ()
+        if self._network is not None:
+            self._network.remove()
+            self._network = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -78,37 +155,116 @@ class ScyllaContainer:
     ) -> None:
         self.stop()
 
-    def _await_address(self) -> None:
-        self.host = self._container.get_container_host_ip()
-        try:
-            self.port = self._container.get_exposed_port(CQL_PORT)
-        except TimeoutError as error:
-            raise self._no_answer(str(error)) from error
+    def connect(self, **settings: Any) -> Session:
+        """Open a driver session with the first node; the caller shuts down its `cluster`."""
+        return open_session(self.host, self.port, self.credentials, **settings)
 
-    def _await_answer(self) -> None:
-        """Retry logging in until it works: Docker accepts connections before the server does."""
+    def join(self) -> ContainerNode:
+        """Add a node in a further container; return it once all nodes see it up and normal."""
+        if self._network is None:
+            raise ContainerError("a single node shares no network: expected nodes=2 or more")
+        with self._docker_errors_translated():
+            return self._add("--seeds", self.nodes[0].address)
+
+    def leave(self, node: ContainerNode) -> None:
+        """Decommission a node: its data goes to the others, then its container is removed."""
+        self._rest(node, "storage_service/decommission", "POST")
+        self.nodes = tuple(each for each in self.nodes if each is not node)
+        with self._docker_errors_translated():
+            node.container.stop()
+        for each in self.nodes:
+            self._await(each, partial(self._check_gone, each, node))
+
+    def take_down(self, node: ContainerNode) -> None:
+        """Kill a node's server, as a crash does."""
+        with self._docker_errors_translated():
+            node.container.get_wrapped_container().kill()
+
+    def bring_up(self, node: ContainerNode) -> None:
+        """Start a node that was taken down; return once all nodes see it up and normal."""
+        with self._docker_errors_translated():
+            node.container.get_wrapped_container().start()
+            self._await_node(node)
+
+    def check_and_repair_streams(self) -> None:
+        """Create a generation of streams, unless the newest matches the ring."""
+        self._rest(self.nodes[0], "storage_service/cdc_streams_check_and_repair", "POST")
+
+    def _add(self, *options: str) -> ContainerNode:
+        container = DockerContainer(self.image, ports=[CQL_PORT, API_PORT], network=self._network)
+        node = ContainerNode(container.with_command([*self._options, *options]))
+        self.nodes = (*self.nodes, node)
+        container.start()
+        self._await_node(node)
+        return node
+
+    def _await_node(self, node: ContainerNode) -> None:
+        """Wait until the node answers CQL, and until all nodes see it as ``nodetool`` shows UN."""
+        self._await(node, partial(self._find, node))
+        if self._network is not None:
+            for each in filter(self._is_running, self.nodes):
+                self._await(each, partial(self._check_live, each, node))
+
+    def _find(self, node: ContainerNode) -> None:
+        """Learn the node's addresses and log in: Docker accepts connections before the server."""
+        if not self._is_running(node):
+            raise self._no_answer(node, f"the container is {node.container.status}")
+        if self._network is not None:
+            networks = node.container.get_wrapped_container().attrs["NetworkSettings"]["Networks"]
+            node.address = networks[self._network.name]["IPAddress"]
+            host, port = node.address, CQL_PORT
+        else:
+            host = node.container.get_container_host_ip()
+            port = node.container.get_exposed_port(CQL_PORT)
+        if node is self.nodes[0]:
+            self.host, self.port = host, port
+        open_session(host, port, self.credentials).cluster.shutdown()
+
+    @staticmethod
+    def _is_running(node: ContainerNode) -> bool:
+        node.container.reload()
+        return node.container.status == "running"
+
+    @staticmethod
+    def _check_live(at: ContainerNode, node: ContainerNode) -> None:
+        if node.address not in at.rest("gossiper/endpoint/live"):
+            raise _NotYet(f"{at.address} does not see {node.address} up")
+        if (mode := node.rest("storage_service/operation_mode")) != "NORMAL":
+            raise _NotYet(f"{node.address} is {mode}")
+
+    @staticmethod
+    def _check_gone(at: ContainerNode, node: ContainerNode) -> None:
+        if node.address in at.rest("gossiper/endpoint/live"):
+            raise _NotYet(f"{at.address} still sees {node.address}")
+
+    def _await(self, node: ContainerNode, check: Callable[[], None]) -> None:
         attempts = Retrying(
             stop=stop_after_delay(self._timeout),
             wait=wait_fixed(0.5),
-            retry=retry_if_exception_type((NoHostAvailable, OSError)),
+            retry=retry_if_exception_type(
+                (NoHostAvailable, OSError, URLError, TimeoutError, _NotYet)
+            ),
         )
         try:
-            attempts(self._log_in)
+            attempts(check)
         except RetryError as error:
-            raise self._no_answer(f"no answer within {self._timeout:g} s") from error
+            cause = error.last_attempt.exception()
+            found = f": {cause}" if isinstance(cause, _NotYet) else ""
+            raise self._no_answer(node, f"no answer within {self._timeout:g} s{found}") from error
 
-    def _log_in(self) -> None:
-        self._container.reload()
-        if self._container.status != "running":
-            raise self._no_answer(f"the container is {self._container.status}")
-        open_session(self.host, self.port, self.credentials).cluster.shutdown()
+    def _rest(self, node: ContainerNode, path: str, method: str) -> None:
+        try:
+            node.rest(path, method)
+        except OSError as error:
+            raise ContainerError(
+                f"{self.image}: {method} {path} at {node.address or self.host}: {error}; "
+                f"the last line of the node's log is: {node.log_end}"
+            ) from error
 
-    def _no_answer(self, found: str) -> ContainerError:
-        log = b"\n".join(self._container.get_logs()).decode(errors="replace").split("\n")
-        last = next((line for line in reversed(log) if line.strip()), "nothing")
+    def _no_answer(self, node: ContainerNode, found: str) -> ContainerError:
         return ContainerError(
             f"{self.image}: {found}, expected a server on port {CQL_PORT}; "
-            f"the last line of its log is: {last.strip()}"
+            f"the last line of its log is: {node.log_end}"
         )
 
     @contextmanager

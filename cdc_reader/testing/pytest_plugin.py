@@ -2,19 +2,21 @@
 
 ``--scylla=embedded`` (the default), ``--scylla=docker[:IMAGE]`` or
 ``--scylla=[USER:PASSWORD@]HOST:PORT`` choose it. The fixture `scylla` is that server, running, and
-`keyspace` is a fresh keyspace in it. A test marked ``needs("faults")`` is skipped, with the reason,
-on a server without that capability. If the chosen server is not available, the run ends with an
-error before the first test. The run ends with a table of the tests by server.
+`keyspace` is a fresh keyspace in it; `scylla_nodes` is a cluster of three nodes beside it, which a
+test may change. A test marked ``needs("faults")`` is skipped, with the reason, on a server without
+that capability. If the chosen server is not available, the run ends with an error before the first
+test. The run ends with a table of the tests by server.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
 
+from cdc_reader.testing.nodes import ScyllaNodes
 from cdc_reader.testing.tally import PROPERTY, VERSION, Tally
 from cdc_reader.testing.target import CAPABILITIES, Scylla, Target, TargetError, parse_target
 
@@ -42,6 +44,7 @@ class Run:
 
 
 _RUN = pytest.StashKey[Run]()
+_SERVERS = {"scylla", "scylla_nodes"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +77,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Record which server a test runs on; reject capabilities that no server has."""
-    if "scylla" in getattr(item, "fixturenames", ()):
+    if _uses_server(item):
         item.user_properties.append((PROPERTY, item.config.stash[_RUN].target.label))
     if unknown := _needs(item) - CAPABILITIES.keys():
         known = ", ".join(CAPABILITIES)
@@ -97,7 +100,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Record which version a test meets."""
-    if "scylla" in getattr(item, "fixturenames", ()):
+    if _uses_server(item):
         item.user_properties.append((VERSION, item.config.stash[_RUN].scylla().version))
 
 
@@ -116,8 +119,27 @@ def keyspace(scylla: Scylla) -> Iterator[str]:
     scylla.session.execute(f"DROP KEYSPACE {name}")
 
 
+@pytest.fixture(scope="module")
+def scylla_nodes(request: pytest.FixtureRequest) -> Iterator[ScyllaNodes]:
+    """Three nodes for the tests of a module, which may change them; needs no marker."""
+    try:
+        with request.config.stash[_RUN].target.nodes() as nodes:
+            yield nodes
+    except TargetError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _uses_server(item: pytest.Item) -> bool:
+    return bool(_SERVERS.intersection(_fixtures(item)))
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
 def _needs(item: pytest.Item) -> set[str]:
-    return {str(name) for marker in item.iter_markers("needs") for name in marker.args}
+    marked = {str(name) for marker in item.iter_markers("needs") for name in marker.args}
+    return marked | {"nodes"} if "scylla_nodes" in _fixtures(item) else marked
 
 
 def _properties(scylla: Scylla) -> str:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing.container import ScyllaContainer
     from cdc_reader.testing.embedded import EmbeddedScylla
+    from cdc_reader.testing.nodes import ScyllaNodes
 
 CAPABILITIES: Mapping[str, str] = MappingProxyType(
     {
         "clock": "a clock that the test moves",
         "faults": "a server that fails when the test says so",
+        "generations": "a server of its own, whose tables of CDC generations the test writes",
+        "nodes": "three nodes of its own, which join, leave, fail and split tablets",
         "topology": "nodes, vnodes, shards, login and TLS as the test wants them",
     }
 )
@@ -101,6 +104,10 @@ class Target(Protocol):
         """Open the server and wait until it answers; raises TargetError."""
         ...
 
+    def nodes(self) -> ScyllaNodes:
+        """Return three nodes that a `with` block starts; raises TargetError."""
+        ...
+
 
 @frozen
 class EmbeddedTarget:
@@ -125,13 +132,19 @@ class EmbeddedTarget:
             resources=resources,
         )
 
+    def nodes(self) -> ScyllaNodes:
+        from cdc_reader.testing.embedded import EmbeddedScylla
+        from cdc_reader.testing.nodes import ScyllaNodes
+
+        return ScyllaNodes(EmbeddedScylla(nodes=3, ring_delay_ms=0))
+
 
 @frozen
 class DockerTarget:
     """A container of a ScyllaDB image, by default the current one."""
 
     image: str | None = None
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset(["generations", "nodes"])
 
     @property
     def label(self) -> str:
@@ -155,6 +168,14 @@ class DockerTarget:
             server=server,
             resources=resources,
         )
+
+    def nodes(self) -> ScyllaNodes:
+        from cdc_reader.testing.container import IMAGE, ScyllaContainer
+        from cdc_reader.testing.nodes import ScyllaNodes
+
+        # Nodes learn of each other soon, so generations begin 11 s after they are created.
+        options = ("--ring-delay-ms", "3000")
+        return ScyllaNodes(ScyllaContainer(self.image or IMAGE, nodes=3, options=options))
 
 
 @frozen
@@ -184,6 +205,9 @@ class RunningTarget:
                 "check the address, that the server runs, and USER:PASSWORD"
             ) from error
         return scylla
+
+    def nodes(self) -> ScyllaNodes:
+        raise TargetError(f"{self.label}: a running server's nodes are not a test's to change")
 
 
 def parse_target(text: str) -> Target:

@@ -13,12 +13,15 @@ from cassandra.query import UNSET_VALUE, SimpleStatement
 from tests.recordings.replay import RawHandler
 
 Answer = dict[str, Any]
+_ABSENT = "nonexist"
+"""A keyspace that recorded statements drop, expecting that there is none."""
 
 
 def answers(session: Session, properties: str, ops: list[Any]) -> list[Answer]:
     """Return the server's answers to the statements, in a separate keyspace with `properties`.
 
-    The session's rows must be lists.
+    No other keyspace is touched: the one that is expected to be absent gets a random name, too. The
+    session's rows must be lists.
     """
     keyspace = f"d_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")
@@ -38,7 +41,7 @@ def answer(session: Session, op: Any, keyspace: str) -> Answer:
         result = future.result()
     except Exception as error:  # noqa: BLE001 - whatever the server refused is the answer
         return {"error": refusal(str(error), type(error).__name__, keyspace)}
-    found: Answer = {"warnings": [text.replace(keyspace, "{ks}") for text in future.warnings or ()]}
+    found: Answer = {"warnings": [_general(text, keyspace) for text in future.warnings or ()]}
     if names := getattr(result, "column_names", None):
         types = (of_type.cql_parameterized_type() for of_type in result.column_types)
         found["columns"] = [list(column) for column in zip(names, types, strict=True)]
@@ -54,10 +57,10 @@ def answer(session: Session, op: Any, keyspace: str) -> Answer:
 def execute(session: Session, op: Any, keyspace: str) -> Any:
     """Send a statement: text, or a dictionary with a statement to prepare and its values."""
     if isinstance(op, dict):
-        statement = session.prepare(op["prepare"].replace("{ks}", keyspace))
+        statement = session.prepare(_own(op["prepare"], keyspace))
         values = [UNSET_VALUE if value == "__unset__" else value for value in op["values"]]
     else:
-        statement, values = SimpleStatement(op.replace("{ks}", keyspace), fetch_size=1000), None
+        statement, values = SimpleStatement(_own(op, keyspace), fetch_size=1000), None
     handler, session.client_protocol_handler = session.client_protocol_handler, RawHandler
     try:
         future = session.execute_async(statement, values)
@@ -69,10 +72,20 @@ def execute(session: Session, op: Any, keyspace: str) -> Any:
 
 def refusal(text: str, kind: str, keyspace: str) -> list[str]:
     """Return [code, message], in the form of the recording."""
-    text = text.replace(keyspace, "{ks}")
+    text = _general(text, keyspace)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?= for timestamp)", "{id}", text)
     code, message = (
         re.search(r"code=([0-9a-f]{4})", text),
         re.search(r'message="(.*)"', text, re.DOTALL),
     )
     return [code.group(1) if code else kind, message.group(1) if message else text]
+
+
+def _own(cql: str, keyspace: str) -> str:
+    """Put the names of this run's keyspaces into a recorded statement."""
+    return cql.replace("{ks}", keyspace).replace(_ABSENT, f"{keyspace}_{_ABSENT}")
+
+
+def _general(text: str, keyspace: str) -> str:
+    """Put back the names that the recording has."""
+    return text.replace(f"{keyspace}_{_ABSENT}", _ABSENT).replace(keyspace, "{ks}")

@@ -81,6 +81,7 @@ class EmbeddedScylla:
             written with its time before it was created are in streams of the previous one.
         most_partitions: the server's `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
+        tablets: whether keyspaces use tablets unless they say otherwise.
 
     Raises ConfigurationError for invalid values. `faults` makes statements fail, and `misplacing`
     makes log rows go to wrong streams.
@@ -105,6 +106,7 @@ class EmbeddedScylla:
         ring_delay_ms: int = RING_DELAY_MS,
         most_partitions: int = MOST_KEYS,
         api_port: int | None = None,
+        tablets: bool = False,
     ) -> None:
         _positive(nodes=nodes, vnodes=vnodes, shards=shards, most_partitions=most_partitions)
         _check_streams(nodes, vnodes, shards)
@@ -113,7 +115,9 @@ class EmbeddedScylla:
         self.host = host
         self.clock: Now = clock or SystemClock()
         self.profile = _profile(version)
-        self.catalog = Catalog(self.profile, cluster_name=cluster_name)
+        if tablets and not self.profile.tablets:
+            raise ConfigurationError("tablets", tablets, f"ScyllaDB {version} has none; 6.0 has")
+        self.catalog = Catalog(self.profile, cluster_name=cluster_name, prefers_tablets=tablets)
         self.faults = FaultPlan()
         self.misplacing = Misplacing()
         self._most_partitions = most_partitions
@@ -167,6 +171,11 @@ class EmbeddedScylla:
         return self._server.port
 
     @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes on the ring, in the order in which they joined."""
+        return self.cluster.nodes
+
+    @property
     def api_port(self) -> int | None:
         """The port of the REST API on all nodes; None if there is none."""
         return self._server.rest_port
@@ -196,17 +205,26 @@ class EmbeddedScylla:
     ) -> None:
         self.stop()
 
-    def join(self, vnodes: int = 16, shards: int = 2) -> Generation:
+    def join(
+        self,
+        vnodes: int = 16,
+        shards: int = 2,
+        address: str | None = None,
+        listen_address: str | None = None,
+    ) -> Generation:
         """Add a node that listens on the next address; return the generation that results.
 
-        Notifies clients that registered for events. Raises ConfigurationError if the next
-        address is not one of this machine's IPv4 addresses, OSError if it is not available.
+        With `listen_address` it listens there instead; with `address`, clients are told to reach it
+        there, where a relay must listen. Notifies clients that registered for events. Raises
+        ConfigurationError if the next address is not one of this machine's IPv4 addresses, OSError
+        if it is not available.
         """
         _positive(vnodes=vnodes, shards=shards)
-        address = self._addresses.next()
+        listen_address = listen_address or self._addresses.next()
+        address = address or listen_address
         node = self._server.call(lambda: self.cluster.new_node(vnodes, shards, address))
-        self._server.open_host(address, self._host(node))
-        self._listen_addresses[address] = address
+        self._server.open_host(listen_address, self._host(node))
+        self._listen_addresses[address] = listen_address
         generation = self._server.call(lambda: self.cluster.join(self.clock.now(), node))
         self._announce_node("TOPOLOGY_CHANGE", "NEW_NODE", address)
         self._announce_node("STATUS_CHANGE", "UP", address)

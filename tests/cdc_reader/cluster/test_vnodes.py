@@ -32,6 +32,7 @@ def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
     opened.close()
 
 
+@pytest.mark.needs("generations")
 def test_a_published_generation_is_found_with_its_streams(
     scylla: Scylla, generations: VnodeGenerations
 ) -> None:

@@ -26,6 +26,8 @@ from tests.recordings.loading import load_rows, published, read_recording
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
+pytestmark = pytest.mark.needs("generations")
+
 RECORDED = read_recording(Path(__file__).parents[2] / "data" / "scylla-5.2-generations.json.gz")
 LOG = Result.from_recording(RECORDED["log_t"])
 PLACES = [(bytes(row[0] or b""), bytes(row[1] or b"")) for row in LOG.rows]

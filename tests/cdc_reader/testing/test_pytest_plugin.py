@@ -74,6 +74,38 @@ def test_tests_that_a_server_cannot_serve_are_skipped_with_the_reason(
     )
 
 
+NODES = """
+    def test_kills(scylla_nodes):
+        first, *others, last = scylla_nodes.addresses
+        scylla_nodes.take_down(last)
+        scylla_nodes.bring_up(last)
+        assert scylla_nodes.contact_point.startswith(first)
+        joined = scylla_nodes.join()
+        assert joined not in (first, *others, last)
+        scylla_nodes.leave(joined)
+        assert scylla_nodes.connect().execute("SELECT key FROM system.local").one()
+"""
+
+
+def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> None:
+    """Three of them, beside the server that all tests share."""
+    pytester.makepyfile(NODES)
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["embedded       1       0        0"])
+
+
+def test_the_nodes_of_a_running_server_are_left_alone(
+    pytester: pytest.Pytester, scylla: Scylla
+) -> None:
+    """The fixture needs no marker to be skipped there."""
+    pytester.makepyfile(NODES)
+    result = pytester.runpytest_subprocess(address(scylla))
+    result.assert_outcomes(skipped=1)
+    label = f"{scylla.host}:{scylla.port}"
+    result.stdout.fnmatch_lines([f"skipped on {label}: 1 x needs nodes (*), which {label} lacks"])
+
+
 def test_a_requested_server_that_is_missing_fails_the_run(
     pytester: pytest.Pytester,
 ) -> None:

@@ -51,7 +51,7 @@ TABLES = {
     "WITH cdc = {{'enabled': true, 'ttl': 0}}",
 }
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.needs("generations")]
 
 
 @frozen

@@ -38,6 +38,8 @@ def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaCh
     tablets = _tablets(properties)
     if tablets is not None and replication["class"].endswith("SimpleStrategy"):
         raise ConfigurationError("SimpleStrategy doesn't support tablet replication")
+    if "tablets" not in properties and replication["class"].endswith("NetworkTopologyStrategy"):
+        tablets = 0 if catalog.prefers_tablets else None
     catalog.keyspaces[statement.name] = Keyspace(
         statement.name,
         replication,

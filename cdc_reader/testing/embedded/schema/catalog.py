@@ -51,7 +51,8 @@ class Catalog:
     """Keyspaces by name, the schema version, and the listeners of schema changes.
 
     `profile` is the server's version, which decides what a schema may contain. `datacenters` are
-    those in which keyspaces may have replicas, in the cluster named `cluster_name`.
+    those in which keyspaces may have replicas, in the cluster named `cluster_name`. With
+    `prefers_tablets`, keyspaces use tablets unless they say otherwise.
     """
 
     profile: Profile = Profile()
@@ -60,6 +61,7 @@ class Catalog:
     listeners: list[Callable[[SchemaChange], Any]] = field(factory=list)
     datacenters: tuple[str, ...] = ("datacenter1",)
     cluster_name: str = "embedded"
+    prefers_tablets: bool = False
 
     def keyspace(self, name: str) -> Keyspace:
         """Return the keyspace, or InvalidRequest as the server words it."""

@@ -102,9 +102,10 @@ class NodeTables:
 
     def _config(self, _: PartitionKey | None) -> Iterator[Values]:
         """Return the settings that clients read, with this server's values."""
+        by_default = self.catalog.prefers_tablets
         settings: dict[str, tuple[str, object]] = {
             "cluster_name": ("string", self.cluster.name),
-            "enable_tablets": ("bool", "false"),
+            "enable_tablets": ("bool", str(by_default).lower()),
             "max_clustering_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
             "max_partition_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
             "native_transport_port": ("uint16_t", self.port()),
@@ -112,7 +113,7 @@ class NodeTables:
             "partitioner": ("string", MURMUR3),
             "restrict_future_timestamp": ("bool", "true"),
             "ring_delay_ms": ("uint32_t", self.cluster.ring_delay_ms),
-            "tablets_mode_for_new_keyspaces": ("string", "disabled"),
+            "tablets_mode_for_new_keyspaces": ("string", "enabled" if by_default else "disabled"),
         }
         for name, (of_type, value) in settings.items():
             text = f'"{value}"' if of_type == "string" else str(value)

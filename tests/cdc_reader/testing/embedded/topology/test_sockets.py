@@ -176,3 +176,41 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
             for row in session.execute(ranges):
                 rewritten.setdefault(milliseconds(row.time), set()).update(row.streams)
             assert rewritten == described
+
+
+def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
+    """It listens elsewhere; peers and events name the address that clients can reach."""
+    with EmbeddedScylla() as server:
+        server.join(address="192.0.2.7", listen_address="127.0.0.9")
+        with connected(server, "127.0.0.9") as session:
+            local = session.execute("SELECT rpc_address FROM system.local").one()
+            assert local.rpc_address == "192.0.2.7"
+            peers = session.execute("SELECT rpc_address FROM system.peers")
+            assert [peer.rpc_address for peer in peers] == [server.host]
+        joined = server.nodes[-1]
+        server.take_down(joined)
+        server.bring_up(joined)
+        server.leave(joined)
+        assert [node.address for node in server.nodes] == [server.host]
+
+
+@pytest.mark.parametrize("tablets", [True, False])
+def test_keyspaces_use_tablets_by_default_if_the_server_does(tablets: bool) -> None:
+    """Unless they say otherwise, or replicate by SimpleStrategy; `system.config` tells."""
+    server = EmbeddedScylla(tablets=tablets)
+    for name, options in (
+        ("ks", NTS),
+        ("other", f"{NTS} AND tablets = {{'enabled': {str(not tablets).lower()}}}"),
+        ("simple", "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"),
+    ):
+        server.execute(f"CREATE KEYSPACE {name} {options}")
+    found = server.execute("SELECT keyspace_name FROM system_schema.scylla_keyspaces")
+    assert found == [(b"ks" if tablets else b"other",)]
+    cql = "SELECT value FROM system.config WHERE name = 'tablets_mode_for_new_keyspaces'"
+    assert server.execute(cql) == [(b'"enabled"' if tablets else b'"disabled"',)]
+
+
+def test_a_version_without_tablets_cannot_prefer_them() -> None:
+    """The error names the version."""
+    with pytest.raises(ConfigurationError, match=r"tablets is True: ScyllaDB 5\.2 has none"):
+        EmbeddedScylla(version="5.2", tablets=True)
