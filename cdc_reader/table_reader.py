@@ -13,6 +13,7 @@ from attrs import evolve
 from cdc_reader._settings import expect
 from cdc_reader._time import (
     BEGINNING,
+    FOREVER,
     Clock,
     Micros,
     Moment,
@@ -25,7 +26,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.changes.frames import Format, FormatOptions, ValueTypes, format_of, project
 from cdc_reader.changes.grouping import Grouping
 from cdc_reader.cluster import CdcTable, Connection
-from cdc_reader.config import ReadConfig
+from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
@@ -37,6 +38,7 @@ from cdc_reader.errors import (
 from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.expiry import TtlHistory, report_loss, since_created
 from cdc_reader.reading.follower import Follower
+from cdc_reader.reading.horizon import begin_following
 from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
@@ -205,6 +207,19 @@ class TableReader:
             start = Checkpoint(start_micros(start, self._clock.now()))
         return Follower(self._table, self._clock, self._config, start, self._shard, self._stop)
 
+    def begin(self, start: Moment | None = None) -> Checkpoint:
+        """Return the checkpoint at which following from `start` begins, to be saved before it does.
+
+        Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
+        otherwise the follower warns of it.
+        """
+        now = self._clock.now()
+        first = start_micros(start, now)
+        with stopped_by(self._stop):
+            if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
+                self._check_kept(Window(first, FOREVER))
+            return begin_following(self._table, now, first)
+
     def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
         """Return a snapshot of the rows that the table has now; the rest is read from the log.
 
@@ -263,15 +278,18 @@ class TableReader:
         """Yield the items read from `window`; first check that its rows have not expired."""
         if window.start > BEGINNING:
             with stopped_by(self._stop):
-                lost = self._lost(window)
-            report_loss(
-                lost,
-                self.name,
-                self._config.data_loss,
-                "expected a start within the log's TTL: leave start out to read what the log "
-                "still holds, or set data_loss to 'warn' to continue",
-            )
+                self._check_kept(window)
         yield from items
+
+    def _check_kept(self, window: Window) -> None:
+        """Warn or raise DataLossError, by `data_loss`, if rows of the window have expired."""
+        report_loss(
+            self._lost(window),
+            self.name,
+            self._config.data_loss,
+            "expected a start within the log's TTL: leave start out to read what the log "
+            "still holds, or set data_loss to 'warn' to continue",
+        )
 
     def _lost(self, window: Window) -> Window:
         """Return the part of `window` whose rows may have expired by now."""

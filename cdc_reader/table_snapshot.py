@@ -59,6 +59,10 @@ class FixedSchema:
         """Return the fixed schema."""
         return self._schema
 
+    def created(self) -> Micros | None:
+        """See `LogTable.created`."""
+        return self._table.created()
+
     def source(self, schema: LogSchema) -> LogSource:
         """See `LogTable.source`."""
         return self._table.source(schema)

@@ -194,7 +194,7 @@ class ConsumerRuntime:
         """Return the checkpoint at which a table without one starts."""
         subscription = self._subscription
         if subscription.snapshot is SnapshotMode.NONE:
-            return Checkpoint(subscription.first_position())
+            return table.begin(subscription.first_position())
         if subscription.shard.is_whole:
             return table.begin_snapshot()
         return snapshot_start(

@@ -74,7 +74,7 @@ class Follower:
         self._strays = Strays(self._log, self._planner)
         self._found_strays = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
-        self._horizon = SettledHorizon(table.generations, self._planner, config, start)
+        self._horizon = SettledHorizon(table, self._planner, config, start)
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
         self._is_ordered = config.delivery == DeliveryMode.ORDERED

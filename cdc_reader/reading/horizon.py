@@ -11,9 +11,9 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, TtlHistory
+from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
-from cdc_reader.reading.ports import GenerationSource
+from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.window import Window
 
@@ -35,6 +35,26 @@ def written_before(now: Micros) -> Micros:
     return now + _LEAD
 
 
+def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
+    """Return the checkpoint at which following from `start` begins `now`, with the table's facts.
+
+    Saved before anything is read, it shows a later run that the table was created again, or that
+    rows expired meanwhile. So BEGINNING becomes the oldest position worth reading from, if there
+    is a generation already.
+    """
+    base = table.schema().base
+    ttls = TtlHistory().seen(base.cdc.ttl, now, base.altered)
+    starts = table.generations.timestamps() if start == BEGINNING else ()
+    if starts:
+        start = _oldest(starts, ttls, now)
+    return Checkpoint(start, table_id=base.id, ttls=ttls.after(start))
+
+
+def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros:
+    """Return the earliest position worth reading from: rows before it have expired."""
+    return max(min(starts), ttls.oldest_kept(now))
+
+
 class SettledHorizon:
     """Checks the generations before each pass, and keeps which are accounted for.
 
@@ -42,16 +62,19 @@ class SettledHorizon:
     """
 
     def __init__(
-        self, source: GenerationSource, planner: Planner, config: ReadConfig, start: Checkpoint
+        self, table: LogTable, planner: Planner, config: ReadConfig, start: Checkpoint
     ) -> None:
         self.oldest = BEGINNING
         """The earliest position worth reading from, in µs."""
+        self._table = table
         self._planner = planner
         self._config = config
         self._newest_at_start = start.generation
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
-        self._gate = PublicationGate(lambda: source, duration_micros(config.publication_wait))
+        self._gate = PublicationGate(
+            lambda: table.generations, duration_micros(config.publication_wait)
+        )
         self._losses = LossReporter(
             config.data_loss,
             "expected them to be read within the log's TTL: start over, or set data_loss to "
@@ -75,9 +98,9 @@ class SettledHorizon:
         if not starts:
             return BEGINNING
         if self._account(starts) and position > BEGINNING:
-            self._losses.report(ttls.lost(position, now), table)
+            self._losses.report(self._lost(position, now, ttls), table)
         if position == BEGINNING:
-            self.oldest = max(starts[0], ttls.oldest_kept(now))
+            self.oldest = _oldest(starts, ttls, now)
         else:
             self.oldest = position
         settled = settled_before(now, duration_micros(self._config.confidence_window))
@@ -92,6 +115,16 @@ class SettledHorizon:
         accounted = self._accounted or set()
         self._accounted = accounted | {span.start for span in spans}
         return [span for span in spans if span.start not in accounted and span.start < position]
+
+    def _lost(self, position: Micros, now: Micros, ttls: TtlHistory) -> Window:
+        """Return the span from `position` on in which rows have expired.
+
+        A start that was chosen, rather than reached, may be from before there was a log.
+        """
+        lost = ttls.lost(position, now)
+        if lost.is_empty or self._newest_at_start is not None:
+            return lost
+        return since_created(lost, self._table.created(), now)
 
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for.

@@ -89,6 +89,10 @@ class LogTable(Protocol):
         """Read the current schema. Raises TableNotFoundError, CdcNotEnabledError and so on."""
         ...
 
+    def created(self) -> Micros | None:
+        """Return when the log was created, in µs by the cluster's clock; None if unknown."""
+        ...
+
     def source(self, schema: LogSchema) -> LogSource:
         """Return a source of rows with the columns of `schema`."""
         ...

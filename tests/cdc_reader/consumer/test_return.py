@@ -17,6 +17,7 @@ from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.reading.follower import Follower
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
 
@@ -168,6 +169,89 @@ def test_a_table_created_again_is_refused(
     with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again.*start over"):
         run()
     assert store.load(NAME) == kept
+
+
+def killed(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, start: str) -> None:
+    """Run a consumer that is gone before its first window is complete."""
+    connection = ConnectionConfig(server.contact_point)
+    consumer = CdcConsumer(
+        connection,
+        ["ks.t"],
+        lambda _change: None,
+        application="app",
+        checkpoints=store,
+        clock=clock,
+        start=start,
+        read=STRICT,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Follower, "follow", lambda _self, _end: iter(()))
+        consumer.run()
+
+
+@pytest.mark.parametrize("start", ["earliest", "-10m", "now"])
+def test_a_start_that_was_never_read_on_expires(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+    start: str,
+) -> None:
+    """The start is judged like any checkpoint, by the TTL of its time."""
+    create(server, ttl=3_600)
+    killed(server, clock, store, start)
+    insert(server, 1)
+    clock.advance(2 * HOUR)
+    alter(server, ttl=86_400)
+    with pytest.raises(DataLossError, match=r"rows written in .* expired before"):
+        run()
+
+
+@pytest.mark.parametrize("start", ["earliest", "-10m", "now"])
+def test_a_start_that_was_never_read_on_is_of_a_table(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+    start: str,
+) -> None:
+    """The table that is created in its place is another one."""
+    create(server, ttl=3_600)
+    killed(server, clock, store, start)
+    server.execute("DROP TABLE ks.t")
+    create(server, ttl=3_600)
+    with pytest.raises(CheckpointError, match=r"ks\.t was dropped and created again"):
+        run()
+
+
+@pytest.mark.parametrize("start", ["earliest", "-7d"])
+def test_a_start_before_the_table_has_lost_nothing(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+    start: str,
+) -> None:
+    """A young log has all rows that were ever written."""
+    create(server, ttl=3_600)
+    killed(server, clock, store, start)
+    insert(server, 1)
+    clock.advance(HOUR // 2)
+    assert run() == [1]
+
+
+def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
+    server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
+) -> None:
+    """So another start can be given."""
+    create(server, ttl=3_600)
+    insert(server, 1)
+    clock.advance(3 * HOUR)
+    insert(server, 2)
+    with pytest.raises(DataLossError, match=r"expected a start within the log's TTL"):
+        killed(server, clock, store, "-2h")
+    assert store.load(NAME) is None
+    assert run() == [2]
 
 
 def test_a_checkpoint_of_an_earlier_version_learns_its_table(
