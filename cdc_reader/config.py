@@ -246,7 +246,9 @@ class ReadConfig:
 
     `late_rows` is what to do with rows that arrive behind the position, and with rows in streams
     of a generation that was not in force. To find the former, the last `late_horizon` is read
-    again every `late_interval`. `data_loss` is what to do when rows expired before they were read.
+    again every `late_interval`. If they are delivered, a restart repeats late rows of the last
+    `late_interval`; with a `confidence_window` below 15 seconds it repeats all rows of that time,
+    because a row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows expired before they were read.
     `publication_wait` is how long the position waits for a generation that has streams but is not
     announced yet.
 

@@ -38,8 +38,12 @@ from cdc_reader.streams.window import Window
 _SECOND = 1_000_000
 _BLUR = 2 * _SECOND
 """µs: the server reports a TTL in whole seconds, and clocks of nodes may differ by one more."""
-DOUBT = 2 * _BLUR + 10 * _SECOND
-"""µs by which a computed arrival may be too late, with responses of up to ten seconds."""
+ARRIVAL_ERROR = 2 * _BLUR
+"""µs by which a computed arrival may be too late, besides the response time."""
+LONGEST_RESPONSE = 10 * _SECOND
+"""µs that a response may take."""
+DOUBT = ARRIVAL_ERROR + LONGEST_RESPONSE
+"""µs by which a computed arrival may be too late."""
 _SKEW = 2
 """Seconds by which a remaining TTL may exceed the TTL, because nodes' clocks differ."""
 

@@ -16,7 +16,13 @@ from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY, keys, leave_out_keys
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.late_rows import LateRows, Reads, RowName
+from cdc_reader.reading.late_rows import (
+    ARRIVAL_ERROR,
+    LONGEST_RESPONSE,
+    LateRows,
+    Reads,
+    RowName,
+)
 from cdc_reader.reading.strays import Strays
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late, check_ttl, rows_named, whole_records
@@ -172,7 +178,11 @@ class Delivered:
 
 
 class Reported:
-    """Counts late rows and tells their number; its state is lost when the process ends."""
+    """Counts late rows and tells their number; its state is lost when the process ends.
+
+    It does not know which rows the executors read, so it counts only rows that arrived after a
+    micro-batch was read for certain.
+    """
 
     def __init__(
         self,
@@ -189,6 +199,7 @@ class Reported:
         self._rows: LateRows | None = None
         self._end = BEGINNING
         self._counted = BEGINNING
+        self._planned = BEGINNING, BEGINNING
 
     def finish(self, now: Micros) -> None:
         self._final = now
@@ -202,12 +213,19 @@ class Reported:
             position, confidence = window.start, self._settings.confidence
             self._rows = LateRows(position, position, now, confidence)
             self._end = self._counted = position
+        self._note_read(self._rows, window.start, now)
         if is_time(self._rows.late_scan_at, now, self._final):
             self._sweep(self._rows, window.start, ttls())
-        if window.end > self._end:
-            self._rows.window_read(window.end, now)
-            self._end = window.end
+        if not window.is_empty:
+            self._planned = window.end, now
         return None
+
+    def _note_read(self, rows: LateRows, position: Micros, now: Micros) -> None:
+        """Record the micro-batch that was planned last, if it was read by `now`."""
+        end, planned = self._planned
+        if self._end < end <= position:
+            rows.window_read(end, min(now, planned + LONGEST_RESPONSE) + ARRIVAL_ERROR)
+            self._end = end
 
     def _sweep(self, rows: LateRows, position: Micros, ttls: TtlHistory) -> None:
         sweep = rows.sweep(position, self._settings.late_horizon, self._clock.now())
@@ -215,7 +233,7 @@ class Reported:
         seen = found = 0
 
         def late(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return sweep.late(batch, ttls, self._clock.now())
+            return sweep.late(batch, ttls, sweep.began)
 
         def uncounted(batch: pa.RecordBatch) -> pa.RecordBatch:
             since = {name for name in keys(batch) if name[1].micros >= self._counted}

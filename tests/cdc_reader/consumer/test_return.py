@@ -203,7 +203,7 @@ def test_a_start_that_was_never_read_on_expires(
     insert(server, 1)
     clock.advance(2 * HOUR)
     alter(server, ttl=86_400)
-    with pytest.raises(DataLossError, match=r"rows written in .* expired before"):
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         run()
 
 

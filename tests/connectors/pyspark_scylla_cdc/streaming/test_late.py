@@ -218,6 +218,20 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
     assert all('"late"' not in offset for offset in followed.offsets)
 
 
+def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """They are delivered, however short the confidence window is."""
+    followed = follow(confidenceWindow="0s")
+    found = followed.run(40)
+    for pk in range(30):
+        followed.write(pk)
+        found += followed.run(1)
+    followed.write(500, age=40)
+    assert sorted(found + followed.run(60)) == list(range(30))
+    told = [line for line in caplog.messages if "event='late_rows'" in line]
+    counts = [int(count) for line in told for count in re.findall(r"rows=(\d+)", line)]
+    assert counts == [2]  # it has a delta and a postimage
+
+
 def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is searched or logged."""
     followed = follow(lateRows="ignore")
