@@ -248,9 +248,9 @@ class ReadConfig:
     of a generation that was not in force. To find the former, the last `late_horizon` is read
     again every `late_interval`. If they are delivered, a restart repeats late rows of the last
     `late_interval`; with a `confidence_window` below 15 seconds it repeats all rows of that time,
-    because a row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows expired before they were read.
-    `publication_wait` is how long the position waits for a generation that has streams but is not
-    announced yet.
+    because a row's arrival is known only to within 14 seconds. `data_loss` is what to do when rows
+    expired before they were read. `publication_wait` is how long the position waits for a
+    generation that has streams but is not announced yet.
 
     Durations are timedeltas, or strings such as ``5s``; `strategy`, `delivery`, `late_rows` and
     `data_loss` are members of `Strategy`, `DeliveryMode`, `LateRowsMode` and `DataLossMode`, or
