@@ -16,8 +16,9 @@ an entry under that name in these tables:
   `codec.json_value`, `codec.validation` and `codec.order` (literals, JSON, valid bytes, order), and
   for numbers `query.cast`, `query.aggregates` and `query.json_output`
 
-``tests/cdc_reader/cql/test_types.py`` finds the tables that lack it, and
-``tests/cdc_reader/decoding/schemas.py`` makes its values for the tests of the kernels.
+``tests/cdc_reader/cql/test_types.py`` finds most tables that lack it. Values for tests belong in
+``tests/cdc_reader/decoding/schemas.py``, ``tests/cdc_reader/changes/test_change.py`` and
+``tests/connectors/pyspark_scylla_cdc/test_type_matrix.py``.
 """
 
 from __future__ import annotations
