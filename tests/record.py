@@ -75,7 +75,7 @@ def _number(version: str) -> list[int]:
 
 
 def scenarios(server: Server) -> Iterator[tuple[str, Any]]:
-    """One recording for each layout of keyspaces."""
+    """Record the scenarios, once for each layout of keyspaces."""
     recorded = newest("scenarios")["scenarios"]
     described = raw_select(server.session, _SERVER).recording()
     for label, properties in server.layouts.items():
@@ -94,7 +94,7 @@ def _plain(scenario: Any) -> Any:
 
 
 def histories(server: Server) -> Iterator[tuple[str, Any]]:
-    """The histories, on vnodes."""
+    """Record the histories, on vnodes."""
     yield (
         "histories",
         [
@@ -107,7 +107,7 @@ def histories(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def dialect(server: Server) -> Iterator[tuple[str, Any]]:
-    """Single statements, where there are tablets on these."""
+    """Record single statements, on tablets if the server has them."""
     properties = next(iter(server.layouts.values()))
     cases = []
     for case in newest("dialect")["cases"]:
@@ -119,18 +119,18 @@ def dialect(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def responses(server: Server) -> Iterator[tuple[str, Any]]:
-    """Raw answers and events."""
+    """Record raw answers and events."""
     yield "responses", record_responses(server.session, server.address, newest("responses"))
 
 
 def frames(server: Server) -> Iterator[tuple[str, Any]]:
-    """Whole results."""
+    """Record whole results."""
     recorded = newest("frames")
     yield "frames", record_frames(server.session, server.address, recorded, server.on_vnodes)
 
 
 def tablets(server: Server) -> Iterator[tuple[str, Any]]:
-    """Streams of tablets, if the server has them."""
+    """Record the streams of tablets, if the server has them."""
     if "tablets-" in server.layouts:
         yield "tablets", record_tablets(server.session, server.release)
 
@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Server], Iterator[tuple[str, Any]]]] = {
 
 
 def layouts(cluster: Cluster) -> dict[str, str]:
-    """How keyspaces can be made that have CDC: on tablets, on vnodes, or just so."""
+    """Return properties of keyspaces that can have CDC: tablets, vnodes, or the default."""
     keyspaces = cluster.metadata.keyspaces
     described = keyspaces["system_schema"].tables.get("scylla_keyspaces")
     if described is None or "initial_tablets" not in described.columns:
@@ -188,7 +188,7 @@ def record(address: str, into: Path, kinds: Sequence[str] = tuple(KINDS)) -> Ite
 
 
 def main() -> int:
-    """Record what the command line says."""
+    """Record the kinds that the command line selects."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.record",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""The code's packages stay small enough to find one's way in."""
+"""Packages stay small, so that modules are easy to find."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 15
 
 
 def test_modules_of_a_package() -> None:
-    """The embedded server, a product by itself, is not held to it."""
+    """The embedded server, a product of its own, is exempt."""
     modules = [path for code in (CODE, CONNECTOR) for path in code.rglob("*.py")]
     counts = Counter(
         path.parent

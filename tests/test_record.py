@@ -37,7 +37,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is recorded of a server, by kind; the server has the keyspaces it had before.
+    """The recordings of a server, by kind; its keyspaces are the same as before.
 
     One of them has the name that recorded statements drop.
     """
@@ -57,7 +57,7 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 class Since:
-    """The system's clock, which was at another time when it was first asked."""
+    """The system's clock, shifted so that it began at another time."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -78,7 +78,7 @@ def kept(version: str, kind: str) -> Any:
 
 @pytest.mark.slow
 def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
-    """Tablets where the server has them."""
+    """Tablets are recorded if the server has them."""
     assert set(recorded) == KINDS_OF[version]
 
 
@@ -86,7 +86,7 @@ def test_every_kind_is_recorded(recorded: dict[str, Any], version: str) -> None:
 def test_scenarios_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Log, base table, schema and refusals."""
+    """The comparison covers log, base table, schema and refusals."""
     for kind in (each for each in KINDS_OF[version] if each.endswith("scenarios")):
         pairs = zip(kept(version, kind)["scenarios"], recorded[kind]["scenarios"], strict=True)
         for expected, found in pairs:
@@ -97,7 +97,7 @@ def test_scenarios_recorded_here_are_those_of_the_real_server(
 
 @pytest.mark.slow
 def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str, Any]) -> None:
-    """Also write times, counted from the last statement's."""
+    """The comparison also covers write times, counted from the last statement's."""
     for expected, found in zip(record.newest("histories"), recorded["histories"], strict=True):
         assert not list(recorded_history(expected).differences(recorded_history(found)))
 
@@ -106,7 +106,7 @@ def test_histories_recorded_here_are_those_of_the_real_server(recorded: dict[str
 def test_statements_recorded_here_are_those_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """Nearly all to the letter."""
+    """Nearly all are equal to the letter."""
     expected = kept(version, "dialect")
     assert recorded["dialect"]["keyspace"].split() == expected["keyspace"].split()
     pairs = [
@@ -121,7 +121,7 @@ def test_statements_recorded_here_are_those_of_the_real_server(
 def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
     recorded: dict[str, Any],
 ) -> None:
-    """The same requests, labels and keys; the bytes are compared by the tests that take them."""
+    """Requests, labels and keys are the same; the tests of the recordings compare bytes."""
     expected = record.newest("responses")
     requests = [each["request"] for each in expected["responses"]]
     assert [each["request"] for each in recorded["responses"]["responses"]] == requests
@@ -138,7 +138,7 @@ def test_answers_and_frames_have_the_form_of_those_of_the_real_server(
 def test_recorded_tablets_go_through_the_phases_of_the_real_server(
     recorded: dict[str, Any], version: str
 ) -> None:
-    """And the same statements."""
+    """The statements are the same, too."""
     if "tablets" not in KINDS_OF[version]:
         assert "tablets" not in recorded
         return
@@ -154,7 +154,7 @@ def test_the_command_writes_to_the_given_directory(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One kind of the server of the run."""
+    """It can record a single kind."""
     command = ["record", scylla.contact_point, "--into", str(tmp_path), "--only", "dialect"]
     monkeypatch.setattr("sys.argv", command)
     assert record.main() == 0

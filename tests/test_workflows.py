@@ -1,4 +1,4 @@
-"""What the workflows of the public host run exists here, under the same name."""
+"""Everything that the public host's workflows run exists here, under the same name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commands(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
-    """A renamed target does not break a workflow unseen."""
+    """A renamed target would break a workflow unnoticed."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     texts = commands(yaml.safe_load(workflow.read_text()))
     for target in (name for text in texts for name in re.findall(r"\bmake ([a-z-]+)", text)):
@@ -37,7 +37,7 @@ def test_the_targets_and_modules_of_a_workflow_exist(workflow: Path) -> None:
 
 
 def test_a_workflow_may_write_only_where_it_publishes() -> None:
-    """All permissions are named; what tests a change may only read."""
+    """All permissions are named; a workflow that tests a change may only read."""
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"] == {"contents": "read"}

@@ -2,8 +2,8 @@
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does;
 `changes_used` reads operation, key and all deltas. Both keep all changes until the page is read, as
-the driver keeps its rows. `changes_streamed` reads as much of one change after the other and keeps
-none, like `CdcReader.changes`.
+the driver keeps its rows. `changes_streamed` reads the same as `changes_used`, but keeps no change,
+like `CdcReader.changes`.
 """
 
 from __future__ import annotations

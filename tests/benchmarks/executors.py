@@ -31,7 +31,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @frozen
 class Read:
-    """A read: its rows, what it took, and how much CPU others than the executors took for it."""
+    """A read: its rows and duration, and the CPU time of everything but the executors."""
 
     rows: int
     seconds: float
@@ -75,7 +75,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
 
 
 def _pin(worker: Machine, core: int) -> None:
-    """Keep the worker, and with it the executors that it will start, to a core."""
+    """Pin the worker, and so the executors that it starts, to one core."""
     for pid in worker.pids():
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(ProcessLookupError):
@@ -83,7 +83,7 @@ def _pin(worker: Machine, core: int) -> None:
 
 
 def _read(cluster: Standalone, served: Served, executors: int) -> Read:
-    """Read with so many executors, which have read once before."""
+    """Read with this many executors, which have read once before."""
     settings = {
         **cluster.conf,
         "spark.cores.max": str(executors),
@@ -116,7 +116,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _cpu_of_others() -> float:
-    """Seconds of CPU of this process, of the driver's JVM, and of the server."""
+    """Return the CPU seconds of this process, the driver's JVM and the server."""
     servers = {str(child.pid) for child in multiprocessing.active_children()}
     found = sum(os.times()[:2])
     for folder in Path("/proc").glob("[0-9]*"):
@@ -132,5 +132,5 @@ def _parent(folder: Path) -> int:
 
 
 def _stat(folder: Path) -> list[str]:
-    """The fields of a process from its state on: its name may have blanks."""
+    """Return the fields of a process, from its state on: its name may contain blanks."""
     return (folder / "stat").read_text().rpartition(") ")[2].split()

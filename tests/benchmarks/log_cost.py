@@ -103,7 +103,7 @@ def costs(connection: Connection, options: str, table: str) -> Iterator[Size]:
 
 
 def table(connection: Connection) -> str:
-    """Return the costs as a table of Markdown."""
+    """Return the costs as a Markdown table."""
     rows: list[Sequence[object]] = [
         ("images", *(f"{s.name} ({s.size} B)" for s in STATEMENTS)),
         ("---",) * (1 + len(STATEMENTS)),

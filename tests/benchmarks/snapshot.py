@@ -102,7 +102,7 @@ def _changes(reader: CdcReader) -> int:
 
 
 def _reading(config: ConnectionConfig, rows: int) -> float:
-    """Read at least so many rows of a snapshot; the peak of memory, in MB."""
+    """Read at least this many rows of a snapshot; return the peak of memory, in MB."""
     found = 0
     with CdcReader(config, f"{KEYSPACE}.{FLAT}") as reader:
         for batch in reader.snapshot().batches():
@@ -115,7 +115,7 @@ def _reading(config: ConnectionConfig, rows: int) -> float:
 
 @contextmanager
 def _driver(served: Served, selected: str) -> Iterator[Callable[[], int]]:
-    """What reads the table by the driver alone, range after range."""
+    """Return a function that reads the table with the driver alone, range after range."""
     edges = [MIN_TOKEN + (MAX_TOKEN - MIN_TOKEN) * n // RANGES for n in range(RANGES + 1)]
     with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
         cluster.add_execution_profile("tuples", ExecutionProfile(row_factory=tuple_factory))

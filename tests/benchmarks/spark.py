@@ -127,7 +127,7 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
 
 
 def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """What it takes to make changes of the rows of the log, each from the columns it reads."""
+    """Measure formats `changes` and `envelope` against `log`, each with the columns it reads."""
     rows = PAGES * IMAGE_ROWS
     frames: dict[str, DataFrame] = {}
     for shape in ("log", "changes", "envelope"):

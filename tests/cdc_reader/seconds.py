@@ -1,4 +1,4 @@
-"""A clock in seconds, for what waits: it moves only when somebody sleeps."""
+"""A clock in seconds that moves only when somebody sleeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdc_reader.cluster.throttle import Throttle
 
 
 class Seconds:
-    """The clock, and the function that sleeps by it."""
+    """The clock, and a function that sleeps by it."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

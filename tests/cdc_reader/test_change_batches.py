@@ -167,7 +167,7 @@ def test_a_log_without_the_images_is_refused(
 def test_an_error_while_iterating_is_one_of_this_package(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Python gets our error; other tools get their own error with our message."""
+    """Python gets an error of this package; other tools raise their own with its message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):

@@ -58,7 +58,7 @@ def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
 
 
 def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
-    """All rows, with all columns and their types."""
+    """They have all rows, with all columns and their types."""
     found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
     rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
     assert found.num_rows == len(rows) == 22
@@ -68,7 +68,7 @@ def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> N
 
 
 def test_columns_are_chosen(reader: CdcReader) -> None:
-    """Beside the key; a name that the table lacks is refused."""
+    """The key is always read; an unknown name is refused."""
     batch = next(reader.snapshot().batches(["v"]))
     assert batch.schema.names == ["pk", "ck", "v"]
     with pytest.raises(ConfigurationError, match="has no such column; its columns are pk, ck, s"):
@@ -76,7 +76,7 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
 
 
 def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
-    """Static rows by themselves, and each row once, at the position."""
+    """Static rows come by themselves; each row comes once, at the snapshot's position."""
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
     assert table.schema == reader.change_batches(include_delta=True).schema
@@ -94,7 +94,7 @@ def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
 
 
 def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: Execute) -> None:
-    """What is written after it began comes from the log."""
+    """Reading from the snapshot's position finds them."""
     snapshot = reader.snapshot()
     execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
     assert by_key(snapshot.changes())[2, 2].after == {"v": 100, "w": None, "l": None, "m": None}
@@ -103,7 +103,7 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """Whole in `after`, and as what sets it in `deltas`; all at the position."""
+    """`after` has the whole row, `deltas` what would set it, and all are at the position."""
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -140,7 +140,7 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
 
 
 def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
-    """In a part each; the insert has the longest, which the row's marker gets."""
+    """Each TTL has a part; the insert has the longest one, which the row's marker gets."""
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
         "UPDATE {t} USING TTL 50 SET v = 2 WHERE pk = 70 AND ck = 1",
@@ -184,14 +184,14 @@ def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> Non
 def test_a_static_row_comes_once_if_pages_divide_its_partition(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Ranges are read in turn, and each remembers the partition it is in."""
+    """Ranges are read in turn, and each keeps track of its current partition."""
     execute(*[f"INSERT INTO {{t}} (pk, ck, s) VALUES ({n % 9}, {n}, {n})" for n in range(60)])
     found = by_key(reader.snapshot().changes())
     assert sum(change.is_static for change in found.values()) == 10
 
 
 def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
-    """The rest of the rows; a checkpoint whose snapshot is complete is refused."""
+    """The remaining rows come; a checkpoint of a complete snapshot is refused."""
     snapshot, found = reader.snapshot(), list[SnapshotRows]()
     deliveries = snapshot.deliveries()
     while isinstance(end := next(deliveries), SnapshotRows) or not end.rows:
@@ -209,7 +209,7 @@ def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
 
 
 def test_stop_raises_stopped_error(reader: CdcReader) -> None:
-    """The rows are not all there."""
+    """Rows are missing."""
     batches = reader.snapshot().batches()
     next(batches)
     reader.stop()
@@ -235,7 +235,7 @@ def test_a_table_without_clustering(
 
 
 def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
-    """Cells written at one time are a part; the insert has what was written last."""
+    """Cells of one write time form a part; the insert has the part written last."""
     now = time.time_ns() // 1_000
     execute(
         f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",

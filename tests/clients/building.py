@@ -1,6 +1,6 @@
-"""How the clients are built: each in a folder of its own under build/, or in an environment.
+"""Builds the clients: each in its own folder under build/, or in an environment.
 
-A client that cannot be built, for want of a compiler or of its registry, is skipped by name.
+A client is skipped by name if its compiler or its registry is missing.
 """
 
 import hashlib
@@ -63,9 +63,9 @@ def python() -> Command:
 
 
 def environment(*requirements: str) -> Path:
-    """The bin directory of an environment with `requirements`, made once and kept in the cache.
+    """Return the bin directory of a cached environment with `requirements`.
 
-    scylla-driver and cqlsh need one each, for they bring the package `cassandra` too.
+    scylla-driver and cqlsh need one each, because both bring the package `cassandra`.
     """
     wanted = "\n".join((sys.version, *requirements))
     home = CACHE / hashlib.sha256(wanted.encode()).hexdigest()[:16]
@@ -77,7 +77,7 @@ def environment(*requirements: str) -> Path:
 
 
 def _copied(language: str, variant: str = "") -> Path:
-    """A copy of a client's sources, so that nothing is built among them."""
+    """Copy a client's sources, so that no build output gets among them."""
     home = BUILD / language / variant
     shutil.copytree(SOURCES / language, home, dirs_exist_ok=True)
     return home

@@ -1,4 +1,4 @@
-"""The versions of the embedded server that clients meet; a server of --scylla has its own."""
+"""The versions of the embedded server for the clients; a server of --scylla has its own."""
 
 import pytest
 

@@ -117,7 +117,7 @@ def one_a_line(statements: str) -> str:
 
 
 def check_written(session: Session, keyspace: str) -> None:
-    """What a client wrote is there, in the table and in its log."""
+    """Check that what a client wrote is in the table and in its log."""
     (row,) = session.execute(f"SELECT * FROM {keyspace}.every")
     assert {name: plain(value) for name, value in row._asdict().items()} == WRITTEN
     select = f'SELECT pk, "cdc$operation" AS operation FROM {keyspace}.every_scylla_cdc_log'
@@ -132,7 +132,7 @@ def plain(value: Any) -> Any:
 
 
 def await_line(lines: Iterable[str], expected: str) -> None:
-    """Read until a line; the process has failed if it ends before."""
+    """Read up to this line; fail if the process ends first."""
     assert any(line.strip() == expected for line in lines), f"never printed {expected!r}"
 
 
@@ -170,7 +170,7 @@ def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
 
 
 def follow(process: subprocess.Popen[str], client: str, server: Scylla, keyspace: str) -> None:
-    """Give a client its schema; check what it wrote, and what it hears of a join."""
+    """Give a client its schema; check what it wrote, and that it hears of a joining node."""
     session = server.session
     assert process.stdin is not None
     assert process.stdout is not None
@@ -189,7 +189,7 @@ def follow(process: subprocess.Popen[str], client: str, server: Scylla, keyspace
 
 @pytest.fixture
 def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable[[str], str]:
-    """Executes statements by a cqlsh and returns what it prints; it must not fail."""
+    """Return a function that executes statements with cqlsh and returns its output."""
     program = building.environment(shell) / "cqlsh"
 
     def run(statements: str) -> str:
@@ -209,7 +209,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
 def test_cqlsh_works(
     cqlsh: Callable[[str], str], shell: str, server: Scylla, keyspace: str
 ) -> None:
-    """It creates, writes and shows all types, counts, traces; ScyllaDB's own one describes."""
+    """It creates, writes and shows all types, counts and traces; ScyllaDB's also describes."""
     scripts = {path.stem: path.read_text() for path in SHELL_SCRIPTS.iterdir()}
     cqlsh(schema(server.session, keyspace) + scripts["write"])
     check_written(server.session, keyspace)

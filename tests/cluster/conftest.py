@@ -23,7 +23,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iterator[Standalone]:
-    """A cluster that runs."""
+    """A running cluster."""
     folder = tmp_path_factory.mktemp("cluster")
     with standalone(folder, best_isolation(), environment) as cluster:
         yield cluster

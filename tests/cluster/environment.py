@@ -18,14 +18,14 @@ write Delta tables with.
 
 
 def executor_environment(folder: Path, wheel: Path) -> Environment:
-    """An environment as on a cluster's machines, where Spark itself is installed apart."""
+    """Create an environment as on a cluster's machines, where Spark is installed separately."""
     made = make_environment(folder)
     add_package(made, wheel)
     return made
 
 
 def add_package(environment: Environment, wheel: Path) -> None:
-    """Install the wheel, and copy what it needs from where the tests run."""
+    """Install the wheel, and copy its dependencies from the environment of the tests."""
     environment.install(wheel)
     [site_packages] = environment.folder.glob("lib/python*/site-packages")
     for name in _closure(("scylla-cdc", *BESIDE), {"scylla-cdc"}):
@@ -33,7 +33,7 @@ def add_package(environment: Environment, wheel: Path) -> None:
 
 
 def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:
-    """The names of the distributions and of what they need, but for those left out."""
+    """Return the names of the distributions and their dependencies, except the excluded ones."""
     wanted, seen = list(names), set[str]()
     while wanted:
         name = wanted.pop()

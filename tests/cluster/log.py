@@ -49,11 +49,11 @@ class NumberedLog:
 
     @property
     def whole(self) -> list[int]:
-        """What is found if each number is there once: rows, different ones, least, greatest."""
+        """Return what to find if each number is there once: rows, distinct, least, greatest."""
         return [self.written, self.written, 0, self.written - 1]
 
     def fill(self, rows: int) -> None:
-        """Insert so many rows at once."""
+        """Insert this many rows at once."""
         note = _NOTE.encode()
         for number in range(self.written, self.written + rows):
             key = struct.pack(">i", number)
@@ -62,7 +62,7 @@ class NumberedLog:
 
     @contextmanager
     def growing(self) -> Iterator[None]:
-        """Insert row after row meanwhile."""
+        """Insert row after row in the background."""
         stop = threading.Event()
         insert = self._session.prepare(_INSERT)
 
@@ -82,7 +82,7 @@ class NumberedLog:
 
 @contextmanager
 def numbered_log(address: str, rows: int) -> Iterator[NumberedLog]:
-    """A log of so many rows, on a server with this address."""
+    """Yield a log of this many rows, on a server with this address."""
     with EmbeddedScylla(address, vnodes=4, ring_delay_ms=0) as scylla:
         session = open_session(scylla.host, scylla.port)
         session.use_client_timestamp = False  # the server's time is that of the order of writes

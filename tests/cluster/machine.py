@@ -46,7 +46,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """What of its own a machine gets; the value is what `unshare` is told beside its files."""
+    """What a machine has of its own; the value has the options of `unshare` besides its files."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")
@@ -55,7 +55,7 @@ class Isolation(Enum):
 
 @cache
 def best_isolation() -> Isolation:
-    """The first isolation that this system allows."""
+    """Return the first isolation that this system allows."""
     for isolation in (Isolation.NETWORK, Isolation.DISK):
         probe = ["unshare", *isolation.value, *_OWN_FILES, "mount", "-t", "tmpfs", "none", "/mnt"]
         with suppress(FileNotFoundError):
@@ -84,13 +84,12 @@ def release(process: subprocess.Popen[str]) -> None:
 
 @define(eq=False)
 class Machine:
-    """A machine with this name and address; its programs see its disk and the store at paths that
-    are the same on all machines.
+    """A machine with a name and an address.
 
-    `store` is the one folder that all machines share, as an object store is. `spark` is a Spark,
-    which its disk has in the folder of that name. `hidden` are folders that its programs must not
-    see. It has a network of its own, which `Network.connect` connects, if it is to have one and the
-    isolation allows it.
+    Its programs see its disk and the store at paths that are the same on all machines. `store` is
+    the only folder that all machines share, like an object store. `spark` is a Spark, which appears
+    as the folder of that name on its disk. `hidden` are folders that its programs must not see. If
+    it is to have its own network and the isolation allows that, `Network.connect` connects it.
     """
 
     name: str

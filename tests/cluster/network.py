@@ -59,7 +59,7 @@ class Network:
 
     @property
     def _link(self) -> str:
-        """The name of the test's end of its cable."""
+        """Return the name of the test's end of its cable."""
         return f"cdc{os.getpid()}-{self._number}"
 
     def address(self, number: int) -> str:
@@ -79,11 +79,11 @@ class Network:
             _run(*inside, *f"ip link set {link} up".split())
 
     def cut(self, machine: Machine) -> None:
-        """Cut the cable of a machine."""
+        """Cut a machine's cable."""
         self._on_switch(f"ip link set {machine.name} down")
 
     def mend(self, machine: Machine) -> None:
-        """Mend the cable of a machine."""
+        """Mend a machine's cable."""
         self._on_switch(f"ip link set {machine.name} up")
 
     def _connect_test(self) -> None:

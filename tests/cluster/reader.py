@@ -1,4 +1,4 @@
-"""An application that reads a log as a test asks, in a driver of its own."""
+"""An application that reads a log as a test requests, with its own driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reader:
     _log: NumberedLog
 
     def read(self, way: str, folder: str = "", **options: str) -> Any:
-        """What the application finds by this way: see `programs/reading.py`."""
+        """Return what the application finds in this way; see `programs/reading.py`."""
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         given = {**self._log.options, **SETTLED, **options}

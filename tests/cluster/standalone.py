@@ -30,11 +30,11 @@ SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @define(eq=False)
 class Standalone:
-    """A cluster that runs.
+    """A running cluster.
 
     Master and drivers are on the machine `driver`, which shares the test's network: a server of the
     test listens on its address. All machines have Spark in the folder `spark` of their disks, and
-    `python3` is the Python of their folder `environment`, if it is there.
+    `python3` is the Python of their folder `environment`, if it exists.
     """
 
     network: Network
@@ -52,7 +52,7 @@ class Standalone:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings by which an application fits into the workers."""
+        """Return settings with which several applications fit into the workers."""
         return {
             "spark.driver.bindAddress": self.driver.address,
             "spark.driver.host": self.driver.address,
@@ -65,7 +65,7 @@ class Standalone:
 
     @property
     def pyspark(self) -> str:
-        """PYTHONPATH by which a Python finds the pyspark of the machine's Spark."""
+        """Return the PYTHONPATH with which Python finds the pyspark of the machine's Spark."""
         return ":".join(
             f"{self.driver.home}/spark/python/lib/{path.name}"
             for path in (SPARK / "python/lib").glob("*.zip")
@@ -117,7 +117,7 @@ class Standalone:
         self.master = self._start(self.driver, "master.Master", _MASTER_URL)[1]
 
     def _start(self, machine: Machine, name: str, pattern: str, *arguments: str) -> re.Match[str]:
-        """Start a part of Spark, and wait for this in its log."""
+        """Start a part of Spark, and wait for this text in its log."""
         ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
         process = machine.start(
             machine.home / "spark/bin/spark-class",
@@ -141,7 +141,7 @@ class Standalone:
 def standalone(
     folder: Path, isolation: Isolation, environment: Path | None = None
 ) -> Iterator[Standalone]:
-    """A master and workers that run; all disks are in the folder."""
+    """Yield a running master and workers, with all disks in the folder."""
     with ExitStack() as stack:
         network = stack.enter_context(Network(isolation))
         store = folder / "store"
@@ -181,6 +181,6 @@ def _copy(environment: Path, folder: Path) -> None:
 
 
 def _drain(stream: IO[str]) -> None:
-    """Read a stream to its end, so that who writes it never waits."""
+    """Read a stream to its end, so that its writer never waits."""
     with stream:
         stream.read()

@@ -1,7 +1,7 @@
-"""A streaming query on several machines outlives the loss of each part of the cluster.
+"""A streaming query on several machines survives the loss of each part of the cluster.
 
-One query follows a log all the while. Rows are written while a part fails, and then each row that
-was written is in the sink exactly once.
+One query follows a log throughout. Rows are written while a part fails; afterwards, the sink has
+each of them exactly once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Followed:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Something fails in the midst of a micro-batch with rows; then each row is there once."""
+        """Run an action within a micro-batch with rows; then check that each row is there once."""
         with self.log.growing():
             self.run(3)
             self.query.stay(self.chance.uniform(0, LONGEST))
@@ -86,13 +86,13 @@ class Followed:
         self.check()
 
     def run(self, batches: int) -> None:
-        """Let the query finish so many micro-batches with rows."""
+        """Wait until the query has finished this many micro-batches with rows."""
         for _ in range(batches):
             while not self.query.next_batch().rows:
                 pass
 
     def check(self) -> None:
-        """Compare what the sink has with what was written."""
+        """Compare the sink's rows with the written ones."""
         found = self.reader.read("kept")
         print(f"{self.log.written} rows were written")
         assert found == self.log.whole
@@ -102,7 +102,7 @@ class Followed:
 
 @pytest.fixture(scope="module")
 def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log of a table of its own."""
+    """The log of a separate table."""
     with numbered_log(cluster.driver.address, ROWS) as log:
         yield log
 
@@ -119,7 +119,7 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[Followed]:
-    """The query; it has read all that was there when it began."""
+    """A query that has read everything written before it began."""
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
     with ClusterQuery(cluster, {**log.options, **OPTIONS}) as query:
@@ -128,14 +128,14 @@ def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[
 
 
 def test_executor_is_killed(followed: Followed) -> None:
-    """Its tasks are done by another."""
+    """Another executor does its tasks."""
     with followed.failing():
         machine = followed.chance.choice(followed.cluster.workers)
         assert machine.kill(EXECUTOR)
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """Its executor ends with it, and the other machine goes on alone until it is back."""
+    """Its executor ends too, and the other machine continues alone until it is back."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)
@@ -144,7 +144,7 @@ def test_worker_is_killed(followed: Followed) -> None:
 
 
 def test_driver_is_killed(followed: Followed) -> None:
-    """Started again, it goes on from its checkpoint."""
+    """A new driver continues from the checkpoint."""
     with followed.failing():
         followed.query.kill()
         followed.query.start()
@@ -155,7 +155,7 @@ def test_driver_is_killed(followed: Followed) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_worker_loses_its_network(followed: Followed) -> None:
-    """For half a minute neither Spark nor ScyllaDB hear of it; then it comes back."""
+    """For half a minute neither Spark nor ScyllaDB can reach it; then it comes back."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         followed.cluster.network.cut(machine)
@@ -166,6 +166,6 @@ def test_worker_loses_its_network(followed: Followed) -> None:
 
 
 def test_node_joins_scylladb(followed: Followed) -> None:
-    """The log goes on in new streams, which the new node serves as well."""
+    """The log continues in new streams, which the new node serves too."""
     with followed.failing():
         followed.log.scylla.join(vnodes=4)

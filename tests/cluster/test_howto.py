@@ -89,7 +89,7 @@ def variables(bare: Standalone, wheel: Path) -> dict[str, str]:
 
 
 def mine(text: str, cluster: Standalone, hosts: str) -> str:
-    """What a reader puts into the page's place: the own cluster, server and storage."""
+    """Replace the page's cluster, server and storage by the test's."""
     text = text.replace("spark://spark.example.com:7077", cluster.master)
     text = text.replace("scylla.example.com:9042", hosts)
     return text.replace("/data/", f"{cluster.driver.store}/")
@@ -97,7 +97,7 @@ def mine(text: str, cluster: Standalone, hosts: str) -> str:
 
 @pytest.fixture(scope="module")
 def followed(bare: Standalone, variables: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """What the page's commands print, one after the other, and the server's contact point."""
+    """Run the page's commands in order; return their output, and the server's contact point."""
     with shop(bare) as hosts:
         [application] = blocks("python")
         (bare.driver.disk / "orders.py").write_text(mine(application, bare, hosts))
@@ -108,7 +108,7 @@ def followed(bare: Standalone, variables: dict[str, str]) -> Iterator[tuple[str,
 
 
 def test_application(bare: Standalone, followed: tuple[str, str]) -> None:
-    """It has run: the storage has the rows."""
+    """After it has run, the storage has the rows."""
     import pyarrow.dataset as ds
 
     del followed
@@ -125,7 +125,7 @@ def test_doctor(followed: tuple[str, str]) -> None:
 
 @pytest.mark.usefixtures("followed")
 def test_size_of_the_archive(bare: Standalone) -> None:
-    """It is as large as the page says, to a fifth: pyspark is not in it."""
+    """It is within a fifth of the size on the page, because pyspark is not in it."""
     archive = bare.driver.disk / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")
@@ -138,7 +138,7 @@ def test_size_of_the_archive(bare: Standalone) -> None:
 def test_session_of_a_program(
     bare: Standalone, variables: dict[str, str], followed: tuple[str, str]
 ) -> None:
-    """Spark started by Python, as in a notebook."""
+    """Python starts Spark, as in a notebook."""
     _, hosts = followed
     program, _ = blocks("py")
     spark = {"PYTHONPATH": bare.pyspark}
@@ -150,7 +150,7 @@ def test_session_of_a_program(
 
 @pytest.mark.usefixtures("followed")
 def test_password_file(bare: Standalone, variables: dict[str, str]) -> None:
-    """A file on each machine's own disk."""
+    """The file is on each machine's own disk."""
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"
         file.write_text(f"{LOGIN[1]}\n")

@@ -25,11 +25,11 @@ ISOLATED = [isolation for isolation in ALLOWED if isolation is not Isolation.NON
 
 
 class Broken(Exception):
-    """What a test fails with."""
+    """An error with which a test fails."""
 
 
 def start_sleeping(machine: Machine) -> subprocess.Popen[str]:
-    """Start a program that runs when this returns."""
+    """Start a program that is running when this returns."""
     sleeping = machine.start(
         "sh", "-c", "echo ready; exec sleep 1001", env=PATH, stdout=subprocess.PIPE
     )
@@ -70,7 +70,7 @@ def links(pid: int) -> list[str]:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_disks_and_store(isolation: Isolation, tmp_path: Path) -> None:
-    """A program writes to its own disk and to the store; what is hidden, it does not see."""
+    """A program writes to its own disk and to the store, and does not see hidden folders."""
     with two_machines(tmp_path, isolation) as (_, (one, two)):
         for machine in (one, two):
             write = (
@@ -100,7 +100,7 @@ def test_killed_processes(isolation: Isolation, tmp_path: Path) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_cable(tmp_path: Path) -> None:
-    """Machines reach each other; one whose cable is cut is not reached until it is mended."""
+    """Machines reach each other; one whose cable is cut cannot be reached until it is mended."""
     with two_machines(tmp_path, Isolation.NETWORK) as (network, (one, two)):
         ping = f"timeout 1 bash -c 'exec 3<>/dev/tcp/{two.address}/9' 2>&1"
 
@@ -116,7 +116,7 @@ def test_cable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -> None:
-    """Neither processes nor network devices."""
+    """Neither processes nor network devices remain."""
     machines: list[Machine] = []
 
     def fail() -> None:
@@ -134,7 +134,7 @@ def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -
 
 @pytest.mark.parametrize("isolation", ISOLATED)
 def test_nothing_is_left_when_the_test_is_killed(isolation: Isolation, tmp_path: Path) -> None:
-    """The kernel ends what the test could not."""
+    """The kernel ends what the test could not end."""
     command = [sys.executable, "-m", PROBE, str(tmp_path), isolation.name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
         assert test.stdout is not None

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log of a table of its own."""
+    """The log of a separate table."""
     with numbered_log(cluster.driver.address, ROWS) as log:
         yield log
 
@@ -34,21 +34,21 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 
 def test_batch(reader: Reader, log: NumberedLog) -> None:
-    """The executors of all workers read parts of it."""
+    """The executors of all workers share the read."""
     assert reader.read("batch") == log.whole
     assert len(reader.read("places")) == WORKERS
 
 
 @pytest.mark.parametrize("way", ["parquet", "for_each_batch", "delta"])
 def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
-    """A query that is started again goes on where it ended."""
+    """A query that is started again resumes where it ended."""
     assert reader.read(way, way, **STREAM) == log.whole
     log.fill(MORE)
     assert reader.read(way, way, **STREAM) == log.whole
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:
-    """The rows of the table itself, and then those written to it."""
+    """The rows of the table come first, then those written to it."""
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole
     log.fill(MORE)
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole

@@ -1,4 +1,4 @@
-"""The page on alarms has each rule of the examples, and no other."""
+"""The page on alarms has every rule of the examples, and no other."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def template(node: ast.expr) -> str:
 
 
 def fixed(text: str) -> list[str]:
-    """Return the fixed parts of a template that say something."""
+    """Return the fixed parts of a template that are not empty."""
     parts = (part.strip(" ;:,") for part in text.split(VARIABLE))
     return [part for part in parts if part]
 
@@ -93,18 +93,18 @@ def texts() -> str:
 
 
 def test_each_class_has_a_section_and_no_section_lacks_a_class() -> None:
-    """A class that is new, or gone, changes the page."""
+    """A new class needs a section, and a removed class must lose its section."""
     assert sorted(documented()) == sorted(errors.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(set(errors.__all__) - SELF_EXPLANATORY))
 def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
-    """Users search the page for what they were shown."""
+    """Users search the page for the message they got."""
     assert raised()[name] - set(documented()[name]) == set()
 
 
 def test_the_messages_of_the_page_are_those_of_the_code() -> None:
-    """A message that was reworded must be reworded on the page too."""
+    """A message that is reworded must be reworded on the page, too."""
     shown = {message for messages in documented().values() for message in messages}
     assert shown
     strange = {part for message in shown for part in fixed(message) if part not in texts()}
@@ -112,7 +112,7 @@ def test_the_messages_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
-    """Events that are logged as a warning or an error."""
+    """This covers events that are logged as warnings or errors."""
     logged = {
         call.args[0].value
         for name, call in calls()
@@ -124,7 +124,7 @@ def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
 
 
 def test_each_row_of_the_page_has_a_cause_and_a_remedy() -> None:
-    """Three cells, none of them empty."""
+    """It has three cells, none of them empty."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     whole = re.compile(r"\| `[^`]+` \| [^|]+ \| [^|]+ \|")
     assert [row for row in rows if not whole.fullmatch(row)] == []

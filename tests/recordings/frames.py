@@ -97,7 +97,7 @@ def _base_rows(recorded: Any) -> Iterator[tuple[Sequence[str], Cells]]:
 
 
 def _write(client: Client, keyspace: str, rows: Iterator[tuple[Sequence[str], Cells]]) -> None:
-    """Insert the rows; then take some of the cells and some of the rows away."""
+    """Insert the rows; then delete some cells and some rows."""
     for number, (names, row) in enumerate(rows):
         listed = ", ".join(f'"{name}"' for name in names)
         marks = ", ".join("?" * len(names))
@@ -118,7 +118,7 @@ def _execute(client: Client, cql: str, cells: Cells) -> None:
 
 
 def _prepared(client: Client, cql: str) -> tuple[bytes, list[Any]]:
-    """The id of a statement and the columns of its result."""
+    """Return the id of a statement and the columns of its result."""
     answer = client.send(PREPARE, long_text(cql))
     assert answer.opcode == RESULT, (cql, answer.body)
     result = read_result(answer.body, [])
@@ -133,7 +133,7 @@ def text_of(statement: bytes) -> bytes:
 def _options(
     cells: Cells | None, page_size: int | None = None, state: bytes | None = None, known: int = 0
 ) -> bytes:
-    """What follows a statement: values, whether its metadata is `known`, the page wanted."""
+    """Return the part after a statement: values, the page, whether metadata is `known`."""
     flags = (0x01 if cells is not None else 0) | (0x02 if known else 0)
     flags |= (0x04 if page_size else 0) | (0x08 if state else 0)
     parts = [struct.pack(">HB", ONE, flags)]
@@ -203,7 +203,7 @@ def _pages(
 
 
 def _paging_state(body: bytes) -> bytes | None:
-    """What asks for the page after a RESULT of rows, None after the last."""
+    """Return the paging state after a RESULT of rows; None after the last."""
     _, flags, _ = struct.unpack_from(">iii", body)
     if not flags & 0x02:
         return None

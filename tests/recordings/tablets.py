@@ -43,7 +43,7 @@ _ONCE = {
 
 
 def record_tablets(session: Session, release: str) -> Any:
-    """Let a table's tablets split in eight and merge again; on a real server, in minutes."""
+    """Record a table whose tablets split in eight and merge again; a real server takes minutes."""
     keyspace = f"{_NAME}_{uuid.uuid4().hex[:8]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {_PROPERTIES}")
     life = _Life(session, keyspace)
@@ -80,7 +80,7 @@ class _Life:
         self.ddl.append({"at": at, "cql": cql.replace("{ks}", _NAME)})
 
     def phase(self, name: str, is_reached: Callable[[], bool] = lambda: True) -> None:
-        """Wait for a state of the streams, writing rows meanwhile, and take all there is."""
+        """Wait for a state of the streams while writing rows, then record everything."""
         deadline = time.monotonic() + _PATIENCE
         self._write()
         while not is_reached():
@@ -96,11 +96,11 @@ class _Life:
         self.phases.append(found)
 
     def sets(self) -> int:
-        """How many sets of streams `t` has had."""
+        """Return how many sets of streams `t` has had."""
         return len(self._select(_PARTS["timestamps"].replace("{t}", "t"))["rows"])
 
     def open_streams(self) -> int:
-        """How many streams `t` has now."""
+        """Return how many streams `t` has now."""
         found = self._select(_PARTS["streams"].replace("{t}", "t"))
         state, at = (
             [name for name, _ in found["columns"]].index(column)

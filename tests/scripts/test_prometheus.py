@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def test_the_programs_on_path_are_taken(machine: Machine) -> None:
-    """Both have to be there."""
+    """Both programs must be there."""
     for name in ("promtool", "prometheus"):
         machine.command(name)
     found = machine.run("prometheus")

@@ -35,7 +35,7 @@ def project(
 
 
 def test_the_notes_are_the_section_of_the_version(tmp_path: Path) -> None:
-    """Without its heading."""
+    """The heading is left out."""
     assert notes(project(tmp_path), "v1.2.0") == ADDED
 
 
@@ -58,13 +58,13 @@ def test_a_changelog_that_is_not_ready_is_refused(
 
 @pytest.mark.parametrize("tag", ["v1.2.1", "1.2.0", "v1.1.0", ""])
 def test_a_tag_of_another_version_is_refused(tag: str, tmp_path: Path) -> None:
-    """Older, newer, or not a tag of a release."""
+    """It may be older, newer, or no tag of a release."""
     with pytest.raises(NotReadyError, match=r"pyproject.toml has version 1\.2\.0"):
         notes(project(tmp_path), tag)
 
 
 def test_a_version_that_the_changelog_lacks_is_refused(tmp_path: Path) -> None:
-    """Its entries are still under Unreleased."""
+    """The version's entries are still under Unreleased."""
     project(tmp_path)
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n- A thing.\n")
     with pytest.raises(NotReadyError, match=r"no section \[1\.2\.0\]: rename"):
@@ -75,6 +75,6 @@ def test_a_version_that_the_changelog_lacks_is_refused(tmp_path: Path) -> None:
     ("arguments", "reason"), [(["v0.0.0"], "the tag is 'v0.0.0'"), ([], "usage: ")]
 )
 def test_the_command_fails_with_one_line(arguments: list[str], reason: str) -> None:
-    """Its status is not 0."""
+    """The status is not 0."""
     with pytest.raises(SystemExit, match=f"^{reason}[^\n]*$"):
         main(arguments)

@@ -163,7 +163,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 
 
 def test_only_changed_marks_are_saved() -> None:
-    """A mark is taken once; an idle window has none."""
+    """Each mark is returned once; an idle window has none."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(stream, 1) for stream in (0, 1)]
     for change in changes:

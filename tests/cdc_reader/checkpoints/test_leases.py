@@ -173,7 +173,7 @@ def test_an_owner_is_sure_until_its_lease_may_have_expired(
 def test_a_suspended_owner_is_refused_after_a_takeover(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """The other is told the holder as long as there is one."""
+    """The other is told who holds the lease for as long as somebody does."""
     mine, other = lease(store, ONE, clock), lease(store, OTHER, clock)
     assert mine.acquire() is None
     mine.save(Checkpoint(NOW + 5))

@@ -32,7 +32,7 @@ def done(tracker: RangeAcknowledgements) -> TokenRanges:
 
 
 def test_a_range_is_done_with_its_last_row() -> None:
-    """Not when it is read, and not when other ranges' rows are acknowledged."""
+    """It is not done when it is read, nor when other ranges' rows are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 2)
     tracker.deliver(2)
@@ -58,7 +58,7 @@ def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
 
 
 def test_an_empty_range_is_done_at_once() -> None:
-    """No row is to be acknowledged."""
+    """It has no rows to acknowledge."""
     tracker = RangeAcknowledgements(START)
     tracker.complete(completed(4, 0))
     assert done(tracker) == TokenRanges([TokenRange(4, 5)])
@@ -66,7 +66,7 @@ def test_an_empty_range_is_done_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_may_be_acknowledged_in_any_order(seed: int) -> None:
-    """What is done is always what is complete and acknowledged."""
+    """Exactly the complete ranges whose rows are all acknowledged are done."""
     draw, tracker = random.Random(seed), RangeAcknowledgements(START)
     left = {reading: draw.randrange(4) for reading in range(1, 9)}
     rows = dict(left)

@@ -144,7 +144,7 @@ def columns(scylla: Scylla, keyspace: str) -> int:
 def test_a_table_of_the_first_version_is_upgraded(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str, first_version: str
 ) -> None:
-    """The first save upgrades it; loading does not, and missing facts are unknown."""
+    """The first save upgrades it; loading does not. Facts that it lacks are unknown."""
     assert store.load(NAME) == Checkpoint(NOW, 3, {}, 4)
     assert columns(scylla, keyspace) == 11
     learnt = Checkpoint(NOW + 1, 3, {STREAMS[0]: mark(7)}, 4, uuid4(), TtlHistory([(1, 60)]))

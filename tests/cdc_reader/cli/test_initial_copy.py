@@ -39,7 +39,7 @@ ROWS, KILLS = 400, 3
 
 @pytest.fixture
 def without_log(scylla: Scylla, table: str) -> str:
-    """The table, whose log does not have what was written to it."""
+    """Create the table with rows that its log does not have."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': false}}")
@@ -82,9 +82,10 @@ def test_the_target_becomes_the_table_and_stays_so(
 def test_killed_under_writes_it_goes_on(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """SIGKILL at some moments; the last run copies the rows that are left, and the table is equal.
+    """The process is killed with SIGKILL at some moments, then the tables are equal.
 
-    Without --initial-copy too: it is a run's checkpoint that tells.
+    The last run copies the remaining rows. It continues the copy even without --initial-copy,
+    because the checkpoint says that one has begun.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
@@ -120,7 +121,7 @@ def _count(session: Session, table: str) -> int:
 
 
 def _write(session: Session, table: str, draw: random.Random) -> None:
-    """Change, delete or insert a row, of a partition that is copied already or of another."""
+    """Change, delete or insert a row, in a partition that is already copied or in another."""
     number = draw.randrange(ROWS)
     where = f"WHERE p = {number % 40} AND c = {number}"
     new = f"({number % 40}, {number}, 'new', ['n'])"
@@ -141,7 +142,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A target with rows, a list without images, and a start."""
+    """This covers a target with rows, a list without images, and a start."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

@@ -213,7 +213,7 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Of each shard its rows and share, with the time left; what shards share is no reader."""
+    """Each shard has its rows, share and time left; the shards' shared checkpoint is no reader."""
     file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
     quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])
     start = Checkpoint(began, snapshot=SnapshotProgress(began, None, quarter, 1234))

@@ -344,7 +344,7 @@ def test_impossible_requests_are_refused_in_one_line(
 def test_a_snapshot_comes_first(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """The rows that the table has, then changes; a second run with the checkpoint has no rows."""
+    """The table's rows come before changes; a second run with the checkpoint has no rows."""
     write(insert(1), insert(2), "UPDATE <t> SET st = 5 WHERE p = 1")
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     again = ("--checkpoint", str(tmp_path / "tail.db"), "--snapshot", "initial", *SETTLED[2:])
@@ -361,7 +361,7 @@ def test_a_snapshot_comes_first(
 
 
 def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
-    """So a start is refused."""
+    """It excludes a start."""
     outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
     assert outcome.exit_code == 2
     assert "leave --from out" in outcome.stderr

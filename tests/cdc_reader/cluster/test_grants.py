@@ -101,7 +101,7 @@ def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) 
 def test_checkpoints_require_create_select_and_modify(
     server: EmbeddedScylla, statement: str, grant: str
 ) -> None:
-    """Each is asked for where it is missing."""
+    """An error names each missing permission."""
 
     def use(config: ConnectionConfig) -> None:
         with closing(ScyllaCheckpoints(config, "ks")) as checkpoints:

@@ -1,4 +1,4 @@
-"""What reading all_stats, counted where queries are sent."""
+"""Counts of queries, retries and waiting times, made where queries are sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
-    """Further pages are waited for, and count as no query."""
+    """Waiting for further pages is measured, but they do not count as queries."""
     stats = ReadStats()
     with recorded_in(stats):
         batches = list(connection.batches(QUERY))
@@ -56,7 +56,7 @@ def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
 
 
 def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> None:
-    """So many answers had to be asked for again; the pauses count as waiting."""
+    """Each repeated request counts; the pauses count as waiting."""
     stats = ReadStats()
     with server.faults.during(Fault("read-timeout", "ks.t", times=2)), recorded_in(stats):
         list(connection.batches(QUERY))
@@ -64,7 +64,7 @@ def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> 
 
 
 def test_counters_are_per_reader(connection: Connection) -> None:
-    """Two reads that take turns in one thread, and one outside of both."""
+    """This covers two reads that take turns in one thread, and queries outside of both."""
     first, second = ReadStats(), ReadStats()
 
     def read(queries: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ TINY = 1e-6
 
 
 def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[float]:
-    """Return when queries were sent that were wanted after these pauses."""
+    """Return when queries were sent, if one was wanted after each of these pauses."""
     times = []
     for pause in pauses:
         clock.sleep(pause)
@@ -62,7 +62,7 @@ def test_queries_do_not_wait_without_a_limit() -> None:
 def test_it_slows_down_within_bounds_and_recovers(
     limit: float | None, history: list[tuple[float, bool]]
 ) -> None:
-    """Whatever nodes answer: never below the slowest rate, and unlimited again in time."""
+    """Whatever nodes answer, the rate stays above the minimum, and is unlimited again in time."""
     clock = Seconds()
     limited = throttle(clock, limit)
     highest = math.inf if limit is None else limit
@@ -79,7 +79,7 @@ def test_it_slows_down_within_bounds_and_recovers(
 
 
 def test_one_overload_slows_down_once() -> None:
-    """Queries under way together meet the same overload; later ones tell of the new rate."""
+    """Queries sent together meet the same overload; only later ones test the new rate."""
     clock = Seconds()
     limited = throttle(clock, 1_000)
     under_way = sent(clock, limited, [0.0] * 5_000)[-8:]
@@ -96,7 +96,7 @@ def test_one_overload_slows_down_once() -> None:
 
 
 def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
-    """After half of the recovery."""
+    """The steps begin after half of the recovery time."""
     clock = Seconds()
     limited = throttle(clock, 100)
     limited.overloaded(sent(clock, limited, [0.0] * 1_000)[-1])
@@ -110,9 +110,9 @@ def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
 
 @pytest.mark.parametrize("capacity", [40, 200, 900])
 def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
-    """Against nodes that refuse what exceeds their capacity: much gets through, little is refused.
+    """Nodes that refuse queries beyond their capacity serve many and refuse few.
 
-    Without the throttle, a reader that sends 2,000 queries a second would be refused most of them.
+    Without the throttle, they would refuse most queries of a reader that sends 2,000 a second.
     """
     clock = Seconds()
     limited = throttle(clock)
@@ -134,7 +134,7 @@ def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
 
 
 def test_a_stop_ends_the_wait() -> None:
-    """Even an hour's wait."""
+    """Even a wait of an hour ends."""
     stop = Stop()
     stop.set()
     limited = Throttle(1 / 3600)

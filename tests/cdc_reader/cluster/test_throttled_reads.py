@@ -1,4 +1,4 @@
-"""Reads of a real server at a limited rate, and while it answers that it is overloaded."""
+"""Reads of a real server at a limited rate, and while it is overloaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = "ks.t_scylla_cdc_log"
 
 
 class Recording(Throttle):
-    """A throttle that only moves a clock, and keeps when it admitted queries."""
+    """A throttle that only moves a clock, and records when it admitted queries."""
 
     def __init__(self, limit: float | None = None) -> None:
         self.clock = Seconds()
@@ -56,7 +56,7 @@ def keys(connection: Connection) -> list[int]:
 
 
 def test_every_page_counts_against_the_limit(connection: Connection) -> None:
-    """Queries of the cluster's own tables as well; every row still comes."""
+    """So do queries of the cluster's own tables; every row still comes."""
     connection.throttle = limited = Recording(4)
     assert keys(connection) == list(range(COUNT))
     assert len(limited.admitted) > COUNT / 5
@@ -65,7 +65,7 @@ def test_every_page_counts_against_the_limit(connection: Connection) -> None:
 
 
 def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
-    """None by default."""
+    """By default there is none."""
     for limit, rate in ((None, math.inf), (2.5, 2.5)):
         read = ReadConfig(max_queries_per_second=limit)
         assert Connection("nowhere", read).throttle.rate == rate
@@ -74,7 +74,7 @@ def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
 def test_an_overloaded_node_is_queried_less_often(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """The pages that were refused are read all the same, and a later read is faster again."""
+    """Refused pages are read after all, and a later read is fast again."""
     connection.throttle = limited = Recording()
     with server.faults.during(fault := Fault("overloaded", LOG, times=3, after=2)):
         assert keys(connection) == list(range(COUNT))
@@ -86,7 +86,7 @@ def test_an_overloaded_node_is_queried_less_often(
 
 
 def test_other_failures_do_not_slow_down(server: EmbeddedScylla, connection: Connection) -> None:
-    """A node that is down says nothing about how much others can bear."""
+    """A node that is down does not show how much load the others can bear."""
     connection.throttle = limited = Recording()
     faults = [Fault(kind, LOG) for kind in ("unavailable", "server-error", "read-timeout")]
     with server.faults.during(*faults):

@@ -28,7 +28,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
-    """(p, c) of all rows of the log, in the order in which they come."""
+    """Return (p, c) of all rows of the log, in order of arrival."""
     with closing(Connection(ConnectionConfig(server.contact_point), CONFIG)) as connection:
         connection.throttle = throttle(Seconds())  # an overload slows down the clock's time only
         batches = TableReader(connection, "ks.t", config=CONFIG).batches()

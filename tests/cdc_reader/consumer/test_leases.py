@@ -258,7 +258,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """Its time in µs is compared with the system's clock."""
+    """It counts µs by the monotonic clock."""
     steady = SteadyClock()
     outer = time.monotonic_ns()
     first, inner = steady.now(), time.monotonic_ns()

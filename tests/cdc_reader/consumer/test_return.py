@@ -104,7 +104,7 @@ def insert(server: EmbeddedScylla, p: int) -> None:
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows written before expired by the former TTL."""
+    """Rows that were written before it expired by the former TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]

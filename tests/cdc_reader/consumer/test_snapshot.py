@@ -39,7 +39,7 @@ SMALL = evolve(READ, fetch_size=3, in_flight=3)
 
 
 class Copy:
-    """A handler that keeps the newest value of each row, and how often rows of a snapshot came."""
+    """A handler that keeps each row's newest value, and counts the snapshot's rows."""
 
     def __init__(self, limit: int = 0) -> None:
         self.rows: dict[tuple[int, int], int] = {}
@@ -66,7 +66,7 @@ class Copy:
 
 
 def consumer(connection: ConnectionConfig, table: str, copy: Copy, **options: Any) -> CdcConsumer:
-    """Return a consumer that ends at once when it has caught up."""
+    """Return a consumer that ends once it has caught up."""
     given = {"read": SMALL, "end": now(), "snapshot": "initial", **options}
     return CdcConsumer(connection, table, copy, application="app", **given)
 
@@ -79,7 +79,7 @@ def name_of(table: str, shard: str = "1/1") -> CheckpointName:
 def test_rows_come_first_and_changes_follow(
     connection: ConnectionConfig, scylla: Scylla, table: str, write: Write
 ) -> None:
-    """All rows, also those whose changes the log has forgotten; in a partition before changes."""
+    """Rows whose changes the log has forgotten come too; in a partition, rows precede changes."""
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()
@@ -117,7 +117,7 @@ def test_a_second_run_has_no_snapshot(
 def test_an_interrupted_run_is_resumed(
     connection: ConnectionConfig, table: str, write: Write, stopped_after: int
 ) -> None:
-    """What was done is not read again; only rows of unfinished ranges come twice."""
+    """Ranges that are done are not read again; only rows of unfinished ranges come twice."""
     write(table, 50, partitions=25)
     store, first = MemoryCheckpoints(), Copy(limit=stopped_after)
     one = consumer(connection, table, first, checkpoints=store, config=ConsumerConfig(workers=1))
@@ -137,7 +137,7 @@ def test_an_interrupted_run_is_resumed(
 def test_rows_that_are_not_handled_keep_their_range(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler that fails ends the run; its row comes again."""
+    """A failing handler ends the run; its row comes again."""
     write(table, 50)
     store = MemoryCheckpoints()
 
@@ -157,7 +157,7 @@ def test_rows_that_are_not_handled_keep_their_range(
 def test_a_snapshot_begun_has_to_be_completed(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A consumer that wants none says so, instead of passing rows over."""
+    """A consumer without the option raises an error instead of skipping the remaining rows."""
     write(table, 5)
     store = MemoryCheckpoints()
     store.save(name_of(table), Checkpoint(now(), snapshot=SnapshotProgress(now())))
@@ -166,7 +166,7 @@ def test_a_snapshot_begun_has_to_be_completed(
 
 
 def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig) -> None:
-    """So does a mode without a meaning."""
+    """An unknown mode is refused, too."""
     with pytest.raises(ConfigurationError, match="leave start out"):
         consumer(connection, "ks.t", Copy(), start="now")
     with pytest.raises(ConfigurationError, match="none, initial"):
@@ -177,7 +177,7 @@ def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig)
 def test_shards_share_the_rows_and_the_position(
     connection: ConnectionConfig, table: str, write: Write, count: int
 ) -> None:
-    """Each row comes to one; a shard that begins later follows from where the first began."""
+    """Each row comes from one shard; later shards follow from where the first one began."""
     write(table, 60, partitions=60)
     store, copies = MemoryCheckpoints(), [Copy() for _ in range(count)]
     positions = set()
@@ -199,7 +199,7 @@ def test_shards_share_the_rows_and_the_position(
 def test_tables_have_snapshots_of_their_own(
     connection: ConnectionConfig, scylla: Scylla, keyspace: str, table: str, write: Write
 ) -> None:
-    """In order of write time they come before the changes of both."""
+    """In order of write time, the rows of both come before the changes of both."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -225,7 +225,7 @@ def test_tables_have_snapshots_of_their_own(
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No more rows are in flight than may be, and a page."""
+    """At most the allowed number of rows, and one page more, is in flight."""
     write(table, 60)
     metrics, most = MemoryMetrics(), 0.0
     name = TableName.parse(table)

@@ -1,4 +1,4 @@
-"""A consumer's process in its snapshot, killed at any moment."""
+"""A consumer process that is killed at any moment of its snapshot."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Key = tuple[int, int]
 
 @frozen
 class Run:
-    """One process: what it wrote, and which ranges were done before it began and when it ended.
+    """One process: what it wrote, and which ranges were done when it began and ended.
 
-    None stands for a snapshot that was complete.
+    None stands for a complete snapshot.
     """
 
     before: TokenRanges | None
@@ -50,7 +50,7 @@ class Run:
 
 @frozen
 class Runs:
-    """Where the processes read, and keep what they did."""
+    """The table that the processes read, and the folder for what they write."""
 
     connection: ConnectionConfig
     table: str
@@ -78,7 +78,7 @@ class Runs:
         return Run(before, self.done(), self.handled(run))
 
     def handled(self, run: int) -> list[tuple[str, Key, int | None]]:
-        """Return what a run wrote: operation, key and value; a line that was cut is left out."""
+        """Return what a run wrote: operation, key and value; an incomplete line is left out."""
         lines = self.file(run).read_text().split("\n")[:-1] if self.file(run).exists() else []
         found = (line.split() for line in lines)
         return [(k, (int(p), int(c)), None if v == "-" else int(v)) for k, p, c, v in found]
@@ -140,7 +140,7 @@ def server() -> EmbeddedScylla:
 def test_a_kill_repeats_only_rows_of_unfinished_ranges(
     server: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """And loses nothing: what was handled, in its order, is the table."""
+    """It loses nothing either: the handled rows and changes, applied in order, give the table."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw, found = random.Random(seed), list[Run]()
@@ -162,7 +162,7 @@ def test_a_kill_repeats_only_rows_of_unfinished_ranges(
 
 
 def _write(server: EmbeddedScylla, draw: random.Random) -> None:
-    """Change, delete and insert some rows, of ranges that are read already and of others."""
+    """Change, delete and insert some rows, in ranges that are already read and in others."""
     for number in draw.sample(range(ROWS), 30):
         where = f"p = {number % PARTITIONS} AND c = {number}"
         server.execute(
@@ -177,7 +177,7 @@ def _write(server: EmbeddedScylla, draw: random.Random) -> None:
 
 
 def _copy(runs: list[Run]) -> dict[Key, int | None]:
-    """Return the rows as the changes leave them, each applied as it came."""
+    """Return the rows that result if each change is applied as it came."""
     copy: dict[Key, int | None] = {}
     for run in runs:
         for operation, key, value in run.lines:
@@ -195,7 +195,7 @@ def _rows(server: EmbeddedScylla) -> dict[Key, int | None]:
 
 
 def _repeated(runs: list[Run]) -> int:
-    """Return how many rows of the snapshot came again; fail if one is of a range that was done."""
+    """Return how many rows were repeated; fail if one is from a range that was done."""
     first, count = set[Key](), 0
     for run in runs:
         rows = [key for operation, key, _ in run.lines if operation == "snapshot"]

@@ -1,4 +1,4 @@
-"""A start from which rows have expired is told by every read, over a real socket."""
+"""Every read reports a start whose rows have expired, over a real socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READS: dict[str, Callable[[CdcReader, Any], Iterable[Any]]] = {
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock of server and readers; a table's id has the time of this machine."""
+    """The clock of server and readers."""
     return ManualClock(SystemClock().now())
 
 
@@ -69,7 +69,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """The reader that took the snapshot knows the TTL of that time, even if it was raised since."""
+    """The reader that took the snapshot knows the TTL of that time, even if it was raised later."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -87,7 +87,7 @@ def test_warn_logs_the_loss_and_continues(
     caplog: pytest.LogCaptureFixture,
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """It comes once, and what is left is read."""
+    """The warning comes once, and the remaining rows are read."""
     position = clock.now()
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(2 * HOUR)
@@ -106,7 +106,7 @@ def test_no_loss(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str | None,
 ) -> None:
-    """Without a start, or with one within the TTL, all is read that is there."""
+    """Without a start, or with one within the TTL, all rows are read."""
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)

@@ -84,7 +84,7 @@ WHOLE = Counter([*((p, 1, 1) for p in range(60)), *((99, c, c) for c in range(40
 
 
 def test_each_row_comes_once(followed: Followed) -> None:
-    """In ranges that cover the ring, whose checkpoints add up to all of it."""
+    """The ranges cover the ring, and their checkpoints add up to all of it."""
     reader = reader_of(followed, begin(followed))
     found = list(reader.deliveries())
     assert rows(found) == WHOLE
@@ -97,7 +97,7 @@ def test_each_row_comes_once(followed: Followed) -> None:
 
 
 def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
-    """A partition whose token is an end is in the range before it, and in no other."""
+    """A partition whose token is the end of a range belongs to that range only."""
     token = murmur3((7).to_bytes(4, "big"))
     start = begin(followed)
     assert start.snapshot is not None
@@ -112,7 +112,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """A confidence window before now; late rows are sought from now on, if they are wanted."""
+    """It is a confidence window before now; late rows, if wanted, are searched for from now on."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -123,7 +123,7 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
-    """From every checkpoint: ranges that were done are not read, the others from the beginning."""
+    """Finished ranges are skipped, and the others are read from their beginning."""
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
         if not isinstance(each, RangeComplete):
@@ -136,7 +136,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """One span and those in flight, however many were read."""
+    """It has one span, and the ranges in flight, however many were read."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -148,7 +148,7 @@ def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
 def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
     followed: Followed,
 ) -> None:
-    """No more than `in_flight` are open, and each page of one has the page after it requested."""
+    """At most `in_flight` are open, and each has requested the page after the current one."""
     opened: set[TokenRange] = set()
     pages: Counter[tuple[object, ...]] = Counter()
     most = 0
@@ -172,7 +172,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
 @pytest.mark.parametrize("tablets", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
-    """Each row is of one shard, the one that has its stream of the log."""
+    """Each row belongs to one shard: the one that has its stream."""
     followed = Followed(config=SMALL, tablets=tablets)
     followed.clock.advance(60 * SECOND)
     for p in range(80):
@@ -194,7 +194,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """Nobody can tell which rows are its; a whole table needs no generation."""
+    """The shard's rows are then unknown; a whole table needs no generation."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
@@ -219,7 +219,7 @@ def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
 
 
 def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
-    """After the retry deadline; what was done before is in the last checkpoint."""
+    """Ranges that were done before are in the last checkpoint."""
     start = begin(followed)
 
     def fail(asked: RecordedQuery) -> None:
@@ -233,7 +233,7 @@ def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
 
 @pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
 def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) -> None:
-    """A dropped column has the open ranges read again; an added one does not."""
+    """After a dropped column, open ranges are read again; after an added one, they are not."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     first = [next(deliveries) for _ in range(4)]
@@ -257,7 +257,7 @@ def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) ->
 
 
 def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
-    """Also if one of its name takes its place, on the next start."""
+    """On the next start, a new table of its name is refused, too."""
     start = begin(followed)
     reader = reader_of(followed, start)
     deliveries = reader.deliveries()
@@ -271,7 +271,7 @@ def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
 
 
 def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
-    """Before the next range, if that is an error; else the snapshot goes on."""
+    """If it is an error, it is raised before the next range; otherwise the snapshot continues."""
     start = begin(followed, data_loss="fail")
     for mode in ("fail", "warn"):
         reader = reader_of(followed, start, data_loss=mode)
@@ -286,7 +286,7 @@ def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
 
 
 def test_stop_ends_a_snapshot(followed: Followed) -> None:
-    """At once, with an error: the rows are not all there."""
+    """It ends at once, with an error, because rows are missing."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     next(deliveries)
@@ -297,7 +297,7 @@ def test_stop_ends_a_snapshot(followed: Followed) -> None:
 
 
 def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
-    """Of this run: what is left of the ring, at the ring a second so far."""
+    """Only the pace of this run counts."""
     start = begin(followed)
     reader = reader_of(followed, start, in_flight=1)
     assert reader.share.seconds_left is None
@@ -313,6 +313,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """Its snapshot is complete, or never was."""
+    """Its snapshot is complete, or never began."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

@@ -300,7 +300,7 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Rows read before and after some changes, and the log from before them: in any order."""
+    """Rows read before and after some changes, and the log, may be applied in any order."""
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -326,7 +326,7 @@ def _of_key(changes: Iterable[Change], key: int) -> list[Change]:
 def test_writes_from_before_the_snapshot_may_arrive_after_it(
     tables: Tables, connection: ConnectionConfig
 ) -> None:
-    """They win over cells that are older, and lose against younger ones, as in the table."""
+    """As in the table, they replace older cells, and younger cells stay."""
     key, second = next(KEYS), 1_000_000
     source = tables.schemas["both"].base.name
     base = time.time_ns() // 1_000 - 60 * second

@@ -49,14 +49,14 @@ class Crash(BaseException):
 
 @frozen
 class Handed:
-    """A row of a snapshot that the handler has, and the reading it came with."""
+    """A row of a snapshot that the handler has, and the reading that it belongs to."""
 
     reading: int
     row: Row
 
 
 class _Connection(Queries):
-    """Reads log and table in pages of one size, and everything else in pages of another."""
+    """A connection that reads log and table in pages of one size, and all else in another."""
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -372,6 +372,6 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return it without marked rows and the table's id, which differ between runs of a seed."""
+    """Return the checkpoint without marked rows and the table's id, which differ between runs."""
     plain = evolve(start, marks={}, table_id=None)
     return f"{plain} with marks on {len(start.marks)} streams"

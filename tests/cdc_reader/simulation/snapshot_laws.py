@@ -55,7 +55,7 @@ Rows = dict[Key, tuple[Row, tuple[bytes | None, ...]]]
 
 
 class Beginning:
-    """What the shards share: where their snapshots began, and which rows came to which."""
+    """What the shards share: where their snapshots began, and which rows each of them got."""
 
     def __init__(self, world: World) -> None:
         self.store = MemoryCheckpoints(clock=world.clock)
@@ -78,7 +78,7 @@ class Beginning:
         self._last = self.rows()
 
     def finish(self) -> None:
-        """Check at the end that each row that was there throughout came to a shard."""
+        """Check at the end that each row that existed throughout came to a shard."""
         for key, row in self._first.items():
             if self._last.get(key) == row and key not in self.owners:
                 raise LawBroken(f"{row} came to no shard")
@@ -173,7 +173,7 @@ class SnapshotLaws:
             yield row
 
     def complete(self, read: RangeComplete) -> None:
-        """Check that a range has all rows that did not change while it was read."""
+        """Check that a range had all rows that did not change while it was read."""
         delivered = self._life.delivered.pop(read.reading, {})
         if read.tokens not in self._life.before:
             raise LawBroken(f"{read.tokens} is complete, and was never read")
@@ -204,7 +204,7 @@ class SnapshotLaws:
         self._past.claimed = done
 
     def follow(self) -> None:
-        """Check that the log may be delivered."""
+        """Check that the log may now be delivered."""
         if self._scenario.snapshot and not self._past.is_complete:
             raise LawBroken("the log is followed before all rows are handled")
 

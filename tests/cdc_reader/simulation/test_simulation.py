@@ -31,7 +31,7 @@ def test_the_laws_hold_in_some_histories() -> None:
 
 
 def test_the_laws_hold_in_some_snapshots() -> None:
-    """The same, and those of a snapshot with which the reader begins."""
+    """The laws of following hold, and those of the snapshot that comes first."""
     _check_laws(range(FIRST, FIRST + _AT_A_TIME), snapshot=True)
 
 

@@ -1,4 +1,4 @@
-"""Which base rows a shard has: each row is one shard's, the shard that has its stream."""
+"""Which base rows a shard has: those whose streams it has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ends = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), min_size=1, max_size=6, u
 
 
 def generation(range_ends: list[int], streams: int, seed: int) -> Generation:
-    """Return a generation whose groups have up to so many streams, each within its range."""
+    """Return a generation whose groups have up to this many streams, each within its range."""
     draw, groups = random.Random(seed), []
     previous = max(range_ends)
     for end in sorted(range_ends):
@@ -37,7 +37,7 @@ def generation(range_ends: list[int], streams: int, seed: int) -> Generation:
 def test_each_row_is_of_the_shard_of_its_stream(
     range_ends: list[int], streams: int, count: int, seed: int, data: st.DataObject
 ) -> None:
-    """In numpy as for one token in Python, and within the spans that the shard reads."""
+    """Both numpy and Python say so, and the row is within the spans that the shard reads."""
     groups = generation(range_ends, streams, seed)
     drawn = data.draw(st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), min_size=1))
     tokens = [*drawn, *range_ends]
@@ -52,7 +52,7 @@ def test_each_row_is_of_the_shard_of_its_stream(
 
 
 def test_a_whole_ring_needs_no_tokens() -> None:
-    """Every row is the only shard's."""
+    """Every row belongs to the only shard."""
     ownership = Ownership(generation([0, 100], 3, 1).groups, Shard())
     assert ownership.is_exact
     assert ownership.spans == WHOLE_RING

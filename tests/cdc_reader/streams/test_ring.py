@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRan
 
 @given(ranges)
 def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
-    """So what is done of a ring read in order stays a short list."""
+    """So the finished part of a ring that is read in order stays a short list."""
     merged = list(TokenRanges(some))
     assert all(a.end < b.start for a, b in pairwise(merged))
 
@@ -45,7 +45,7 @@ def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
     st.integers(1, 10_000),
 )
 def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target: int) -> None:
-    """Whatever rows they have, and whatever is put back."""
+    """This holds whatever rows they have, and whichever ranges are put back."""
     cutter = RangeCutter(WHOLE_RING, sorted(ends), target)
     found: list[TokenRange] = []
     for number in range(400):
@@ -65,7 +65,7 @@ def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target
 
 
 def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
-    """Evenly filled: after the first ones each has about as many rows as wanted."""
+    """In an even table, each range after the first few has about the wanted rows."""
     cutter = RangeCutter(WHOLE_RING, (), 1_000)
     density = 1_000_000 / WHOLE_RING.size
     sizes = []
@@ -77,7 +77,7 @@ def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
 
 
 def test_an_empty_table_takes_few_ranges() -> None:
-    """They grow as long as they are empty."""
+    """They grow as long as they find no rows."""
     cutter, count = RangeCutter(WHOLE_RING, (), 1_000), 0
     while (cut := cutter.next()) is not None:
         cutter.record(cut, 0)
@@ -86,7 +86,7 @@ def test_an_empty_table_takes_few_ranges() -> None:
 
 
 def test_a_range_ends_where_owners_change_if_it_can() -> None:
-    """At the last end within its size; beyond the size there is none."""
+    """It ends at the last such place within its size, or at its size if there is none."""
     size = WHOLE_RING.size // 4_096
     ends = [MIN_TOKEN + size // 3, MIN_TOKEN + size // 2, MIN_TOKEN + 3 * size]
     cutter = RangeCutter(WHOLE_RING, ends, 1_000)

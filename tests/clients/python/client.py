@@ -60,7 +60,7 @@ class Announcer(HostStateListener):  # type: ignore[misc]  # the driver ships no
         print("added", host.address, flush=True)
 
     def on_up(self, host: Host) -> None:
-        """Not asked for."""
+        """Do nothing: only new nodes are of interest."""
 
     on_down = on_remove = on_up
 
@@ -104,7 +104,7 @@ def transaction(session: Session) -> None:
 
 
 def main(host: str, port: str, _datacenter: str, keyspace: str, joins: str = "") -> None:
-    """Do all of it; then, if a node `joins`, wait for it."""
+    """Run all steps; then, if a node `joins`, wait for it."""
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(RoundRobinPolicy()), request_timeout=30
     )

@@ -1,4 +1,4 @@
-"""A streaming query on the cluster, to be watched: SETTINGS_JSON FOLDER OPTIONS_JSON.
+"""A streaming query on the cluster, which the test watches: SETTINGS_JSON FOLDER OPTIONS_JSON.
 
 It does what `following_query.py` does on one machine.
 """

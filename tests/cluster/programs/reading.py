@@ -1,7 +1,7 @@
-"""An application that reads a log in the way the test asks for: SETTINGS_JSON.
+"""An application that reads a log in the way that the test requests: SETTINGS_JSON.
 
-Each line of its input is JSON: the name of a way, the options of the source, and a folder for what
-it writes. It answers with a line: what it found of the column `number`, or an error.
+Each line of its input is JSON: the name of a way to read, the options of the source, and a folder
+for output. It answers with one line: what it found in the column `number`, or an error.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def parquet(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """What a query has written to Parquet files."""
+    """Return what a query has written to Parquet files."""
     run(changes(spark, options).format("parquet").option("path", f"{folder}/rows"), folder)
     return kept(spark, options, folder)
 
 
 def kept(spark: SparkSession, _options: Options, folder: str) -> list[int]:
-    """What a query, this or another, has kept in Parquet files."""
+    """Return what a query, this one or another, has kept in Parquet files."""
     return found(spark.read.parquet(f"{folder}/rows"))
 
 
 def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """What a query has handed to a function, which keeps each micro-batch under its number."""
+    """Return what a query has passed to a function that keeps each micro-batch by its number."""
 
     def keep(frame: DataFrame, number: int) -> None:
         frame.write.mode("overwrite").parquet(f"{folder}/rows/batch={number}")
@@ -61,7 +61,7 @@ def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[i
 
 
 def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """What a query has appended to a Delta table, a micro-batch in one commit."""
+    """Return what a query has appended to a Delta table, with one commit per micro-batch."""
     rows = f"{folder}/rows"
 
     def append(frame: DataFrame, number: int) -> None:
@@ -81,7 +81,7 @@ WAYS = {way.__name__: way for way in (batch, places, parquet, kept, for_each_bat
 
 
 def changes(spark: SparkSession, options: Options) -> DataStreamWriter:
-    """A query that ends when it has read all that is settled."""
+    """Return a query that ends once it has read everything settled."""
     frame = spark.readStream.format("scylla_cdc").options(**options).load()
     return frame.writeStream.trigger(availableNow=True)
 
@@ -92,7 +92,7 @@ def run(writer: DataStreamWriter, folder: str) -> None:
 
 
 def found(frame: DataFrame) -> list[int]:
-    """Rows, different numbers, the least and the greatest."""
+    """Return the number of rows, the distinct numbers, the least and the greatest."""
     number = sf.col("number")
     [row] = frame.agg(
         sf.count(number), sf.count_distinct(number), sf.min(number), sf.max(number)

@@ -58,7 +58,7 @@ class Tables:
         return batch_reader(SourceOptions.parse({**where, **more}), self.clock)
 
     def advanced(self, stream: StreamReader) -> Stored:
-        """Return the offset of a query that has begun and read what has settled."""
+        """Return the offset of a query that has read everything settled."""
         start = stream.initialOffset()
         self.clock.advance(120 * SECOND)
         return stream.latestOffset(start, LIMIT)
@@ -190,7 +190,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
-    """A new query begins at them."""
+    """A new query begins there."""
     tables.create()
     tables.clock.advance(HOUR // 2)
     offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
@@ -203,7 +203,7 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """They are judged like a checkpoint; only an offset of version 3 knows an earlier TTL."""
+    """The rules are those of a checkpoint; only an offset of version 3 knows an earlier TTL."""
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -236,7 +236,7 @@ def test_starting_offsets_whose_rows_expired(
 def test_a_batch_from_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """It is judged like a stream."""
+    """The rules are those of a stream."""
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -264,7 +264,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
 def test_a_starting_timestamp_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, *, has_end: bool
 ) -> None:
-    """A batch and a stream read what there is, and tell."""
+    """A batch and a stream read the remaining rows, and warn."""
     tables.create(ttl=3_600)
     starting = {"startingTimestamp": format_timestamp(tables.clock.now())}
     if has_end:
@@ -295,7 +295,7 @@ def test_a_starting_timestamp_before_the_table(
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
-    """A query that was stopped in its first micro-batch has still not read the rows."""
+    """A query that was stopped in its first micro-batch has not read the rows yet."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -369,7 +369,7 @@ def test_spark_shows_the_error(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """Spark shows the error unchanged."""
+    """It is the last part of Spark's own error."""
 
     def run(name: str) -> None:
         frame = load(stream=True, table=name, confidenceWindow="0s")

@@ -49,7 +49,7 @@ def inbox() -> Iterator[Inbox]:
 
 @given(reports)
 def test_a_report_is_read_as_it_was_written(report: Report) -> None:
-    """Also with any text as the table's name."""
+    """The table's name may be any text."""
     assert Report.from_bytes(report.to_bytes()) == report
 
 
@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """Names and addresses of either kind; the key is not in its repr."""
+    """It may be a name or an address of either kind; its repr hides the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)
@@ -75,7 +75,7 @@ def test_another_text_is_refused_without_being_shown(text: str) -> None:
 
 
 def test_what_is_sent_arrives(inbox: Inbox) -> None:
-    """In order on one machine; each once."""
+    """On one machine, each report arrives once, in order."""
     sent = [evolve(REPORT, task=number) for number in range(3)]
     for report in sent:
         send(report, inbox.address)
@@ -86,7 +86,7 @@ def test_what_is_sent_arrives(inbox: Inbox) -> None:
 def test_reports_without_the_key_are_ignored(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Other datagrams are passed over, of whatever length."""
+    """Datagrams of any length are ignored."""
     address = inbox.address
     send(REPORT, evolve(address, key=KEY))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -98,7 +98,7 @@ def test_reports_without_the_key_are_ignored(
 
 
 def test_a_report_without_a_listener_does_no_harm(inbox: Inbox) -> None:
-    """Neither a closed port nor a host that is not there fails the task."""
+    """Neither a closed port nor an unknown host fails the task."""
     address = inbox.address
     inbox.close()
     send(REPORT, address)

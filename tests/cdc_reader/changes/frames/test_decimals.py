@@ -67,7 +67,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """Each number equals the one written; if one does not fit, there are none."""
+    """If all numbers fit, each is exact; if one does not fit, none is returned."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):

@@ -99,6 +99,6 @@ def test_an_error_that_quotes_a_long_text_is_shortened(session: Session) -> None
 
 
 def test_a_number_of_ten_million_digits_is_refused(session: Session) -> None:
-    """A number of ten million digits is refused: it is no value of any type."""
+    """No type has such a value."""
     with pytest.raises(InvalidRequest, match="Invalid number format"):
         session.execute(f"INSERT INTO ks.t (pk) VALUES ({'1' * SIZE})")

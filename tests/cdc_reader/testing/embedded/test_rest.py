@@ -1,4 +1,4 @@
-"""The REST API: what test suites ask of port 10000."""
+"""The part of the REST API, on port 10000, that test suites use."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ def scylla() -> Iterator[EmbeddedScylla]:
 
 
 def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None) -> Any:
-    """The JSON of a node's answer, by default of the first."""
+    """Return the JSON of a node's answer; the first node's by default."""
     url = f"http://{host or scylla.host}:{scylla.api_port}/{path}"
     with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
         return json.load(answer)
@@ -56,7 +56,7 @@ def test_commands_about_files_are_accepted(scylla: EmbeddedScylla, path: str) ->
 
 
 def test_a_keyspace_or_table_that_is_not_there_is_refused(scylla: EmbeddedScylla) -> None:
-    """With the server's status, and a message that names it."""
+    """The status is the server's, and the message names the keyspace or table."""
     unknown = refusal(scylla, "POST", "storage_service/keyspace_flush/nope")
     assert unknown == (400, "Can't find a keyspace nope")
     status, message = refusal(scylla, "POST", "storage_service/keyspace_compaction/ks?cf=nope")
@@ -78,7 +78,7 @@ def test_a_decommissioned_node_leaves_and_the_streams_are_repaired(scylla: Embed
 
 
 def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
-    """Also one that is down, and one that has joined."""
+    """This includes a node that is down, and one that has joined."""
     scylla.join()
     first, second, third = scylla.cluster.nodes
     scylla.take_down(second)
@@ -92,14 +92,14 @@ def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
 
 
 def test_facts_about_the_server_are_returned(scylla: EmbeddedScylla) -> None:
-    """Its mode, its version, its keyspaces."""
+    """They are its mode, version and keyspaces."""
     assert ask(scylla, "GET", "storage_service/operation_mode") == "NORMAL"
     assert ask(scylla, "GET", "storage_service/scylla_release_version") == scylla.profile.version
     assert "ks" in ask(scylla, "GET", "storage_service/keyspaces")
 
 
 def test_malformed_requests_are_refused(scylla: EmbeddedScylla) -> None:
-    """The server goes on."""
+    """The server keeps running."""
     assert scylla.api_port is not None
     with socket.create_connection((scylla.host, scylla.api_port), timeout=20) as connection:
         connection.sendall(b"\x00\xff\r\n\r\n")

@@ -74,10 +74,10 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
 def test_good_rows_are_whole_and_bad_ones_counted(
     execute: Execute, rows: Rows, seed: int, count: int, way: str
 ) -> None:
-    """Compared with a read in which everything fits: decimals as text, times as milliseconds.
+    """The rows are compared with a read in which everything fits: decimals as text, times as ms.
 
-    `skip` leaves out what cannot be converted, and nothing else. `quarantine` has all rows; what it
-    marks lacks the cells that cannot be converted, and no others.
+    `skip` leaves out rows that cannot be converted, and nothing else. `quarantine` has all rows;
+    those that it marks lack the cells that cannot be converted, and no others.
     """
     images, options = WAYS[way]
     execute(TABLE + images, f"ALTER TABLE {{t}} WITH cdc = {images}")
@@ -145,7 +145,7 @@ def write(draw: random.Random, pk: int) -> str:
 
 
 def converted(row: Row, *, has_times: bool) -> Row:
-    """Return what a row should be, with `BAD` for what does not fit; `at` follows from `ms`."""
+    """Return the expected row, with `BAD` for values that do not fit; `at` follows from `ms`."""
     made: Row = {}
     for name, cell in row.items():
         if name in ("before", "after") and cell is not None:
@@ -166,7 +166,7 @@ def converted(row: Row, *, has_times: bool) -> Row:
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell, the field of an envelope, or a collection, which is bad as a whole."""
+    """Convert a cell, a field of an envelope, or a collection, which is bad as a whole."""
     match cell:
         case None:
             return None
@@ -197,7 +197,7 @@ def moment(millis: int) -> Any:
 
 
 def leaves(cell: Any) -> list[Any]:
-    """Return the cells of a row, however deep."""
+    """Return the cells of a row, at any depth."""
     match cell:
         case dict():
             return [leaf for part in cell.values() for leaf in leaves(part)]
@@ -216,7 +216,7 @@ def without_bad(cell: Any) -> Any:
 
 
 def in_order(rows: Any) -> list[Row]:
-    """Return rows in the order of the writes, without what the read adds."""
+    """Return rows in order of the writes, without the columns that differ between reads."""
     found = [{name: row[name] for name in row if name != "ts_ms"} for row in rows]
     return sorted(found, key=place)
 
@@ -231,7 +231,7 @@ def place(row: Row) -> tuple[Any, ...]:
 
 
 def plain(row: Row) -> Row:
-    """Return the row without what only a read of column `at` has."""
+    """Return the row without values that only reading column `at` gives."""
     kept = {name: cell for name, cell in row.items() if name != "cdc$deleted_at"}
     for name in ("_modified_columns", "_nulled_columns"):
         if kept.get(name) is not None:
@@ -240,7 +240,7 @@ def plain(row: Row) -> Row:
 
 
 def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> None:
-    """The error names the option that goes on without it."""
+    """The error names the option with which the query continues."""
     execute(
         TABLE + FULL,
         f"INSERT INTO {{t}} (pk, k, d, at) VALUES (1, 1, 1e10, {TIMES[-1]})",
@@ -255,7 +255,7 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    """Of a row that is skipped: key, time and reason, but no value. Of each read, the number."""
+    """A line has the key, time and reason of a skipped row; another has the number of each read."""
     execute(
         TABLE + POSTIMAGES,
         "INSERT INTO {t} (pk, k, d) VALUES (7, 1, 31415926535)",
@@ -274,7 +274,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """It has the row of the log, with what could not be converted as it was."""
+    """It has the log's row, with unconvertible values as they were."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,
@@ -315,7 +315,7 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
 def test_a_data_frame_without_the_column_is_refused(
     execute: Execute, options: dict[str, str]
 ) -> None:
-    """Bad rows would come out as if they were good, so it is refused."""
+    """Without the column, bad rows would look like good ones."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))
@@ -324,7 +324,7 @@ def test_a_data_frame_without_the_column_is_refused(
 
 
 def test_a_snapshot(execute: Execute, rows: Rows) -> None:
-    """Rows of the table are treated alike; a bad static column leaves the rows beside it good."""
+    """Rows of the table follow the same rules; a bad static column does not affect other rows."""
     execute(
         TABLE + FULL,
         "INSERT INTO {t} (pk, k, d, s) VALUES (1, 1, 1, 1e10)",
@@ -362,7 +362,7 @@ made. Bad are two inserts, an update, a delete, a preimage, and the last row.
 
 @pytest.mark.spark
 def test_folded(execute: Execute, load: Load) -> None:
-    """Deletes count if their keys could be converted; other bad rows leave what was there."""
+    """Deletes apply if their keys can be converted; other bad rows leave the row as it was."""
     execute(TABLE + FULL, *WRITES)
     changes = load(format="changes", **FITTING, onBadRecord="quarantine", columns="d")
     assert changes.schema["_bad_record"].dataType.simpleString() == (
@@ -379,7 +379,7 @@ def test_folded(execute: Execute, load: Load) -> None:
 def test_a_repeated_micro_batch_has_the_same_rows(
     execute: Execute, load: Load, tmp_path: Path, policy: str, count: int
 ) -> None:
-    """A query that fails after its micro-batch was read, and is started again."""
+    """The query fails after reading its micro-batch, and is started again."""
     execute(TABLE + FULL, *WRITES)
     seen: list[list[str]] = []
 

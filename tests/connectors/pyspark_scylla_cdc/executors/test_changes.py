@@ -285,7 +285,7 @@ def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Ro
 
 
 def test_a_name_that_is_taken(execute: Execute, rows: Rows) -> None:
-    """A base column with one of our names is refused."""
+    """A base column with the name of an added column is refused."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, \"_sequence\" int) WITH cdc = {'enabled': true}")
     with pytest.raises(CdcError, match="has a column _sequence"):
         changes(rows, includeDelta="true")

@@ -26,7 +26,7 @@ HISTORY = (
 
 
 def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Validator:
-    """The schema that the package carries, with these columns required of each row."""
+    """The packaged schema, with these columns required in each row."""
     path = files("cdc_reader.changes.frames") / "envelope.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
@@ -118,7 +118,7 @@ def test_refused(
 
 @pytest.mark.spark
 def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """The documents that Spark makes of it satisfy the schema in the package."""
+    """The documents that Spark makes of envelopes satisfy the packaged schema."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     frame = load(format="envelope").selectExpr(
         "to_json(struct(*), map('ignoreNullFields', 'false')) AS document"

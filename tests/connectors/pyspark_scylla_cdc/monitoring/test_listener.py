@@ -1,4 +1,4 @@
-"""The listener, told by Spark, or as Spark tells it."""
+"""The listener, called by Spark, or by tests as Spark calls it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COPY = uuid4()
 
 
 def source(start: str, end: str, rows: int) -> dict[str, Any]:
-    """What Spark tells of a source."""
+    """Return what Spark reports about a source."""
     return {
         "description": "a source",
         "startOffset": start,
@@ -61,7 +61,7 @@ def text(offset: Offset) -> str:
 def event(
     *sources: dict[str, Any], batch: int = 3, run: UUID = COPY, name: str | None = "copy"
 ) -> QueryProgressEvent:
-    """What Spark tells a listener after a micro-batch."""
+    """Return what Spark passes to a listener after a micro-batch."""
     progress = {
         "id": str(COPY),
         "runId": str(run),
@@ -78,7 +78,7 @@ def event(
 
 
 def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
-    """What Spark tells a listener after a query."""
+    """Return what Spark passes to a listener after a query."""
     return QueryTerminatedEvent(COPY, run, exception, None)
 
 
@@ -96,7 +96,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[ScyllaCdcListener]:
-    """A listener that executors of this machine reach."""
+    """A listener that executors on this machine can reach."""
     listener = ScyllaCdcListener(registry, host="127.0.0.1", clock=clock)
     yield listener
     listener.close()
@@ -118,7 +118,7 @@ def test_the_figures_of_a_micro_batch(listener: ScyllaCdcListener) -> None:
 def test_lag_grows_without_progress(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """As values, and in each scrape; the headroom shrinks."""
+    """It grows as a value and in each scrape; the headroom shrinks."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     clock.advance(3_600 * SECOND)
     (status,) = listener.streams
@@ -162,7 +162,7 @@ def test_the_share_of_a_snapshot(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """Beside one of ours, and alone; whatever their offsets are."""
+    """They may be alone or beside ours, with any offsets."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -179,7 +179,7 @@ def test_a_query_without_a_name_goes_by_its_id(listener: ScyllaCdcListener) -> N
 def test_counters_sum_up_over_restarts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A query that has ended has no lag; what it did still counts, as does a failure."""
+    """A query that has ended has no lag; its counts and its failure remain."""
     first, second = uuid4(), uuid4()
     for number, run in enumerate((first, first, second)):
         ours = source(text(START), text(END), 4)
@@ -199,7 +199,7 @@ def test_counters_sum_up_over_restarts(
 def test_a_restart_that_fails_at_once_is_a_failure_too(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Before its first micro-batch, by what the query read before."""
+    """It fails before its first micro-batch, and is known by what the query read earlier."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     listener.onQueryTerminated(ended())
     listener.onQueryTerminated(ended(uuid4(), "it failed"))
@@ -209,7 +209,7 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Prometheus gets one lag for them; as values there are two."""
+    """Prometheus gets one lag for both; `streams` has two values."""
     behind = evolve(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))
@@ -219,7 +219,7 @@ def test_the_later_of_two_sources_of_one_table_counts(
 
 
 def report(task: int, place: int, **plan: Any) -> Report:
-    """What a task tells of the micro-batch of `event`."""
+    """Return a task's report about the micro-batch of `event`."""
     planned = Plan(
         **{
             "table": str(TABLE),
@@ -242,7 +242,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
 
 
 def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """The sum of what the tasks tell, and of what the driver did to plan."""
+    """They are the sums of all tasks' reports, and of the driver's queries for the plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
     assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
@@ -252,7 +252,7 @@ def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None
 
 
 def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
-    """Figures are then too low, and it shows."""
+    """The figures are then too low, and the count shows that."""
     tell(listener, report(1, 0))
     (status,) = listener.streams
     assert (status.partitions, status.partitions_reported) == (2, 1)
@@ -261,14 +261,14 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """A task that is repeated, or read twice by foreachBatch, did ask twice."""
+    """Queries of a task that is repeated, or read twice by foreachBatch, do count twice."""
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
 
 
 def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """Of another micro-batch, table or position."""
+    """They may be of another micro-batch, table or position."""
     others = [
         evolve(report(1, 0), batch=2),
         report(2, 0, table="shop.items"),
@@ -279,13 +279,13 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
 
 
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """Once, however many tasks there are."""
+    """They count once, however many tasks there are."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
     assert listener.streams[0].late_rows == 5
 
 
 def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
-    """One for each micro-batch; what is not known is left out."""
+    """Each micro-batch has one; unknown figures are left out."""
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
         listener.onQueryProgress(event(source(text(START), text(END), 4)))
         tell(listener, report(1, 0), report(2, 1))
@@ -298,7 +298,7 @@ def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixt
 
 
 def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of Spark Connect, say, whose host executors may not reach."""
+    """An example is a client of Spark Connect, whose host executors may not reach."""
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
         _ = ScyllaCdcListener().address

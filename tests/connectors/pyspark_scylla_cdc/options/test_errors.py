@@ -28,7 +28,7 @@ except Exception:
 
 
 def test_hiding_tracebacks_leaves_a_users_process_unchanged() -> None:
-    """Outside Spark's workers an error loses its frames, and the environment is unchanged."""
+    """Outside Spark's workers, an error loses its frames, and the environment is unchanged."""
     with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
         raise SchemaError("so it is")
     assert refused.value.__suppress_context__

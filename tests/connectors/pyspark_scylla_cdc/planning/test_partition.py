@@ -27,7 +27,7 @@ WINDOW = Window(0, 9)
 
 @frozen
 class Full:
-    """A source in which each of some streams has a row for each time."""
+    """A source in which each of some streams has a row at each time."""
 
     streams: tuple[StreamId, ...]
 

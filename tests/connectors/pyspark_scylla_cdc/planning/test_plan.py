@@ -106,7 +106,7 @@ def test_shares_are_about_equal(
 def test_a_hot_stream_is_spread_evenly(
     streams: int, at_most: int, count: int, around: float
 ) -> None:
-    """As many shares as there are slices have an equal part of any stream's time."""
+    """Each of as many shares as slices has an equal part of any stream's time."""
     hot = int(streams * around)
     count = min(count, at_most)
     shares = divide(one_generation(streams, DAY), 1, at_most, count)

@@ -1,4 +1,4 @@
-"""What a micro-batch may hold, and what it waits for; the rate that its tasks share."""
+"""What a micro-batch may hold, what it waits for, and the rate that its tasks share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Offset = dict[str, Any]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Make readers of a table without changes, which read what is older than a second."""
+    """Makes readers of an idle table, which read rows that are older than a second."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -56,7 +56,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def write(session: Session, clock: ManualClock) -> Callable[..., None]:
-    """Write so many rows of so many characters, a tenth of a second apart, and let them settle."""
+    """Write rows of a given length, a tenth of a second apart, and let them settle."""
 
     def write(count: int, size: int = 1) -> None:
         for number in range(count):
@@ -80,7 +80,7 @@ def sizes(stream: StreamReader, start: Offset) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("rows", "size"), [(300, 1_000), (60, 20_000)])
 def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> None:
-    """Micro-batches are of about the same size, whatever that of a row."""
+    """Micro-batches are of about the same size, whatever the size of a row."""
     stream = make(maxBytesPerTrigger="100k", minAdvance="100ms")
     start = stream.initialOffset()
     write(rows, size)
@@ -92,7 +92,7 @@ def test_bytes(make: Make, write: Callable[..., None], rows: int, size: int) -> 
 
 
 def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
-    """The limit that is reached first applies, also where a row exceeds it."""
+    """The limit that is reached first applies, even if one row exceeds it."""
     stream = make(maxBytesPerTrigger="100k", maxRowsPerTrigger="10")
     start = stream.initialOffset()
     write(40)
@@ -104,7 +104,7 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
 def test_a_micro_batch_waits_for_rows(
     make: Make, write: Callable[..., None], clock: ManualClock
 ) -> None:
-    """Until there are enough of them, or until the first ones have waited long enough."""
+    """It waits until there are enough, or until the first ones have waited long enough."""
     stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
     start = stream.initialOffset()
     write(15)
@@ -122,7 +122,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """Nor does one whose trigger asks for everything, or ends."""
+    """Neither does a stream whose trigger requests everything, or one that ends."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)
@@ -136,7 +136,7 @@ def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., 
 
 
 def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
-    """A window without rows does not wait for them."""
+    """A window without rows is not waited for."""
     stream = make(minRowsPerTrigger="50", idleAdvance="1m")
     start = stream.initialOffset()
     clock.advance(62 * SECOND)
@@ -154,7 +154,7 @@ def test_an_idle_stream_moves_on(make: Make, clock: ManualClock) -> None:
 def test_each_row_is_counted_once(
     rows: list[int], polls: list[int], least: int, shortest: int, longest: int, idle: int
 ) -> None:
-    """A window that is offered has enough rows, is long, or is empty; any other one waits."""
+    """A window is a micro-batch if it has enough rows, is long, or is empty; others wait."""
     counted: list[Window] = []
 
     def held(window: Window) -> int:
@@ -182,7 +182,7 @@ def test_each_row_is_counted_once(
 
 
 def test_tasks_share_the_rate(make: Make, write: Callable[..., None]) -> None:
-    """Each partition has its part of the limit; the driver has all of it."""
+    """Each partition has its share of the limit; the driver has the whole limit."""
     stream = make(maxQueriesPerSecond="1000", maxPartitions="4")
     options = stream._options
     throttle = connection_of(options.connection(), options.read).throttle

@@ -1,4 +1,4 @@
-"""What the driver tells of a micro-batch, and how its partitions carry that."""
+"""What the driver knows of a micro-batch, and how its partitions carry that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., "StreamReader"]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Make a reader of a table, from now on, with more options if given."""
+    """Make a reader of a table from now on, with further options."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -63,7 +63,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
 
 def rows(reader: StreamReader, partitions: Any) -> list[int]:
-    """The keys of the rows of partitions that an executor was sent."""
+    """Return the keys of the rows of partitions as an executor gets them."""
     sent = pickle.loads(pickle.dumps(partitions))
     batches = (batch for part in sent for batch in reader.read(part))
     return sorted(row["pk"] for batch in batches for row in batch.to_pylist())
@@ -72,7 +72,7 @@ def rows(reader: StreamReader, partitions: Any) -> list[int]:
 def test_reported_partitions_have_the_same_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Outside of a task there is nobody to report for."""
+    """Outside of a task, nothing is reported."""
     plain, told = make(), make(**REPORT_TO)
     start = plain.initialOffset()
     for pk in range(20):
@@ -92,7 +92,7 @@ def test_reported_partitions_have_the_same_rows(
 def test_the_plan_tells_what_the_driver_knows(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan], cluster: EmbeddedScylla
 ) -> None:
-    """Queries since the last plan count once; polling an idle log is part of the next one's."""
+    """Queries since the last plan count once; polls of an idle log count in the next plan."""
     reader = make(**REPORT_TO)
     offset = reader.initialOffset()
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_the_plan_tells_what_the_driver_knows(
 def test_late_rows_that_are_only_reported(
     make: Make, session: Session, clock: ManualClock, plans: list[Plan]
 ) -> None:
-    """Their number comes with the next micro-batch, once."""
+    """The next micro-batch has their number, once."""
     reader = make(**REPORT_TO, lateRows="report")
     offset = reader.initialOffset()
     for second in range(240):
@@ -130,5 +130,5 @@ def test_late_rows_that_are_only_reported(
 
 
 def test_readers_print_what_they_read(make: Make) -> None:
-    """By table; and a partition by its window."""
+    """A reader prints its table, and a partition its window."""
     assert repr(make()) == "StreamReader(ks.t)"

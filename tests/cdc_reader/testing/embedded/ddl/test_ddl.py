@@ -37,7 +37,7 @@ def test_a_table_with_cdc_brings_its_log(shell: Any) -> None:
 
 
 def test_a_tables_id_holds_its_time_of_creation(shell: Any) -> None:
-    """By the cluster's clock: a log is as old as its CDC, not as its base table."""
+    """The time is the cluster's; a log is as old as its CDC, not as its base table."""
     shell.run("CREATE TABLE t (pk int PRIMARY KEY)")
     base = shell.now_us
     shell.now_us += 3_600_000_000

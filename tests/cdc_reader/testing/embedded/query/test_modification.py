@@ -378,7 +378,7 @@ def test_a_prepared_statement_outlives_changes_elsewhere(table: Any) -> None:
 )
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_clustering_keys_of_parts(shell: Any, kind: str, values: list[str], order: str) -> None:
-    """Rows are found by such keys, and sorted by their parts."""
+    """Rows are found by collections and tuples in the key, and sorted by their parts."""
     shell.run("CREATE TYPE u (x int, y text)")
     shell.run(
         f"CREATE TABLE t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck)) "
