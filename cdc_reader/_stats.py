@@ -1,4 +1,4 @@
-"""Statistics of what is read in a context, which a thread, a task or a generator's step has."""
+"""Statistics of the reads in a context: a thread, a task, or a step of a generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @define
 class ReadStats:
-    """What a read took, and what it met; see `recorded_in`."""
+    """What a read cost, and the bad records and retries that it met; see `recorded_in`."""
 
     queries: int = 0
     """Queries sent; further pages are not counted."""

@@ -170,8 +170,8 @@ class Change:
     def parts(self) -> tuple[Part, ...]:
         """The delta rows of the change, in order, unmerged.
 
-        A row of a snapshot has a part for each TTL, in seconds left when the row was read, and each
-        write time. The first is an insert, with those of what lasts longest.
+        A row of a snapshot has a part for each pair of TTL (in seconds left when the row was read)
+        and write time of its cells. The first part is an insert, with the cells that last longest.
         """
         if self.operation is ChangeOperation.SNAPSHOT:
             return snapshot_parts(self._page.log, self._page.first_rows[self._number])

@@ -50,8 +50,8 @@ _Written = tuple[int | None, Micros | None]
 def snapshot_parts(page: LogPage, row: int) -> tuple[Part, ...]:
     """Return the parts of a snapshot's row: first an insert of the cells that last longest.
 
-    The server tells TTL and write time neither of a row's marker nor of the elements of
-    collections. The marker gets those of the first part, and collections have none.
+    The server returns neither TTL nor write time of a row's marker and of elements of collections.
+    The marker gets those of the first part, and collections have none.
     """
     alike: defaultdict[_Written, dict[str, Delta]] = defaultdict(dict)
     for name, delta in page.deltas[row].items():
@@ -70,6 +70,6 @@ def snapshot_parts(page: LogPage, row: int) -> tuple[Part, ...]:
 
 
 def _lasting(written: _Written) -> tuple[float, float]:
-    """Return a sort key: what lasts longest is last, and of that what was written last."""
+    """Return a sort key: by how long the cells last, then by when they were written."""
     ttl, timestamp = written
     return math.inf if ttl is None else ttl, -math.inf if timestamp is None else timestamp

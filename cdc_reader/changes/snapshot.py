@@ -66,7 +66,7 @@ def snapshot_changes(schema: LogSchema, rows: pa.RecordBatch, position: Micros) 
 
 
 def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.RecordBatch:
-    """Return the rows with the columns of a log, as an insert of the whole row has them."""
+    """Return the rows with the columns of a log: an insert that sets every column."""
     count, types = rows.num_rows, {column.name: column.type for column in schema.columns}
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for column in schema.base.columns:
@@ -84,7 +84,7 @@ def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.Rec
 
 
 def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.MapArray:
-    """Return lists as a log has them: by element ids, of `position` and in the lists' order."""
+    """Return lists as a log has them: by element ids, which are of `position` and sort by place."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)

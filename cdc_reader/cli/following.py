@@ -161,7 +161,10 @@ def _parsed(
 
 
 def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
-    """Return the options without a start, because a snapshot is of now; `said` is the reason."""
+    """Return the options to follow from now, because a snapshot is read first.
+
+    Refuses a given start; `said` names the option that excludes it.
+    """
     given = click.get_current_context().get_parameter_source("start")
     if given is not ParameterSource.DEFAULT:
         raise Misuse(f"{said}: the log is followed from now, so leave --from out")

@@ -227,7 +227,7 @@ def _check_target(schema: TableSchema, target: Side) -> None:
 def _snapshot(
     schema: TableSchema, target: Side, kept: Kept, shard: Shard, *, initial_copy: bool
 ) -> SnapshotMode:
-    """Return whether to copy rows: at the first run as asked, later as long as some are left."""
+    """Return whether to copy rows: as requested in the first run, later while rows are left."""
     begun = kept.begun(schema.name, shard)
     if begun is not None:
         is_left = begun.snapshot is not None

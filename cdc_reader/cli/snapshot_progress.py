@@ -1,4 +1,4 @@
-"""How far a snapshot is, as the commands say it."""
+"""Shows the progress of a snapshot in commands."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class ConsumerRuntime:
         )
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
-        """Return what reads on from a checkpoint; CheckpointError for an unwanted snapshot."""
+        """Return what continues from a checkpoint; CheckpointError for an unwanted snapshot."""
         if start.snapshot is None:
             return table.follower(start)
         if self._subscription.snapshot is SnapshotMode.NONE:

@@ -62,7 +62,7 @@ class Subscription:
         application: str,
         **options: Any,
     ) -> Self:
-        """The subscription with these options; those that are None have their default."""
+        """Return the subscription with these options; those that are None get their default."""
         given = {name: value for name, value in options.items() if value is not None}
         return cls(connection=connection, tables=tables, application=application, **given)
 

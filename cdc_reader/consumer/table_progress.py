@@ -165,7 +165,7 @@ class TableProgress:
             self._wake()
 
     def complete_snapshot(self, complete: Checkpoint, stop: Stop) -> bool:
-        """Wait until all rows of the snapshot are acknowledged, and save that they are.
+        """Wait until all rows of the snapshot are acknowledged, and save that it is complete.
 
         Nothing of the log may be delivered before. Returns False, with nothing saved, on `stop`.
         """

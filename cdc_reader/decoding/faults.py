@@ -83,7 +83,7 @@ def is_tolerant(batch: pa.RecordBatch) -> bool:
 
 
 def faults_of(batch: pa.RecordBatch) -> dict[int, list[Fault]]:
-    """Return the faults of each row that has some."""
+    """Return the faults of each row that has any."""
     if not is_tolerant(batch) or (noted := batch.column(FAULTS)).null_count == len(noted):
         return {}
     return {

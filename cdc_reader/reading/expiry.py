@@ -119,9 +119,9 @@ class TtlHistory:
 
 
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
-    """Return the part of `lost` in which the log was there already.
+    """Return the part of `lost` after the log was created.
 
-    All times in µs. A creation that lies after `now` is by another clock, and shows nothing.
+    All times in µs. A creation time after `now` comes from another clock, and is ignored.
     """
     if created is None or created > now:
         return lost

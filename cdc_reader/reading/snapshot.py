@@ -245,7 +245,7 @@ class SnapshotReader:
             )
 
     def _open_more(self, opened: deque[_Open], cutter: RangeCutter, ownership: Ownership) -> None:
-        """Open ranges until as many are open as may be."""
+        """Open ranges up to the limit."""
         while len(opened) < self._config.in_flight and (tokens := cutter.next()) is not None:
             self._check_kept()
             try:

@@ -55,7 +55,7 @@ class Counts:
     differing: Counter[Kind] = field(factory=Counter)
 
     def add(self, other: Counts) -> None:
-        """Add what was counted elsewhere."""
+        """Add counts from elsewhere."""
         self.source += other.source
         self.target += other.target
         self.differing.update(other.differing)

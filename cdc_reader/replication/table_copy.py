@@ -34,10 +34,9 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
 
 
 def check_initial_copy(source: TableSchema) -> None:
-    """Raise UnsupportedTableError unless the rows that the source has can be copied exactly.
+    """Raise UnsupportedTableError unless the source's rows can be copied exactly.
 
-    A SELECT does not tell the ids of a list's elements, by which the log tells changes of them.
-    Images do.
+    A SELECT does not return the ids of a list's elements, by which the log names them. Images do.
     """
     lists = [c for c in source.columns if isinstance(c.type, ListType) and is_multi_cell(c.type)]
     if lists and source.cdc.preimage is ImageMode.OFF and not source.cdc.postimage:

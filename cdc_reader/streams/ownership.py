@@ -1,8 +1,8 @@
-"""Which base rows belong to a shard: those whose stream, in one generation, is the shard's.
+"""Which base rows belong to a shard: those whose streams, in one generation, are the shard's.
 
 The token of a base partition determines its group, and its place among the group's streams. A
-group's streams are close together in the ring, so nearly all groups are one shard's. The streams of
-a group at a shard's end may belong to two; then rows are told apart by their tokens.
+group's streams are close together in the ring, so nearly all groups belong to one shard. At a
+shard's end, a group's streams may belong to two shards; then tokens tell the rows apart.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Ownership:
 
     @cached_property
     def is_exact(self) -> bool:
-        """True if every token in `spans` is the shard's, as no group has streams of several."""
+        """True if every token in `spans` is the shard's, because no group is shared."""
         groups = ([stream.token in self._shard for stream in g.streams] for g in self._groups)
         return all(all(own) or not any(own) for own in groups)
 
     def owns(self, tokens: Tokens) -> Mask:
-        """Return which of these tokens, all in `spans`, are of the shard's rows."""
+        """Return which of these tokens, all in `spans`, belong to the shard."""
         if self.is_exact:
             return np.ones(len(tokens), bool)
         number = np.searchsorted(np.array(self.ends, np.int64), tokens) % len(self.ends)

@@ -1,4 +1,4 @@
-"""Ranges of tokens: parts of the ring, and what is left of it."""
+"""Ranges of tokens: parts of the ring, and the rest of it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TokenRanges:
 
 
 def _left(one: TokenRange, others: Iterable[TokenRange]) -> Iterator[TokenRange]:
-    """Yield what the `others`, in ring order, leave of a range; parts may be empty."""
+    """Yield the parts of a range outside the `others`, in ring order; parts may be empty."""
     start = one.start
     for other in others:
         if start < other.end and other.start < one.end:

@@ -1,4 +1,4 @@
-"""Tells that rows which a query was to read may have expired."""
+"""Reports that rows which a query should have read may have expired."""
 
 from __future__ import annotations
 
