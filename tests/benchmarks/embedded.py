@@ -115,7 +115,7 @@ def writes(client: Client) -> float:
 
 def log_rows(client: Client) -> float:
     """Return rows of the log per second, read page by page."""
-    statement = client.prepare("SELECT * FROM ks.full_scylla_cdc_log")
+    statement = client.prepare("SELECT * FROM ks.imaged_scylla_cdc_log")
     start = time.perf_counter()
     rows = sum(size for size, _ in pages(client, statement, PAGE_ROWS))
     seconds = time.perf_counter() - start

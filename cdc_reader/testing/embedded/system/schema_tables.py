@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import uuid3
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
 from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
+from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.system.virtual import (
     WRITTEN,
     PartitionKey,
     Values,
-    VirtualTable,
-    empty,
+    VirtualSource,
+    partitions_of,
 )
 
 SCHEMA = "system_schema"
@@ -43,15 +44,23 @@ _NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 @frozen
-class _KeyspaceRows:
-    """The rows of one schema table, keyspace after keyspace."""
+class _SchemaTable(VirtualSource):
+    """The rows of one schema table, keyspace after keyspace; those of the server's own are kept."""
 
+    of: Callable[[Keyspace], Iterable[Values]]
     catalog: Catalog
-    of: Callable[[Keyspace], Iterator[Values]]
+    _kept: dict[tuple[str, int], dict[PartitionKey, Partition]] = field(factory=dict)
 
-    def __call__(self, key: PartitionKey | None) -> Iterator[Values]:
-        for keyspace in self._keyspaces(key):
-            yield from self.of(keyspace)
+    def made(self, table: Table, wanted: PartitionKey | None) -> dict[PartitionKey, Partition]:
+        made: dict[PartitionKey, Partition] = {}
+        for keyspace in self._keyspaces(wanted):
+            kept = (keyspace.name, len(keyspace.tables))
+            if (found := self._kept.get(kept)) is None:
+                found = partitions_of(table, self.of(keyspace))
+                if keyspace.system:
+                    self._kept[kept] = found
+            made |= found
+        return made
 
     def _keyspaces(self, key: PartitionKey | None) -> Iterator[Keyspace]:
         if key is None:
@@ -60,9 +69,9 @@ class _KeyspaceRows:
             yield keyspace
 
 
-def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
+def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualSource]:
     """Return the sources of all tables of `system_schema`, by (keyspace, table)."""
-    filled = {
+    filled: dict[str, Callable[[Keyspace], Iterable[Values]]] = {
         "columns": _columns,
         "dropped_columns": _dropped_columns,
         "indexes": _indexes,
@@ -73,9 +82,7 @@ def schema_tables(catalog: Catalog) -> dict[tuple[str, str], VirtualTable]:
         "types": _types,
     }
     return {
-        (SCHEMA, name): VirtualTable(
-            _KeyspaceRows(catalog, filled[name]) if name in filled else empty
-        )
+        (SCHEMA, name): _SchemaTable(filled.get(name, lambda _: ()), catalog)
         for name in catalog.keyspaces[SCHEMA].tables
     }
 

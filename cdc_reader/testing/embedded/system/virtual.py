@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,49 +23,56 @@ WRITTEN = ""
 """The name, which no column has, under which a row's write time may be given, in µs."""
 
 
-@frozen
-class VirtualTable:
-    """A `TableSource` over rows given as Python values by column name, None for null.
-
-    `rows` makes the rows; its argument, unless None, is the only partition key needed.
-    """
-
-    rows: Callable[[PartitionKey | None], Iterable[Values]]
+class VirtualSource(ABC):
+    """A `TableSource` whose partitions are made when they are read."""
 
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
         """Return the partition with this key, if there is one."""
-        return self._partitions(table, key).get(key)
+        return self.made(table, key).get(key)
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
         """Yield (token, partition) by (token, key), for tokens in [first_token, last_token]."""
-        made = self._partitions(table, None)
+        made = self.made(table, None)
         for token, key in sorted((token_of(table.partitioner, key), key) for key in made):
             if (first_token is None or first_token <= token) and (
                 last_token is None or token <= last_token
             ):
                 yield token, made[key]
 
-    def _partitions(
-        self, table: Table, wanted: PartitionKey | None
-    ) -> dict[PartitionKey, Partition]:
-        made: dict[PartitionKey, Partition] = {}
-        for values in self.rows(wanted):
-            key = _key(table.partition_key, values)
-            partition = made.setdefault(key, Partition(table, key))
-            row = partition.row(_key(table.clustering, values))
-            at = values.get(WRITTEN, 0)
-            row.set_marker(Cell(at, b""))
-            for column in table.regulars + table.statics:
-                if (value := values.get(column.name)) is not None:
-                    _set(partition.static if column.kind is Kind.STATIC else row, column, value, at)
-        return made
+    @abstractmethod
+    def made(self, table: Table, wanted: PartitionKey | None) -> dict[PartitionKey, Partition]:
+        """Make the partitions by their keys; `wanted`, unless None, is the only one needed."""
 
 
-def empty(_: PartitionKey | None) -> Iterable[Values]:
-    """Return no rows."""
-    return ()
+@frozen
+class VirtualTable(VirtualSource):
+    """Rows given as Python values by column name, None for null.
+
+    `rows` makes the rows; its argument, unless None, is the only partition key needed.
+    """
+
+    rows: Callable[[PartitionKey | None], Iterable[Values]]
+
+    def made(self, table: Table, wanted: PartitionKey | None) -> dict[PartitionKey, Partition]:
+        return partitions_of(table, self.rows(wanted))
+
+
+def partitions_of(table: Table, rows: Iterable[Values]) -> dict[PartitionKey, Partition]:
+    """Return the partitions that hold these rows of a table, by their keys."""
+    made: dict[PartitionKey, Partition] = {}
+    for values in rows:
+        key = _key(table.partition_key, values)
+        if (partition := made.get(key)) is None:
+            partition = made[key] = Partition(table, key)
+        row = partition.row(_key(table.clustering, values))
+        at = values.get(WRITTEN, 0)
+        row.set_marker(Cell(at, b""))
+        for column in table.regulars + table.statics:
+            if (value := values.get(column.name)) is not None:
+                _set(partition.static if column.kind is Kind.STATIC else row, column, value, at)
+    return made
 
 
 def _key(columns: tuple[Column, ...], values: Values) -> PartitionKey:
