@@ -1,0 +1,23 @@
+"""The comparison quotes the results of the benchmarks as they are published."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs/explanation"
+QUOTED = re.compile(
+    r"^\| scylla-cdc as (Arrow batches|`Change` objects), and (\w+) \| ([\d.]+) \| ([\d.]+) \|$",
+    re.MULTILINE,
+)
+
+
+def test_the_quoted_ratios_are_those_of_the_results() -> None:
+    """Both pages change together."""
+    results = (DOCS / "performance.md").read_text()
+    quoted = QUOTED.findall((DOCS / "comparison.md").read_text())
+    assert len(quoted) == 6
+    for what, library, rows, cpu in quoted:
+        figure = f"{'batches' if 'Arrow' in what else 'changes'}_{library.lower()}"
+        for name, ratio in ((figure, rows), (f"{figure}_cpu", cpu)):
+            assert re.search(rf"^\| `{name}` \| [^|]+ \| {ratio} \|", results, re.MULTILINE), name
