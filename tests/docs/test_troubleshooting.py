@@ -100,7 +100,8 @@ def test_each_class_has_a_section_and_no_section_lacks_a_class() -> None:
 @pytest.mark.parametrize("name", sorted(set(errors.__all__) - SELF_EXPLANATORY))
 def test_each_message_of_a_class_is_in_its_section(name: str) -> None:
     """Users search the page for the message they got."""
-    assert raised()[name] - set(documented()[name]) == set()
+    missing = raised()[name] - set(documented()[name])
+    assert missing == set(), f"describe each in {PAGE}, section {name}"
 
 
 def test_the_messages_of_the_page_are_those_of_the_code() -> None:
