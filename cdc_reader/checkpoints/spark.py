@@ -19,7 +19,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint
 
-_VERSIONS = (1, 2, 3)
+_VERSIONS = (1, 2, 3, 4)
 """The source's offset versions; those before 3 do not name their table."""
 
 

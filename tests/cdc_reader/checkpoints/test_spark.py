@@ -83,6 +83,7 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
         offset(7, 2),
         offset(7, 3, table="ks.t", id="f3b1"),
         offset(7, 3, table="ks.t", snapshot=True),
+        offset(7, 4, table="ks.t", snapshot="pending", token=-5),
     ],
 )
 def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
