@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     )
     from cdc_reader.consumer import CdcConsumer, ConsumerConfig, OnError, OnHeld
     from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges, AsyncHandler
+    from cdc_reader.consumer.events import (
+        ConsumerEvent,
+        OnEvent,
+        RowsLost,
+        SnapshotBegins,
+        SnapshotComplete,
+    )
     from cdc_reader.consumer.handling import DeadLetter, Handler
     from cdc_reader.consumer.table_progress import OnWindow
     from cdc_reader.cql.names import TableName
@@ -68,6 +75,7 @@ __all__ = [
     "CollectionDelta",
     "ConnectionConfig",
     "ConsumerConfig",
+    "ConsumerEvent",
     "CqlWriter",
     "DataLossMode",
     "DeadLetter",
@@ -82,6 +90,7 @@ __all__ = [
     "Micros",
     "Moment",
     "OnError",
+    "OnEvent",
     "OnHeld",
     "OnWindow",
     "Operation",
@@ -89,10 +98,13 @@ __all__ = [
     "RangeComplete",
     "ReadConfig",
     "Replicator",
+    "RowsLost",
     "RowsRead",
     "ScyllaCheckpoints",
     "Set",
     "Shard",
+    "SnapshotBegins",
+    "SnapshotComplete",
     "SnapshotDelivery",
     "SnapshotMode",
     "SnapshotProgress",
@@ -125,6 +137,7 @@ _HOMES = {
     "CollectionDelta": "cdc_reader.changes.delta",
     "ConnectionConfig": "cdc_reader.config",
     "ConsumerConfig": "cdc_reader.consumer",
+    "ConsumerEvent": "cdc_reader.consumer.events",
     "CqlWriter": "cdc_reader.cluster",
     "DataLossMode": "cdc_reader.config",
     "DeadLetter": "cdc_reader.consumer.handling",
@@ -139,6 +152,7 @@ _HOMES = {
     "Micros": "cdc_reader._time",
     "Moment": "cdc_reader._time",
     "OnError": "cdc_reader.consumer",
+    "OnEvent": "cdc_reader.consumer.events",
     "OnHeld": "cdc_reader.consumer",
     "OnWindow": "cdc_reader.consumer.table_progress",
     "Operation": "cdc_reader.cql.schema",
@@ -146,10 +160,13 @@ _HOMES = {
     "RangeComplete": "cdc_reader.reading.snapshot",
     "ReadConfig": "cdc_reader.config",
     "Replicator": "cdc_reader.replication.replicator",
+    "RowsLost": "cdc_reader.consumer.events",
     "RowsRead": "cdc_reader.reading.delivery",
     "ScyllaCheckpoints": "cdc_reader.checkpoints",
     "Set": "cdc_reader.changes.delta",
     "Shard": "cdc_reader.streams.shard",
+    "SnapshotBegins": "cdc_reader.consumer.events",
+    "SnapshotComplete": "cdc_reader.consumer.events",
     "SnapshotDelivery": "cdc_reader.reading.snapshot",
     "SnapshotMode": "cdc_reader.config",
     "SnapshotProgress": "cdc_reader.reading.progress",

@@ -190,10 +190,17 @@ class LateRowsMode(StrEnum):
 
 
 class DataLossMode(StrEnum):
-    """What to do when rows expired before they were read."""
+    """What to do when rows expired before they were read.
 
-    WARN = "warn"
+    `continue`, or by its former name `warn`: log a warning. `fail`: raise DataLossError.
+    `resnapshot`: a consumer takes a new snapshot of the table, and follows the log from there;
+    other readers raise DataLossError.
+    """
+
+    CONTINUE = "continue"
     FAIL = "fail"
+    RESNAPSHOT = "resnapshot"
+    WARN = CONTINUE
 
 
 class SnapshotMode(StrEnum):
@@ -219,7 +226,7 @@ def _late_rows(value: str) -> LateRowsMode:
 
 
 def _data_loss(value: str) -> DataLossMode:
-    return member("data_loss", value, DataLossMode)
+    return member("data_loss", "continue" if value == "warn" else value, DataLossMode)
 
 
 @frozen
@@ -286,7 +293,7 @@ class ReadConfig:
     late_interval: timedelta = field(
         default=timedelta(minutes=1), converter=duration, validator=POSITIVE
     )
-    data_loss: DataLossMode = field(default=DataLossMode.WARN, converter=_data_loss)
+    data_loss: DataLossMode = field(default=DataLossMode.CONTINUE, converter=_data_loss)
     publication_wait: timedelta = field(
         default=timedelta(minutes=10), converter=duration, validator=NOT_NEGATIVE
     )

@@ -98,7 +98,18 @@ class UnsupportedTableError(SchemaError):
 
 
 class DataLossError(CdcError):
-    """Rows expired, or their streams were removed, before they were read."""
+    """Rows expired before they were read: those written from `start` to `end`, exclusive.
+
+    Both are in µs since 1970.
+    """
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+    def __reduce__(self) -> tuple[type[DataLossError], tuple[str, int, int]]:
+        return type(self), (str(self), self.start, self.end)
 
 
 class SourceError(CdcError):

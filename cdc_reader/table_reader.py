@@ -36,9 +36,9 @@ from cdc_reader.errors import (
     StoppedError,
 )
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.expiry import TtlHistory, report_loss, since_created
+from cdc_reader.reading.expiry import OnLoss, TtlHistory, report_loss, since_created
 from cdc_reader.reading.follower import Follower
-from cdc_reader.reading.horizon import begin_following
+from cdc_reader.reading.horizon import begin_following, lost_since
 from cdc_reader.reading.ports import GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
@@ -201,11 +201,27 @@ class TableReader:
         deliveries = self.follower(Checkpoint(first)).follow(last)
         return self._followed(Window(first, max(first, last)), deliveries)
 
-    def follower(self, start: Moment | Checkpoint | None = None) -> Follower:
-        """Return a follower as `follow` runs it, for callers that monitor it; `stop` ends it."""
+    def follower(
+        self, start: Moment | Checkpoint | None = None, on_loss: OnLoss | None = None
+    ) -> Follower:
+        """Return a follower as `follow` runs it, for callers that monitor it; `stop` ends it.
+
+        It calls `on_loss` when it has warned that rows expired unread.
+        """
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start_micros(start, self._clock.now()))
-        return Follower(self._table, self._clock, self._config, start, self._shard, self._stop)
+        return Follower(
+            self._table, self._clock, self._config, start, self._shard, self._stop, on_loss
+        )
+
+    def lost(self, start: Checkpoint) -> Window:
+        """Return the span of write time, from a checkpoint on, in which rows have expired."""
+        if start.position == BEGINNING:
+            return Window(BEGINNING, BEGINNING)
+        with stopped_by(self._stop):
+            now, state = self._clock.now(), self._table.state()
+            ttls = start.ttls.seen(state.cdc.ttl, now, state.altered)
+            return lost_since(evolve(start, ttls=ttls), self._table, now)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
         """Return the checkpoint at which following from `start` begins, to be saved before it does.
@@ -288,7 +304,7 @@ class TableReader:
             self.name,
             self._config.data_loss,
             "expected a start within the log's TTL: leave start out to read what the log "
-            "still holds, or set data_loss to 'warn' to continue",
+            "still holds, or set data_loss to 'continue'",
         )
 
     def _lost(self, window: Window) -> Window:

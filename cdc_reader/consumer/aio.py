@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import cast
 
 from cdc_reader._log import get_logger
@@ -18,12 +19,13 @@ from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.consumer import CdcConsumer
+from cdc_reader.consumer.events import OnEvent
 from cdc_reader.consumer.handling import DeadLetter
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CdcError
+from cdc_reader.errors import CdcError, DataLossError
 from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
@@ -65,6 +67,7 @@ class AsyncChanges:
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
         on_window: OnWindow | None = None,
+        on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class AsyncChanges:
             read=read,
             shard=shard,
             on_window=on_window,
+            on_event=on_event,
             clock=clock,
             metrics=metrics,
         )
@@ -88,6 +92,18 @@ class AsyncChanges:
         return f"<{type(self).__name__} {self._subscription}>"
 
     async def __aiter__(self) -> AsyncGenerator[Change, None]:
+        while True:
+            try:
+                async with aclosing(self._run()) as changes:
+                    async for change in changes:
+                        yield change
+            except DataLossError:
+                if not self._subscription.takes_new_snapshots:
+                    raise
+            else:
+                return
+
+    async def _run(self) -> AsyncGenerator[Change, None]:
         inbox = _Inbox(asyncio.get_running_loop())
         runtime = ConsumerRuntime(self._subscription, inbox.put, Stop())
         try:
@@ -160,6 +176,7 @@ class AsyncCdcConsumer:
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
         on_window: OnWindow | None = None,
+        on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
@@ -182,6 +199,7 @@ class AsyncCdcConsumer:
             read=read,
             shard=shard,
             on_window=on_window,
+            on_event=on_event,
             clock=clock,
             metrics=metrics,
         )

@@ -11,13 +11,14 @@ from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.checkpoints.store import CheckpointStore
 from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig, OnHeld
+from cdc_reader.consumer.events import OnEvent
 from cdc_reader.consumer.handling import DeadLetter, Handler, Handling, Workers, check_functions
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.signals import stopped_by_signals
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import LeaseLostError
+from cdc_reader.errors import DataLossError, LeaseLostError
 from cdc_reader.metrics import Recorder
 from cdc_reader.reading.retry import Stop
 from cdc_reader.streams.shard import Shard
@@ -59,7 +60,7 @@ class CdcConsumer:
             With ``initial`` each row that the table has is handled as a change whose operation is
             ``snapshot``, then the log is followed from before the first row was read. A run that
             ends in between goes on with the rows that are left; shards need a store that they
-            share.
+            share. With ``data_loss="resnapshot"`` the same happens when rows expired unread.
         end: the write time to stop at, given like `start`; without it the consumer runs until
             stopped.
         checkpoints: the store, which is not closed; in memory by default.
@@ -67,6 +68,8 @@ class CdcConsumer:
         read: how the log is read.
         shard: the part of the tables to follow, such as ``2/4``, where several processes share.
         on_window: called when all changes of a window are acknowledged, also for empty windows.
+        on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
+            expired unread.
         clock: another than the system's, for tests.
         metrics: the recorder of metrics; see `cdc_reader.metrics`.
 
@@ -89,6 +92,7 @@ class CdcConsumer:
         read: ReadConfig | None = None,
         shard: str | Shard | None = None,
         on_window: OnWindow | None = None,
+        on_event: OnEvent | None = None,
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
@@ -105,6 +109,7 @@ class CdcConsumer:
             read=read,
             shard=shard,
             on_window=on_window,
+            on_event=on_event,
             clock=clock,
             metrics=metrics,
         )
@@ -145,7 +150,11 @@ class CdcConsumer:
         return f"<{type(self).__name__} {self._subscription}>"
 
     def _has_ended(self) -> bool:
-        """Follow to the end; False if another consumer took over and this one must wait."""
+        """Follow to the end; False to follow again.
+
+        That is if another consumer took over and this one must wait, or if rows were lost and the
+        next run begins with a new snapshot.
+        """
         try:
             self._running.run()
         except LeaseLostError as error:
@@ -154,6 +163,12 @@ class CdcConsumer:
                     raise
                 self._running = self._new_run()
             log.warning("lease_lost", error=str(error))
+            return False
+        except DataLossError:
+            with self._stopping:
+                if self._is_stopped or not self._subscription.takes_new_snapshots:
+                    raise
+                self._running = self._new_run()
             return False
         return True
 

@@ -16,22 +16,27 @@ from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.changes.snapshot import SnapshotChanges
+from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.config import DeliveryMode, SnapshotMode
 from cdc_reader.consumer.admission import InFlightLimit, Turns
+from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins
+from cdc_reader.consumer.handling import check_done
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
 from cdc_reader.consumer.snapshot_start import snapshot_start
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, TableProgress
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError, StoppedError
+from cdc_reader.errors import CheckpointError, HandlerError, StoppedError
 from cdc_reader.metrics import CHANGES, LATE_ROWS, RETRIES, ROWS, SNAPSHOT_ROWS
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
+from cdc_reader.reading.expiry import warn_of_loss
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, retries_told
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotReader, SnapshotRows
+from cdc_reader.streams.window import Window
 from cdc_reader.table_reader import TableReader
 
 log = get_logger(__name__)
@@ -174,7 +179,11 @@ class ConsumerRuntime:
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
             start = self._first(table, lease.name)
-            lease.save(start)
+            self._save_first(lease, start)
+        elif subscription.takes_new_snapshots and not (lost := table.lost(start)).is_empty:
+            warn_of_loss(lost, table.name)
+            start = table.begin_snapshot()
+            self._save_first(lease, start, lost)
         self._reach(table.name, start.position)
         reading = self._reading(table, start)
         progress = TableProgress(
@@ -185,10 +194,17 @@ class ConsumerRuntime:
             clock=subscription.clock,
             recorder=self._recorder,
             on_window=subscription.on_window,
+            tell=self._tell,
             wake=self._wake,
         )
         progress.show()
         return progress, reading
+
+    def _save_first(self, lease: Lease, start: Checkpoint, lost: Window | None = None) -> None:
+        """Save where a table starts, after telling if that is with a snapshot."""
+        if start.snapshot is not None:
+            self._tell(SnapshotBegins(lease.name.table, start.position, lost))
+        lease.save(start)
 
     def _first(self, table: TableReader, name: CheckpointName) -> Checkpoint:
         """Return the checkpoint at which a table without one starts."""
@@ -203,15 +219,29 @@ class ConsumerRuntime:
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
         """Return what continues from a checkpoint; CheckpointError for an unwanted snapshot."""
+        subscription = self._subscription
         if start.snapshot is None:
-            return table.follower(start)
-        if self._subscription.snapshot is SnapshotMode.NONE:
+            return self._follower(table, start)
+        if subscription.snapshot is SnapshotMode.NONE and not subscription.takes_new_snapshots:
             raise CheckpointError(
                 f"snapshot is 'none', and the snapshot of {table.name} that application "
-                f"{self._subscription.application!r} began is not complete: give 'initial' to go "
+                f"{subscription.application!r} began is not complete: give 'initial' to go "
                 "on with it, or start under another application name"
             )
         return table.snapshot_reader(start)
+
+    def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
+        return table.follower(start, lambda lost: self._tell(RowsLost(table.name, lost)))
+
+    def _tell(self, event: ConsumerEvent) -> None:
+        """Call `on_event`."""
+        if (on_event := self._subscription.on_event) is None:
+            return
+        try:
+            returned = on_event(event)
+        except Exception as error:
+            raise HandlerError(f"on_event of {event.table} failed: {error!r}") from error
+        check_done("on_event", returned)
 
     def _spawn(self, name: str, work: Callable[[], None]) -> None:
         self._threads.append(
@@ -235,7 +265,7 @@ class ConsumerRuntime:
             if isinstance(reading, SnapshotReader):
                 if not self._take_rows(progress, reading):
                     return
-                reading = table.follower(reading.complete)
+                reading = self._follower(table, reading.complete)
                 progress.follow(reading)
                 if self._stopping.is_set():
                     return  # the follower may have been made after the reader was stopped

@@ -19,8 +19,15 @@ from cdc_reader._time import (
 )
 from cdc_reader.checkpoints.memory import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointStore
-from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode, as_connection
+from cdc_reader.config import (
+    ConnectionConfig,
+    DataLossMode,
+    ReadConfig,
+    SnapshotMode,
+    as_connection,
+)
 from cdc_reader.consumer.config import ConsumerConfig
+from cdc_reader.consumer.events import OnEvent
 from cdc_reader.consumer.table_progress import OnWindow
 from cdc_reader.cql.names import TableName, table_names
 from cdc_reader.errors import ConfigurationError
@@ -51,6 +58,7 @@ class Subscription:
     read: ReadConfig = ReadConfig()
     shard: Shard = field(default=Shard(), converter=_shard)
     on_window: OnWindow | None = None
+    on_event: OnEvent | None = None
     clock: Clock = field(factory=SystemClock)
     metrics: Recorder = field(factory=NoMetrics)
 
@@ -78,11 +86,24 @@ class Subscription:
         expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")
         if self.on_window is not None:
             expect_able("on_window", self.on_window, "__call__", "give a function, or leave it out")
+        if self.on_event is not None:
+            expect_able("on_event", self.on_event, "__call__", "give a function, or leave it out")
+        if self.takes_new_snapshots and not self.shard.is_whole:
+            remedy = (
+                "shards fall behind one by one, and a snapshot has to be taken by all of them at "
+                "once: give 'fail' or 'continue', or follow the table in one process"
+            )
+            raise ConfigurationError("data_loss", self.read.data_loss.value, remedy)
         if self.snapshot is SnapshotMode.INITIAL and self.start != EARLIEST:
             remedy = "a snapshot is of now, and the log is followed from then: leave start out"
             raise ConfigurationError("snapshot", self.snapshot.value, remedy)
         self.first_position()
         self.last_position()
+
+    @property
+    def takes_new_snapshots(self) -> bool:
+        """Whether a table is read again after its rows in the log expired unread."""
+        return self.read.data_loss is DataLossMode.RESNAPSHOT
 
     def __str__(self) -> str:
         """Return the application and what it follows; no secrets."""

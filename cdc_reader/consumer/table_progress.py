@@ -17,6 +17,7 @@ from cdc_reader.checkpoints.acknowledgement import Acknowledgements, InFlightRow
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.ranges import RangeAcknowledgements
 from cdc_reader.consumer.admission import Reservation
+from cdc_reader.consumer.events import ConsumerEvent, SnapshotComplete
 from cdc_reader.consumer.handling import check_done
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import HandlerError
@@ -96,7 +97,8 @@ class TableProgress:
 
     Thread safe.
 
-    `wake` is called when a window has been reached, and when all is read and acknowledged.
+    `wake` is called when a window has been reached, and when all is read and acknowledged; `tell`
+    when a snapshot is complete.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class TableProgress:
         clock: Clock,
         recorder: Recorder,
         on_window: OnWindow | None,
+        tell: Callable[[ConsumerEvent], None],
         wake: Callable[[], None],
     ) -> None:
         self.lease = lease
@@ -116,6 +119,7 @@ class TableProgress:
         self._clock = clock
         self._recorder = recorder
         self._on_window = on_window
+        self._tell_event = tell
         self._wake = wake
         self._work = Acknowledgements(start, settled=settled)
         self._ranges = None if start.snapshot is None else RangeAcknowledgements(start)
@@ -175,6 +179,7 @@ class TableProgress:
                 self._acknowledged.clear()
         if stop.is_set():
             return False
+        self._tell_event(SnapshotComplete(self.table, complete.position))
         with self._saving:
             self.lease.save(complete)
             with self._lock:

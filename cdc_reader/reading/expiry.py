@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from attrs import define, evolve, field, frozen
@@ -21,6 +21,9 @@ _GRACE = 60_000_000
 
 The TTL counts from the row's arrival, which is later."""
 _SECOND = 1_000_000
+
+OnLoss = Callable[[Window], None]
+"""Called with the write times of rows that expired unread."""
 
 Change = tuple[int, int]
 """A time, in µs, and the TTL in force from then on, in seconds (0: rows never expire)."""
@@ -131,12 +134,14 @@ def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
 def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str) -> None:
     """Report that rows of `table` written in `lost` expired before they were read.
 
-    Raises DataLossError if `mode` is ``fail``, with `remedy` for what to do; otherwise logs a
-    warning. Does nothing if `lost` is empty.
+    Logs a warning if `mode` is ``continue``; otherwise raises DataLossError, with `remedy` for what
+    to do. Does nothing if `lost` is empty.
     """
-    if mode == DataLossMode.FAIL and not lost.is_empty:
+    if mode != DataLossMode.CONTINUE and not lost.is_empty:
         raise DataLossError(
-            f"rows of {table} written in {lost} expired before they were read; {remedy}"
+            f"rows of {table} written in {lost} expired before they were read; {remedy}",
+            lost.start,
+            lost.end,
         )
     warn_of_loss(lost, table)
 
@@ -151,14 +156,20 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Reports a loss as `report_loss` does, but only once while it lasts."""
+    """Reports a loss as `report_loss` does, but only once while it lasts.
+
+    `on_loss` is called after a warning.
+    """
 
     _mode: DataLossMode
     _remedy: str
+    _on_loss: OnLoss | None = None
     _is_reported: bool = False
 
     def report(self, lost: Window, table: TableName) -> None:
         """Report `lost`, which is empty once nothing is lost any more."""
-        if not self._is_reported:
+        if not (self._is_reported or lost.is_empty):
             report_loss(lost, table, self._mode, self._remedy)
+            if self._on_loss is not None:
+                self._on_loss(lost)
         self._is_reported = not lost.is_empty

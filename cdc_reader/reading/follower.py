@@ -29,6 +29,7 @@ from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading.deduplication import Deduplicator, leave_out, leave_out_keys
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
+from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.horizon import SettledHorizon, written_before
 from cdc_reader.reading.late_rows import LateRows, Sweep
@@ -64,6 +65,7 @@ class Follower:
         start: Checkpoint,
         shard: Shard | None = None,
         stop: Stop | None = None,
+        on_loss: OnLoss | None = None,
     ) -> None:
         self._clock = clock
         self._config = config
@@ -74,7 +76,7 @@ class Follower:
         self._strays = Strays(self._log, self._planner)
         self._found_strays = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
-        self._horizon = SettledHorizon(table, self._planner, config, start)
+        self._horizon = SettledHorizon(table, self._planner, config, start, on_loss)
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
         self._is_ordered = config.delivery == DeliveryMode.ORDERED

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from attrs import evolve
+
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
+from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
@@ -55,6 +57,17 @@ def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros
     return max(min(starts), ttls.oldest_kept(now))
 
 
+def lost_since(start: Checkpoint, table: LogTable, now: Micros) -> Window:
+    """Return the span from the position of `start` on in which rows have expired by `now` (µs).
+
+    A start that was chosen, rather than reached, may be from before there was a log.
+    """
+    lost = start.ttls.lost(start.position, now)
+    if lost.is_empty or start.generation is not None:
+        return lost
+    return since_created(lost, table.created(), now)
+
+
 class SettledHorizon:
     """Checks the generations before each pass, and keeps which are accounted for.
 
@@ -62,14 +75,19 @@ class SettledHorizon:
     """
 
     def __init__(
-        self, table: LogTable, planner: Planner, config: ReadConfig, start: Checkpoint
+        self,
+        table: LogTable,
+        planner: Planner,
+        config: ReadConfig,
+        start: Checkpoint,
+        on_loss: OnLoss | None = None,
     ) -> None:
         self.oldest = BEGINNING
         """The earliest position worth reading from, in µs."""
         self._table = table
         self._planner = planner
         self._config = config
-        self._newest_at_start = start.generation
+        self._start = start
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
         self._gate = PublicationGate(
@@ -78,7 +96,8 @@ class SettledHorizon:
         self._losses = LossReporter(
             config.data_loss,
             "expected them to be read within the log's TTL: start over, or set data_loss to "
-            "'warn' to continue",
+            "'continue'",
+            on_loss,
         )
 
     @property
@@ -92,13 +111,14 @@ class SettledHorizon:
         Read the clock (`now`) before calling. Every generation that begins before the horizon
         has then had the confidence window to become visible. Raises DataLossError if, by the
         `ttls` of the log of `table`, rows from `position` on have expired and `data_loss` is
-        ``fail``.
+        not ``continue``.
         """
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
         if self._account(starts) and position > BEGINNING:
-            self._losses.report(self._lost(position, now, ttls), table)
+            at = evolve(self._start, position=position, ttls=ttls)
+            self._losses.report(lost_since(at, self._table, now), table)
         if position == BEGINNING:
             self.oldest = _oldest(starts, ttls, now)
         else:
@@ -116,16 +136,6 @@ class SettledHorizon:
         self._accounted = accounted | {span.start for span in spans}
         return [span for span in spans if span.start not in accounted and span.start < position]
 
-    def _lost(self, position: Micros, now: Micros, ttls: TtlHistory) -> Window:
-        """Return the span from `position` on in which rows have expired.
-
-        A start that was chosen, rather than reached, may be from before there was a log.
-        """
-        lost = ttls.lost(position, now)
-        if lost.is_empty or self._newest_at_start is not None:
-            return lost
-        return since_created(lost, self._table.created(), now)
-
     def _account(self, starts: tuple[Micros, ...]) -> bool:
         """On the first call, set the generations accounted for.
 
@@ -135,7 +145,7 @@ class SettledHorizon:
         """
         if self._accounted is not None:
             return True
-        newest = self._newest_at_start
+        newest = self._start.generation
         self._accounted = {s for s in starts if newest is None or s <= newest}
         return self._is_resumed
 

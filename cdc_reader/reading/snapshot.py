@@ -22,7 +22,7 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.errors import CheckpointError, DecodeError, QueryRefusedError
 from cdc_reader.reading.expiry import LossReporter
 from cdc_reader.reading.fetch import CurrentLog
-from cdc_reader.reading.horizon import settled_before
+from cdc_reader.reading.horizon import lost_since, settled_before
 from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint, SnapshotProgress
 from cdc_reader.reading.retry import Stop, each_stopped_by
@@ -173,7 +173,7 @@ class SnapshotReader:
         self._losses = LossReporter(
             config.data_loss,
             "expected the snapshot to take less time than the log's TTL: raise the TTL and start "
-            "anew, or set data_loss to 'warn' to continue",
+            "anew, or set data_loss to 'continue'",
         )
         self.ttls = start.ttls
         """The log's TTL over time; the log must keep its rows until they are followed."""
@@ -290,7 +290,8 @@ class SnapshotReader:
         """Raise DataLossError, or warn, if rows of the log since the position have expired."""
         now, base = self._clock.now(), self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        self._losses.report(self.ttls.lost(self._start.position, now), base.name)
+        lost = lost_since(evolve(self._start, ttls=self.ttls), self._table, now)
+        self._losses.report(lost, base.name)
 
 
 def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:

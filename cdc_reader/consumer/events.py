@@ -1,0 +1,60 @@
+"""What a consumer tells beside changes: rows that were lost, and where a snapshot begins and ends.
+
+With these a copy can be right again after a loss, although no change tells of rows that were
+deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp, and
+all other changes handled before the snapshot are earlier. So a copy that keeps the timestamp of
+each row's last change deletes, once the snapshot is complete, the rows whose timestamp is lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import frozen
+
+from cdc_reader._time import Micros
+from cdc_reader.cql.names import TableName
+from cdc_reader.streams.window import Window
+
+
+@frozen
+class RowsLost:
+    """Changes of `table` written in `window` expired before they were read; the rest follows."""
+
+    table: TableName
+    window: Window
+
+
+@frozen
+class SnapshotBegins:
+    """From here on changes are the rows of `table`, as written at `time` (µs since 1970).
+
+    All changes before are handled. `lost` is the reason if changes had expired unread: none written
+    before `time` comes any more.
+    """
+
+    table: TableName
+    time: Micros
+    lost: Window | None = None
+
+
+@frozen
+class SnapshotComplete:
+    """All rows of `table` that were there at `time` (µs), or came since, are handled.
+
+    Rows that did not come are not in the table, unless they are inserted by changes that follow.
+    """
+
+    table: TableName
+    time: Micros
+
+
+ConsumerEvent: TypeAlias = RowsLost | SnapshotBegins | SnapshotComplete
+"""What `on_event` is called with; use `match` to tell them apart."""
+
+OnEvent = Callable[[ConsumerEvent], object]
+"""Called in a thread that reads, while no change of the table is handled; `RowsLost` at any time.
+
+The consumer goes on when it returns. After a crash the same event may come again.
+"""

@@ -1,0 +1,402 @@
+"""After rows expired unread, a consumer takes a new snapshot, and a copy is right again.
+
+`SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import define, evolve, field
+
+from cdc_reader.changes.change import Change
+from cdc_reader.checkpoints import MemoryCheckpoints
+from cdc_reader.checkpoints.store import CheckpointName
+from cdc_reader.config import ConnectionConfig, DataLossMode, ReadConfig
+from cdc_reader.consumer import CdcConsumer
+from cdc_reader.consumer.aio import AsyncChanges
+from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins, SnapshotComplete
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError, HandlerError
+from cdc_reader.reader import CdcReader
+from cdc_reader.testing import EmbeddedScylla, ManualClock
+from tests.cdc_reader.consumer.conftest import READ
+
+SEEDS = int(os.environ.get("SCYLLA_CDC_SEEDS", "200"))
+FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
+SECOND = 1_000_000
+TTL = 3_600
+HOUR = TTL * SECOND
+EPOCH = 1_700_000_000 * SECOND
+NAME = TableName("ks", "t")
+AGAIN = evolve(READ, data_loss="resnapshot")
+
+pytestmark = pytest.mark.needs("faults")  # it has a server of its own
+
+Key = tuple[int, int]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of the server and of the consumer."""
+    return ManualClock(EPOCH)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A server with a table."""
+    with EmbeddedScylla(clock=clock) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        create(server)
+        yield server
+
+
+def create(server: EmbeddedScylla) -> None:
+    """Create the table, whose log keeps rows for an hour."""
+    server.execute(
+        "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
+        f"WITH cdc = {{'enabled': true, 'ttl': {TTL}}}"
+    )
+
+
+@define
+class Copy:
+    """A copy of the table, as its handler and the events make it; each row has its timestamp."""
+
+    server: EmbeddedScylla
+    clock: ManualClock
+    store: MemoryCheckpoints = field(factory=MemoryCheckpoints)
+    rows: dict[Key, tuple[int, int | None]] = field(factory=dict)
+    events: list[ConsumerEvent] = field(factory=list)
+    seen: list[str] = field(factory=list)
+
+    def handle(self, change: Change) -> None:
+        """Apply a change."""
+        self.seen.append(str(change.operation))
+        if str(change.operation) == "row_delete":
+            self.rows.pop(self._key(change), None)
+        elif str(change.operation) == "partition_delete":
+            for key in [key for key in self.rows if key[0] == change.key["p"]]:
+                del self.rows[key]
+        else:
+            written = change.deltas.get("v")
+            value = getattr(written, "value", None)
+            self.rows[self._key(change)] = change.timestamp, value
+
+    def tell(self, event: ConsumerEvent) -> None:
+        """Sweep when a snapshot is complete."""
+        self.events.append(event)
+        if isinstance(event, SnapshotComplete):
+            for key in [key for key, (at, _) in self.rows.items() if at < event.time]:
+                del self.rows[key]
+
+    def run(self, handle: Any = None, **more: Any) -> None:
+        """Run a consumer to now."""
+        self.clock.advance(SECOND)
+        options: dict[str, Any] = {
+            "application": "copy",
+            "snapshot": "initial",
+            "read": AGAIN,
+            "clock": self.clock,
+            "checkpoints": self.store,
+            "end": self.clock.now(),
+            "on_event": self.tell,
+            **more,
+        }
+        connection = ConnectionConfig(self.server.contact_point)
+        CdcConsumer(connection, "ks.t", handle or self.handle, **options).run()
+
+    @property
+    def table(self) -> dict[Key, int | None]:
+        """The rows of the copy."""
+        return {key: value for key, (_, value) in self.rows.items()}
+
+    @staticmethod
+    def _key(change: Change) -> Key:
+        return change.key["p"], change.key["c"]
+
+
+@pytest.fixture
+def copy(server: EmbeddedScylla, clock: ManualClock) -> Copy:
+    """An empty copy."""
+    return Copy(server, clock)
+
+
+def table_of(server: EmbeddedScylla) -> dict[Key, int | None]:
+    """Return the rows of the table."""
+    rows = server.execute("SELECT p, c, v FROM ks.t")
+    return {(_number(p), _number(c)): None if v is None else _number(v) for p, c, v in rows}
+
+
+def _number(cell: bytes | None) -> int:
+    return int.from_bytes(cell or b"", "big", signed=True)
+
+
+def write(server: EmbeddedScylla, *statements: str) -> None:
+    """Execute statements; ``{t}`` is the table."""
+    for statement in statements:
+        server.execute(statement.replace("{t}", "ks.t"))
+
+
+def test_rows_deleted_in_the_lost_span_leave_the_copy(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """No change tells of them; they are older than the snapshot that did not show them."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
+    copy.run()
+    assert copy.table == table_of(server)
+    [begins, complete] = copy.events
+    assert isinstance(begins, SnapshotBegins)
+    assert isinstance(complete, SnapshotComplete)
+    assert (begins.lost, begins.time) == (None, complete.time)
+
+    write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0", "UPDATE {t} SET v = 0 WHERE p=4 AND c=0")
+    lost_from = clock.now()
+    clock.advance(3 * HOUR)
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (10, 0, 1)")
+    copy.events.clear()
+    copy.run()
+    assert copy.table == table_of(server)
+    [begins, complete] = copy.events
+    assert isinstance(begins, SnapshotBegins)
+    assert begins.lost is not None
+    assert begins.lost.start <= lost_from < begins.lost.end < clock.now() - HOUR
+    assert complete == SnapshotComplete(NAME, begins.time)
+    copy.events.clear()
+    copy.run()
+    assert copy.events == []
+
+
+def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
+    """The consumer goes on by itself; changes in flight are handled first."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
+    copy.run()
+    copy.seen.clear()
+
+    def handle(change: Change) -> None:
+        if not copy.seen:  # hours pass before the next window
+            write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
+            clock.advance(3 * HOUR)
+        copy.handle(change)
+
+    write(server, "UPDATE {t} SET v = 0 WHERE p = 4 AND c = 0")
+    clock.advance(2 * SECOND)
+    copy.run(handle, end=clock.now() + 3 * HOUR)
+    assert [type(event) for event in copy.events[2:]] == [SnapshotBegins, SnapshotComplete]
+    assert copy.seen == ["update", *["snapshot"] * 8]
+    assert copy.table == table_of(server)
+
+
+def test_a_snapshot_that_is_cut_short_goes_on(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """With the same time, so that rows handled before the crash stay."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
+    copy.run()
+    clock.advance(3 * HOUR)
+    write(server, "DELETE FROM {t} WHERE p = 3")
+    copy.events.clear()
+
+    def fail(change: Change) -> None:
+        copy.handle(change)
+        if copy.seen.count("snapshot") >= 55:
+            raise RuntimeError("this run ends")
+
+    with pytest.raises(HandlerError):
+        copy.run(fail)
+    clock.advance(60 * SECOND)
+    copy.run(snapshot="none")
+    begins, complete = copy.events
+    assert isinstance(begins, SnapshotBegins)
+    assert complete == SnapshotComplete(NAME, begins.time)
+    assert copy.table == table_of(server)
+
+
+def test_a_snapshot_that_outlasts_the_log_begins_again(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """Its log would have a gap."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
+
+    def fail(change: Change) -> None:
+        copy.handle(change)
+        raise RuntimeError("this run ends")
+
+    with pytest.raises(HandlerError):
+        copy.run(fail)
+    write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
+    clock.advance(3 * HOUR)
+    copy.run()
+    assert [type(event) for event in copy.events] == [
+        SnapshotBegins,
+        SnapshotBegins,
+        SnapshotComplete,
+    ]
+    assert copy.table == table_of(server)
+
+
+def test_going_on_names_what_is_lost(
+    copy: Copy, server: EmbeddedScylla, clock: ManualClock
+) -> None:
+    """With `continue` the event is all there is; `warn` is its former name."""
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
+    copy.run(snapshot="none")
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (2, 0, 1)")
+    lost_at = clock.now()
+    clock.advance(3 * HOUR)
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (3, 0, 1)")
+    copy.run(snapshot="none", read=evolve(READ, data_loss="warn"))
+    [event] = copy.events
+    assert isinstance(event, RowsLost)
+    assert event.table == NAME
+    assert lost_at in event.window
+    assert set(copy.table) == {(1, 0), (3, 0)}
+    assert ReadConfig(data_loss="warn").data_loss is DataLossMode.CONTINUE
+
+
+def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
+    """Before the position is saved, so it comes again."""
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
+
+    def fail(event: ConsumerEvent) -> None:
+        copy.events.append(event)
+        if len(copy.events) == 2:
+            raise RuntimeError("no room")
+
+    with pytest.raises(HandlerError, match=r"on_event of ks\.t failed: RuntimeError"):
+        copy.run(on_event=fail)
+    copy.run()
+    assert [type(event) for event in copy.events] == [SnapshotBegins, *[SnapshotComplete] * 2]
+
+    async def coroutine(event: ConsumerEvent) -> None:
+        del event
+
+    with pytest.raises(ConfigurationError, match="on_event"):
+        copy.run(application="other", on_event=coroutine)
+
+
+def test_shards_are_refused(copy: Copy) -> None:
+    """One shard alone cannot tell which rows are lost."""
+    with pytest.raises(ConfigurationError, match="shards fall behind one by one"):
+        copy.run(shard="1/2")
+
+
+def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy) -> None:
+    """It has nobody to hand rows to; the error has the lost span."""
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
+    copy.run()
+    kept = copy.store.load(CheckpointName("copy", NAME))
+    clock.advance(3 * HOUR)
+    connection = ConnectionConfig(server.contact_point)
+    with (
+        CdcReader(connection, "ks.t", config=AGAIN, clock=clock) as reader,
+        pytest.raises(DataLossError, match="expired before they were read") as raised,
+    ):
+        list(reader.table.follow(kept, clock.now()))
+    assert kept is not None
+    assert raised.value.start == kept.position < raised.value.end
+
+
+def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
+    copy: Copy, server: EmbeddedScylla
+) -> None:
+    """As ever: `snapshot` is 'none', and no loss explains the snapshot."""
+    write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
+
+    def fail(change: Change) -> None:
+        raise RuntimeError(f"this run ends at {change}")
+
+    with pytest.raises(HandlerError):
+        copy.run(fail)
+    with pytest.raises(CheckpointError, match="snapshot is 'none'"):
+        copy.run(snapshot="none", read=READ)
+
+
+def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
+    """It gets the rows of the new snapshot like any others."""
+    write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
+    copy.run()
+    write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
+    clock.advance(3 * HOUR)
+
+    async def loop() -> None:
+        changes = AsyncChanges(
+            ConnectionConfig(server.contact_point),
+            "ks.t",
+            application="copy",
+            read=AGAIN,
+            clock=clock,
+            checkpoints=copy.store,
+            end=clock.now(),
+            on_event=copy.tell,
+        )
+        async for change in changes:
+            copy.handle(change)
+
+    asyncio.run(loop())
+    assert copy.table == table_of(server)
+
+
+def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
+    """Write, stop and fail at random, longer than the TTL or not; at the end the copy is equal."""
+    draw = random.Random(seed)
+    server.execute("DROP TABLE ks.t")
+    create(server)
+    copy = Copy(server, clock)
+    failing = draw.choice([0, 0.05, 0.2])
+
+    def handle(change: Change) -> None:
+        copy.handle(change)
+        if draw.random() < failing:
+            raise RuntimeError("this run ends")
+
+    for _ in range(draw.randrange(2, 7)):
+        for _ in range(draw.choice([0, 3, 20])):
+            write(server, _statement(draw))
+            clock.advance(draw.choice([1, SECOND, HOUR // 30]))
+        clock.advance(draw.choice([SECOND, HOUR // 2, 2 * HOUR, 5 * HOUR]))
+        try:
+            copy.run(handle)
+        except HandlerError:
+            continue
+        assert copy.table == table_of(server)
+    copy.run()
+    assert copy.table == table_of(server)
+
+
+def _statement(draw: random.Random) -> str:
+    p, c, v = draw.randrange(6), draw.randrange(3), draw.randrange(100)
+    return draw.choice(
+        [
+            f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, {c}, {v})",
+            f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, {c}, {v})",
+            f"DELETE FROM {{t}} WHERE p = {p} AND c = {c}",
+            f"DELETE FROM {{t}} WHERE p = {p}",
+        ]
+    )
+
+
+def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
+    """A copy that applies changes, and sweeps when a snapshot is complete, equals the table."""
+    for seed in range(FIRST, FIRST + 3):
+        check_history(seed, server, clock)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 5 * SEEDS)
+def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
+    """The same, of many seeds."""
+    for seed in range(FIRST, FIRST + SEEDS):
+        try:
+            check_history(seed, server, clock)
+        except BaseException as error:
+            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
+            raise
