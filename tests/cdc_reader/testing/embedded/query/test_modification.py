@@ -113,7 +113,7 @@ def test_deleting_rows(table: Any, where: str, left: list[int]) -> None:
 
 
 def test_the_later_timestamp_wins(table: Any) -> None:
-    """USING TIMESTAMP comes before the client's timestamp, and that before the server's clock."""
+    """USING TIMESTAMP wins over the client's timestamp, which wins over the server's clock."""
     table.run(f"UPDATE t USING TIMESTAMP 20 SET a = 2 {WHERE}")
     table.run(f"UPDATE t USING TIMESTAMP 10 SET a = 1 {WHERE}")
     assert table.ints("SELECT a, writetime(a) FROM t") == [(2, 20)]
