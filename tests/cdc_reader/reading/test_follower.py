@@ -91,7 +91,8 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
     followed.before = set_back_once
     start = clock.now() - MINUTE
-    deliveries = followed.follow(start, start + 2 * MINUTE, delivery=delivery)
+    settings = {"delivery": delivery, "eager_interval": timedelta(seconds=1)}
+    deliveries = followed.follow(start, start + 2 * MINUTE, **settings)
     assert deliveries[-1].window.end == start + 2 * MINUTE
     assert next(reads, None) is None
 

@@ -32,7 +32,7 @@ def test_every_row_comes_once_while_generations_come_and_go(life: Any, delivery:
         window=timedelta(seconds=3),
         confidence_window=_CONFIDENCE,
         poll_interval=_POLL,
-        eager_interval=timedelta(milliseconds=500),
+        eager_interval=timedelta(seconds=1),
         chunk_size=8,
         fetch_size=100,
         delivery=delivery,

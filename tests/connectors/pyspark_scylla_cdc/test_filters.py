@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ENABLED = "spark.sql.python.filterPushdown.enabled"
 
 pytestmark = [
+    pytest.mark.slow,  # they meet Spark alone, and not the source
     pytest.mark.spark,
     pytest.mark.skipif(
         not hasattr(DataSourceReader, "pushFilters"),

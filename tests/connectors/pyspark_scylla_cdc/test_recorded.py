@@ -142,6 +142,7 @@ def test_changes_folded_are_the_recorded_table(
     assert len(base) > 20
 
 
+@pytest.mark.slow
 def test_envelopes_of_a_recording(
     load: Callable[..., DataFrame], history: History, recorded: Any
 ) -> None:
