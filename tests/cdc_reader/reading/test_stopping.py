@@ -68,7 +68,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> ConnectionConfig:
-    """How to connect, with an hour for everything."""
+    """A connection whose timeouts and deadlines are an hour."""
     return patient(server.contact_point)
 
 

@@ -93,7 +93,7 @@ def test_streamed(
     tmp_path: Path,
     limit: int | None,
 ) -> None:
-    """Micro-batches of the table, as large as they may be; a restart continues with the log.
+    """Micro-batches of the allowed size have the table; a restart continues with the log.
 
     Spark runs them all in one run of `availableNow`; Spark 4.0 and 4.1 run one of them.
     """
