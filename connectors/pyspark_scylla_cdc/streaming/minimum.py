@@ -11,10 +11,10 @@ from cdc_reader.streams.window import Window
 class MinimumRows:
     """Decides whether a settled window has enough rows for a micro-batch; times in µs.
 
-    That is about `least` rows, counted by `count`, or any number once the window is `longest` long.
-    A window of `idle` or more without rows is worth one too: it only moves the position. Rows that
-    have settled do not change, so each is counted once, when `shortest` µs of write time have been
-    added.
+    About `least` rows are enough, as counted by `count`; once the window is `longest` long, any
+    number is. A window of `idle` or more without rows becomes a micro-batch too, which only moves
+    the position. Settled rows do not change, so each is counted once, after each `shortest` µs of
+    write time.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from cdc_reader.cli.command import main
 from cdc_reader.testing import EmbeddedScylla
-from cdc_reader.testing.cql_session import open_session
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -25,21 +24,6 @@ COLUMNS = (
     "PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)"
 )
 ROWS = 300
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[EmbeddedScylla]:
-    """The other cluster."""
-    with EmbeddedScylla() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def there(target: EmbeddedScylla) -> Iterator[Session]:
-    """A session on the target."""
-    session = open_session(target.host, target.port)
-    yield session
-    session.cluster.shutdown()
 
 
 @pytest.fixture

@@ -22,14 +22,12 @@ from tests.cdc_reader.cli.test_replicate import (
     invoke,
     running,
     table,
-    target,
-    there,
 )
 
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
-__all__ = ["copy", "table", "target", "there"]  # fixtures
+__all__ = ["copy", "table"]  # fixtures
 
 pytestmark = pytest.mark.needs("topology")
 

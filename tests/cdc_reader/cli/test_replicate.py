@@ -21,7 +21,6 @@ from cdc_reader.cli.replicate import Report
 from cdc_reader.cql.names import TableName
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
-from cdc_reader.testing.cql_session import open_session
 from tests.cdc_reader.replication.test_replicator import rows_of
 from tests.recordings.replay import raw_select
 
@@ -55,21 +54,6 @@ WRITES = (
 FACTS = "p, c, writetime(v), ttl(v), writetime(st)"
 TO_NOW = ("--until", "now", "--confidence-window", "0s")
 """Ends a run at the present; rows need not settle, because the only writer awaits its answers."""
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[EmbeddedScylla]:
-    """The other cluster."""
-    with EmbeddedScylla() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def there(target: EmbeddedScylla) -> Iterator[Session]:
-    """A session on the target."""
-    session = open_session(target.host, target.port)
-    yield session
-    session.cluster.shutdown()
 
 
 @pytest.fixture
