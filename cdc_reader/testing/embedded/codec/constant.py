@@ -115,9 +115,9 @@ def _whole(text: str) -> int:
         raise MarshalError(_NO_NUMBER.format(text)) from None
 
 
-def _unsigned_days(number: int) -> bytes:
+def _unsigned_days(number: int, text: str | None = None) -> bytes:
     if not 0 <= number < 1 << 32:
-        raise MarshalError(f"Input '{number}' is out of bounds for a date")
+        raise MarshalError(f"Input '{text or number}' is out of bounds for a date")
     return number.to_bytes(4, "big")
 
 
@@ -189,7 +189,7 @@ _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
     "ascii": _ascii,
     "blob": _blob,
     "boolean": lambda text: b"\x01" if text == "true" else b"\x00",
-    "date": lambda text: _unsigned_days(date_days(text)),
+    "date": lambda text: _unsigned_days(date_days(text), text),
     "decimal": _decimal,
     "double": lambda text: struct.pack(">d", _double(text)),
     "duration": _duration,

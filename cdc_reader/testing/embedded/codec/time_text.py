@@ -84,11 +84,11 @@ def timestamp_millis(text: str) -> int:
 def date_days(text: str) -> int:
     """Parse a date to the stored number: days since 1970 plus 2^31."""
     if re.fullmatch(r"\d+", text):
-        return _unsigned(int(text), text)
+        return int(text)
     match = re.fullmatch(r"(-?\d{1,8})-(\d{1,2})-(\d{1,3})", text)
     if match is None or not 1 <= int(match[2]) <= _MONTHS:
         raise MarshalError(f"Unable to coerce '{text}' to a formatted date (long)")
-    return _unsigned(_days(*map(int, match.groups())) + _DATE_CENTRE, text)
+    return _days(*map(int, match.groups())) + _DATE_CENTRE
 
 
 def _days(year: int, month: int, day: int) -> int:
@@ -139,9 +139,3 @@ def _duration_parts(unsigned: str, text: str) -> list[tuple[int, str]]:
     if not parts or "".join(count + unit for count, unit in parts) != unsigned:
         raise MarshalError(f"Unable to convert '{text}' to a duration")
     return [(int(count), unit.lower()) for count, unit in parts]
-
-
-def _unsigned(number: int, text: str) -> int:
-    if not 0 <= number < 1 << 32:
-        raise MarshalError(f"Input '{text}' is out of bounds for a date")
-    return number

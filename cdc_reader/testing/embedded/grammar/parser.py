@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
+import os
 import re
+import sys
+from contextlib import suppress
 from importlib.resources import files
+from pathlib import Path
+from pickle import UnpicklingError
+from tempfile import NamedTemporaryFile
 
+import lark
 from lark import Lark, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
@@ -117,14 +125,33 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """Return the parser, built once. This takes a second or more: call it before clients wait."""
+    """Return the parser, built once: in a second or more, or from tables that an earlier one kept.
+
+    The tables are kept in the user's cache folder, if it can be written.
+    """
+    grammar = _grammar()
+    known = hashlib.sha256(f"{grammar}{lark.__version__}{sys.version}".encode()).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "scylla-cdc"
+    tables = cache / f"cql-{known[:16]}.tables"
+    with suppress(OSError, EOFError, UnpicklingError), tables.open("rb") as kept:
+        return Lark.load(kept)
+    made = Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=cache, delete=False) as file:
+            made.save(file)
+        Path(file.name).replace(tables)  # at once, as several processes may build it
+    return made
+
+
+def _grammar() -> str:
+    """Return the grammar, with the words that stand for themselves and the reserved ones."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
     rules = re.sub(r"^//.*$", "", grammar.partition("// Words")[0], flags=re.MULTILINE)
     defined = set(re.findall(r"^(\w+)[.:]", grammar, re.MULTILINE))
     for name in sorted(set(re.findall(r"\b_?[A-Z]{2,}\b", rules)) - defined):
         grammar += f"{name}.2: /{name.strip('_').lower()}\\b/i\n"
-    grammar = grammar.replace("RESERVED", f"(?:{'|'.join(sorted(RESERVED))})")
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
+    return grammar.replace("RESERVED", f"(?:{'|'.join(sorted(RESERVED))})")
 
 
 def _message(unexpected: UnexpectedInput, cql: str) -> str:

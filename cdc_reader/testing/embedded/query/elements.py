@@ -16,6 +16,7 @@ from cdc_reader.testing.embedded.codec.validation import (
     read_fields,
     set_value,
 )
+from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.schema.table import Column, Kind
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
@@ -61,6 +62,21 @@ def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
 def field_key(index: int) -> bytes:
     """Return the cell key of a UDT's field."""
     return index.to_bytes(2, "big")
+
+
+def user_field(cql_type: CqlType, name: str, label: str) -> tuple[int, CqlType]:
+    """Return the index and type of a UDT's field; refusals call the value `label`."""
+    fields = cql_type.fields if isinstance(cql_type, UserType) else ()
+    for index, (field, of_type) in enumerate(fields):
+        if field == name:
+            return index, of_type
+    raise InvalidRequest(f"{label} of type {cql_type} has no field {name}")
+
+
+def field_value(value: bytes | None, index: int) -> bytes | None:
+    """Return a field of a serialised UDT; null if it was written before the type had the field."""
+    cells = [] if value is None else read_fields(value)
+    return cells[index] if index < len(cells) else None
 
 
 @define(frozen=True)

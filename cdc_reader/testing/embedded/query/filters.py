@@ -6,13 +6,18 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType, freeze
+from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, freeze
 from cdc_reader.testing.embedded.codec.order import sort_key
-from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation
 from cdc_reader.testing.embedded.grammar.terms import Term
-from cdc_reader.testing.embedded.query.elements import RowView, list_elements, map_entries
+from cdc_reader.testing.embedded.query.elements import (
+    RowView,
+    field_value,
+    list_elements,
+    map_entries,
+    user_field,
+)
 from cdc_reader.testing.embedded.query.model import Execution, Scope
 from cdc_reader.testing.embedded.query.result import ColumnSpec
 from cdc_reader.testing.embedded.query.terms import ORDERINGS, bound_value, listed, several
@@ -103,18 +108,9 @@ def _subject(column: Column, key: Term | str | None, scope: Scope) -> tuple[_Rea
 
 
 def _field(column: Column, name: str, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    fields = column.type.fields if isinstance(column.type, UserType) else ()
-    names = [field for field, _ in fields]
-    if name not in names:
-        raise InvalidRequest(f"{column.name} of type {column.type} has no field {name}")
-    index = names.index(name)
-
-    def read(view: RowView, _: Execution) -> bytes | None:
-        value = view.value(column)
-        cells = [] if value is None else read_fields(value)
-        return cells[index] if index < len(cells) else None
-
-    return read, scope.spec(f"{column.name}.{name}", freeze(fields[index][1]))
+    index, of_type = user_field(column.type, name, column.name)
+    spec = scope.spec(f"{column.name}.{name}", freeze(of_type))
+    return lambda view, _: field_value(view.value(column), index), spec
 
 
 def _element(
@@ -147,28 +143,10 @@ def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
             return lambda value, execution: value in candidates(execution)
         case "CONTAINS" | "CONTAINS KEY":
             return _contains(relation, spec, scope)
-        case "=":
-            return _equality(relation, spec, scope)
-        case ">" | ">=" | "<" | "<=":
-            return _ordering(relation, spec, scope)
-        case other:
-            raise InvalidRequest(f"{other} is not supported by this server")
-
-
-def _equality(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
-    wanted, same = bound_value(relation.value, spec, scope), _same(spec.type)
-    return lambda value, execution: value is not None and same(value, wanted(execution))
-
-
-def _ordering(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
-    wanted = bound_value(relation.value, spec, scope)
-    order, holds = sort_key(spec.type), ORDERINGS[relation.operator]
-
-    def compare(value: bytes | None, execution: Execution) -> bool:
-        other = wanted(execution)
-        return value is not None and other is not None and holds(order(value), order(other))
-
-    return compare
+    wanted, compare = bound_value(relation.value, spec, scope), _conditions(relation, spec.type)
+    return lambda value, execution: (
+        value is not None and (other := wanted(execution)) is not None and compare(value, other)
+    )
 
 
 def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:

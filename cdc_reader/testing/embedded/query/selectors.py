@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from cdc_reader.cql.types import CqlType, MapType, Native, SetType, UserType, freeze
+from cdc_reader.cql.types import CqlType, MapType, Native, SetType, freeze
 from cdc_reader.testing.embedded.codec.token import token_of
-from cdc_reader.testing.embedded.codec.validation import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Selected
 from cdc_reader.testing.embedded.grammar.selectors import (
@@ -23,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.selectors import (
 from cdc_reader.testing.embedded.grammar.terms import Constant, Term
 from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
-from cdc_reader.testing.embedded.query.elements import RowView, map_entries
+from cdc_reader.testing.embedded.query.elements import RowView, field_value, map_entries, user_field
 from cdc_reader.testing.embedded.query.functions import Function, overloads
 from cdc_reader.testing.embedded.query.json_output import json_writer, row_writer
 from cdc_reader.testing.embedded.query.model import Execution, Scope
@@ -53,7 +52,8 @@ def outputs(selected: Sequence[Selected], scope: Scope) -> tuple[Output, ...]:
     """Return the result columns of a SELECT list; every column for ``*``."""
     if not selected:
         return tuple(_column(column) for column in scope.table.select_order)
-    return tuple(_aliased(_output(each.selector, scope), each.alias) for each in selected)
+    made = ((_output(each.selector, scope), each.alias) for each in selected)
+    return tuple(evolve(output, name=alias) if alias else output for output, alias in made)
 
 
 def json_output(outputs: Sequence[Output]) -> Output:
@@ -66,10 +66,6 @@ def json_output(outputs: Sequence[Output]) -> Output:
         return write([output.compute(view, execution) for output in outputs]).encode()
 
     return Output("[json]", Native("text"), compute)
-
-
-def _aliased(output: Output, alias: str | None) -> Output:
-    return output if alias is None else evolve(output, name=alias)
 
 
 def _output(selector: Selector, scope: Scope) -> Output:
@@ -131,15 +127,10 @@ def _metadata(function: str, column: Column, scope: Scope) -> Output:
 def _field(source: Output, field: str) -> Output:
     if source.aggregate is not None:
         raise InvalidRequest("A field of an aggregate is not supported by this server")
-    names = [n for n, _ in source.type.fields] if isinstance(source.type, UserType) else []
-    if not isinstance(source.type, UserType) or field not in names:
-        raise InvalidRequest(f"{source.name} of type {source.type} has no field {field}")
-    index, of_type = names.index(field), source.type.fields[names.index(field)][1]
+    index, of_type = user_field(source.type, field, source.name)
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
-        value = source.compute(view, execution)
-        cells = [] if value is None else read_fields(value)
-        return cells[index] if index < len(cells) else None
+        return field_value(source.compute(view, execution), index)
 
     return Output(f"{source.name}.{field}", of_type, compute, columns=source.columns)
 

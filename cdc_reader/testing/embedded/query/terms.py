@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from cdc_reader.cql.types import (
     CqlType,
     ListType,
@@ -68,11 +70,6 @@ def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 def compile_optional(term: Term | None, name: str, of_type: str, scope: Scope) -> Evaluate | None:
     """Compile an option of a statement, a variable of this name; None if it is not given."""
     return None if term is None else compile_term(term, scope.spec(name, Native(of_type)), scope)
-
-
-def element_spec(label: str, receiver: ColumnSpec, element: CqlType) -> ColumnSpec:
-    """Return the variable for a part of `receiver`, named like the server's: ``value(m)``."""
-    return ColumnSpec(receiver.keyspace, receiver.table, f"{label}({receiver.name})", element)
 
 
 def _constant(term: Constant, receiver: ColumnSpec) -> Evaluate:
@@ -205,7 +202,7 @@ def _composite(parts: list[Evaluate]) -> Callable[[Execution], bytes]:
 
 
 def _component(receiver: ColumnSpec, name: str, of_type: CqlType) -> ColumnSpec:
-    return ColumnSpec(receiver.keyspace, receiver.table, f"{receiver.name}.{name}", of_type)
+    return evolve(receiver, name=f"{receiver.name}.{name}", type=of_type)
 
 
 def _parts(
@@ -215,7 +212,7 @@ def _parts(
     receiver: ColumnSpec,
     scope: Scope,
 ) -> list[Evaluate]:
-    spec = element_spec(label, receiver, of_type)
+    spec = evolve(receiver, name=f"{label}({receiver.name})", type=of_type)
     return [compile_term(term, spec, scope) for term in terms]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.testing.embedded.errors import SyntaxError as CqlSyntaxError
 from cdc_reader.testing.embedded.grammar import ast
-from cdc_reader.testing.embedded.grammar.parser import parse
+from cdc_reader.testing.embedded.grammar.parser import build_parser, parse
 from cdc_reader.testing.embedded.grammar.selectors import ColumnSelector
 from cdc_reader.testing.embedded.grammar.terms import (
     CallTerm,
@@ -195,3 +195,21 @@ def test_any_string_survives_quoting(text: str) -> None:
     """Any text in quotes, with its own quotes doubled, parses to the same text."""
     quoted = "'" + text.replace("'", "''") + "'"
     assert value_of(quoted) == Constant(ConstantKind.STRING, text)
+
+
+def test_the_parser_s_tables_are_kept_for_later_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the cache folder, where a damaged file is replaced, and a missing folder is no error."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cql = "SELECT a.b, count(*) FROM ks.t WHERE p IN (1, ?) AND c > :c"
+    expected = build_parser().parse(cql)
+    build = build_parser.__wrapped__
+    assert build().parse(cql) == expected
+    (kept,) = (tmp_path / "scylla-cdc").iterdir()
+    assert build().parse(cql) == expected
+    kept.write_bytes(kept.read_bytes()[:1000])
+    assert build().parse(cql) == expected
+    assert kept.stat().st_size > 1000
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))
+    assert build().parse(cql) == expected
