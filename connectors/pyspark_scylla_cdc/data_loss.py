@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros
-from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.reading import expiry
 from cdc_reader.reading.expiry import TtlHistory, since_created, warn_of_loss
@@ -15,7 +14,7 @@ from pyspark_scylla_cdc.sessions import created_at
 def report_loss(
     options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
 ) -> None:
-    """Raise DataLossError, or warn, by `failOnDataLoss`, if rows of the window may have expired.
+    """Raise DataLossError, or warn, by `onDataLoss`, if rows of the window may have expired.
 
     The window begins where the query, or an earlier one, stopped reading.
     """
@@ -25,9 +24,9 @@ def report_loss(
     expiry.report_loss(
         lost,
         options.table,
-        DataLossMode.FAIL if options.fail_on_data_loss else DataLossMode.WARN,
-        f"their TTL was {ttls.at(lost.start)} s, and failOnDataLoss is 'true': give 'false' to "
-        f"continue without them, or {remedy}",
+        options.data_loss,
+        f"their TTL was {ttls.at(lost.start)} s, and onDataLoss is {options.data_loss.value!r}: "
+        f"give 'continue' to do without them, or {remedy}",
     )
 
 

@@ -51,12 +51,13 @@ _SCALARS: dict[pa.DataType, DataType] = {
 }
 
 
-def spark_schema(schema: pa.Schema, base: TableSchema) -> StructType:
+def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -> StructType:
     """Return the Spark schema of batches with this Arrow schema.
 
     The metadata of a base table's column has `cql.type`, `cql.kind`, and for clustering columns
     `cql.order`, ``asc`` or ``desc``. The change type's `cql.insert` says what an ``insert`` means:
-    an INSERT ``statement``, or a new ``row``, which an UPDATE can also create.
+    an INSERT ``statement``, or a new ``row``, which an UPDATE can also create. With `marks` its
+    `cql.marks` is ``true``: there are marks of snapshots among the rows.
     """
     known = {column.name: column for column in base.columns}
     struct = _struct(schema)
@@ -65,7 +66,10 @@ def spark_schema(schema: pa.Schema, base: TableSchema) -> StructType:
             field.metadata = _metadata(column)
         elif field.name == CHANGE_TYPE:
             by_statement = base.cdc.preimage is ImageMode.OFF
-            field.metadata = {"cql.insert": "statement" if by_statement else "row"}
+            field.metadata = {
+                "cql.insert": "statement" if by_statement else "row",
+                **({"cql.marks": "true"} if marks else {}),
+            }
     return struct
 
 

@@ -72,7 +72,8 @@ class ScyllaCdcDataSource(DataSource):
         options = SourceOptions.parse(self.options)
         log_schema = schema_of(options)
         schema = row_format(options, log_schema).schema
-        return options, log_schema, spark_schema(schema, log_schema.base)
+        marks = options.takes_new_snapshots
+        return options, log_schema, spark_schema(schema, log_schema.base, marks=marks)
 
 
 def _no_such_column(

@@ -50,6 +50,7 @@ _TYPES = pa.array(
 )
 """Change types by number; the first three are the kinds of net changes."""
 _PREIMAGE, _DELETE_PARTITION, _DELETE_RANGE = 3, 4, 5
+_MARKED = (names.COMMIT_TIMESTAMP, names.COMMIT_VERSION)
 
 
 @frozen(eq=False)
@@ -132,6 +133,17 @@ class ChangesFormat:
             for batch, is_static in rows
         )
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
+
+    def mark(self, kind: str, schema: pa.Schema, position: Micros) -> pa.RecordBatch:
+        """Return a mark of a snapshot as of `position` (µs), with `schema`'s columns.
+
+        `kind` is `SNAPSHOT_BEGIN`, which sorts before the snapshot's rows, or `SNAPSHOT_COMPLETE`.
+        """
+        cells = {name: _snapshot_cell(name, position).as_py() for name in _MARKED}
+        cells[names.CHANGE_TYPE] = kind
+        cells[names.SEQUENCE] = -1 if kind == names.SNAPSHOT_BEGIN else 1
+        columns = [pa.array([cells.get(field.name)], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _of_snapshot(
         self, name: str, rows: pa.RecordBatch, position: Micros, *, is_static: bool

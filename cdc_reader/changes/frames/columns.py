@@ -29,6 +29,9 @@ COMMIT_VERSION = "_commit_version"
 
 SEQUENCE = "_sequence"
 
+SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE = "snapshot_begin", "snapshot_complete"
+"""Change types of marks around the rows of a snapshot; they have no key."""
+
 MODIFIED = "_modified_columns"
 
 NULLED = "_nulled_columns"

@@ -10,12 +10,13 @@ from pyspark.sql.datasource import InputPartition
 from cdc_reader._time import Clock, SystemClock
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.executors.log import log_rows
+from pyspark_scylla_cdc.executors.marks import marks
 from pyspark_scylla_cdc.executors.reporting import ReportedPartition, reported
 from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, SourcePartition
-from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
+from pyspark_scylla_cdc.planning.snapshot import MarkPartition, SnapshotPartition
 from pyspark_scylla_cdc.sessions import share_rate, still_there
 
 
@@ -40,5 +41,7 @@ def read_partition(
         match partition:
             case LogPartition() | LatePartition():
                 yield from log_rows(options, schema, names, partition, clock or SystemClock())
+            case MarkPartition():
+                yield from marks(options, schema, names, partition)
             case SnapshotPartition():
                 yield from snapshot_rows(options, schema, names, partition)

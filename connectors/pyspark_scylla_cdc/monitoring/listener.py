@@ -149,6 +149,7 @@ def _facts(status: StreamStatus) -> dict[str, Any]:
         **asdict(status, recurse=False),
         "table": str(status.table),
         "position": _text(status.position),
+        "lost": status.lost and " to ".join(map(_text, status.lost)),
         "generation": status.generation and _text(status.generation),
         "lag_seconds": status.lag_seconds,
         "retention_headroom_seconds": status.retention_headroom_seconds,

@@ -55,6 +55,7 @@ def status_of(
         expires=None if expires == FOREVER else moment(expires),
         as_of=moment(now),
         snapshot_share=_snapshot_share(source.startOffset, end),
+        lost=None if end.lost is None else (moment(end.lost.start), moment(end.lost.end)),
     )
     return _with(status, reports) if reports else status
 
@@ -66,7 +67,8 @@ def _snapshot_share(start: str | None, end: Offset) -> float | None:
     """
     since = None if start is None else offset_of(start)
     is_first = since is None and end.snapshot is not SnapshotState.NONE
-    if not (is_first or (since is not None and since.is_before_snapshot)):
+    is_new = end.lost is not None and since != end
+    if not (is_first or is_new or (since is not None and since.is_before_snapshot)):
         return None
     return TokenRange(MIN_TOKEN, end.done).size / WHOLE_RING.size
 

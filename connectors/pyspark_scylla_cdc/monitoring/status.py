@@ -39,6 +39,9 @@ class StreamStatus:
     snapshot_share: float | None = None
     """How much of its snapshot the query has read, from 0 to 1: by the table's tokens, so by its
     partitions. None if the micro-batch read no rows of a snapshot."""
+    lost: tuple[datetime, datetime] | None = None
+    """From when to when the changes were written that expired unread, if that is why the
+    micro-batch begins a new snapshot (`onDataLoss` ``resnapshot``)."""
     generation: datetime | None = None
     """When the newest generation began."""
     queries: int | None = None

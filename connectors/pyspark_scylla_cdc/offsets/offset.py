@@ -14,6 +14,7 @@ from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late
 
 VERSION = 3
@@ -21,7 +22,7 @@ _POSITION_ALONE = 1
 _BEFORE_SNAPSHOT = 2
 """Offset versions without the table's name. In version 2 the base table is still to be read."""
 _IN_SNAPSHOT = 4
-"""The version of an offset with a `token`: earlier versions of this source refuse it."""
+"""The version of an offset with a `token` or `lost`: earlier versions of this source refuse it."""
 
 _REMEDIES = {
     "checkpointLocation": "start with a new checkpointLocation",
@@ -59,6 +60,9 @@ class Offset:
     """The start of the query's first micro-batch, in µs, if this is the offset at its end."""
     token: int | None = None
     """In the middle of a snapshot: the rows of partitions with tokens up to it are delivered."""
+    lost: Window | None = None
+    """When the changes were written whose loss is the reason for a new snapshot: at the end of its
+    first micro-batch."""
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -78,7 +82,7 @@ class Offset:
             version = _BEFORE_SNAPSHOT if self.is_before_snapshot else _POSITION_ALONE
             return {"version": version, "position": self.position}
         return {
-            "version": VERSION if self.token is None else _IN_SNAPSHOT,
+            "version": VERSION if self.token is None and self.lost is None else _IN_SNAPSHOT,
             "position": self.position,
             "table": self.table,
             "id": str(self.table_id),
@@ -87,6 +91,7 @@ class Offset:
             "ttl": [list(change) for change in self.ttls.changes],
             **({} if self.late is None else {"late": self.late.to_json()}),
             **({} if self.began is None else {"began": self.began}),
+            **({} if self.lost is None else {"lost": [self.lost.start, self.lost.end]}),
         }
 
     @classmethod
@@ -110,11 +115,12 @@ class Offset:
         late: Late | None = None,
         began: int | None = None,
         done: int = MAX_TOKEN,
+        lost: Window | None = None,
     ) -> Offset:
         """The offset of a micro-batch that ends at `position`, by the table's state at `now` (µs).
 
-        A snapshot that is under way is then `done` up to this token. The history of the TTL
-        reaches back to the first read that `late` still mentions.
+        A snapshot that is under way is then `done` up to this token; `lost` is why it began anew.
+        The history of the TTL reaches back to the first read that `late` still mentions.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None
@@ -132,6 +138,19 @@ class Offset:
             ttls=self.ttls_at(state, now).after(oldest),
             late=late,
             began=began,
+            lost=lost,
+        )
+
+    def again(self, position: int) -> Offset:
+        """Return the start of a new snapshot as of `position` (µs), in place of what follows."""
+        return evolve(
+            self,
+            position=position,
+            snapshot=SnapshotState.PENDING,
+            late=None,
+            began=None,
+            token=None,
+            lost=None,
         )
 
     def ttls_at(self, state: TableState, now: int) -> TtlHistory:
@@ -163,8 +182,11 @@ class Offset:
                 "the query of its checkpointLocation can complete: give an offset from after it"
             )
 
-    def check_snapshot(self, *, wanted: bool) -> None:
-        """Raise CheckpointError if a query with, or without, a snapshot cannot resume here."""
+    def check_snapshot(self, *, wanted: bool, again: bool = False) -> None:
+        """Raise CheckpointError if a query with, or without, a snapshot cannot resume here.
+
+        A query that may take one `again` can always complete it.
+        """
         if wanted and self.snapshot is None:
             raise CheckpointError(
                 "snapshot is 'initial', but the checkpointLocation was written by an earlier "
@@ -177,7 +199,7 @@ class Offset:
                 "a snapshot, which cannot be read later: leave snapshot out to continue, or "
                 "start with a new checkpointLocation"
             )
-        if self.is_before_snapshot and not wanted:
+        if self.is_before_snapshot and not (wanted or again):
             raise CheckpointError(
                 "snapshot is 'none', but the query of this checkpointLocation has not read all "
                 "of its snapshot: give 'initial' to continue, or start with a new "
@@ -204,12 +226,15 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 Late.from_json(stored["late"]) if "late" in stored else None,
                 stored.get("began"),
                 _token(stored) if version == _IN_SNAPSHOT else None,
+                Window(*map(int, stored["lost"])) if "lost" in stored else None,
             )
     raise ValueError("another version")
 
 
-def _token(stored: Mapping[str, Any]) -> int:
+def _token(stored: Mapping[str, Any]) -> int | None:
     """Return the token of an offset in the middle of a snapshot."""
+    if "token" not in stored and "lost" in stored:
+        return None  # the new snapshot was complete at once
     token = stored["token"]
     if type(token) is not int or stored["snapshot"] != SnapshotState.PENDING:
         raise ValueError("expected a token, and a snapshot under way")

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
-from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
+from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.errors import (
@@ -53,7 +53,7 @@ class SourceOptions:
     """µs since 1970, exclusive."""
     snapshot: bool
     """Whether the base table is read first."""
-    fail_on_data_loss: bool
+    data_loss: DataLossMode
     late_rows: LateRowsMode | None
     """None means that the log's TTL decides."""
     late_horizon: timedelta
@@ -93,7 +93,7 @@ class SourceOptions:
                 starting_offset=_starting_offset(values),
                 ending=_ending(values),
                 snapshot=_snapshot(values, given),
-                fail_on_data_loss=values["failOnDataLoss"],
+                data_loss=_data_loss(values),
                 late_rows=values["lateRows"],
                 late_horizon=values["lateHorizon"],
                 confidence_window=values["confidenceWindow"],
@@ -132,6 +132,11 @@ class SourceOptions:
     def read_strategy(self) -> Strategy:
         """The strategy to read with; a partition key's few streams are read by their ids."""
         return self.strategy if self.partition_key is None else Strategy.STREAMS
+
+    @property
+    def takes_new_snapshots(self) -> bool:
+        """Whether a stream reads the table again after rows of its log expired unread."""
+        return self.data_loss is DataLossMode.RESNAPSHOT
 
     @contextmanager
     def as_option_errors(self) -> Iterator[None]:
@@ -257,17 +262,38 @@ def _starting_offset(values: Mapping[str, Any]) -> Offset | None:
 def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     if values["snapshot"] is Snapshot.NONE:
         return False
-    if values["format"] is FormatName.LOG:
-        remedy = (
-            "a snapshot has rows of the table, not of its log: give format 'changes' or 'envelope'"
-        )
-        raise ConfigurationError("snapshot", Snapshot.INITIAL.value, remedy)
+    _check_snapshot(values, "snapshot", Snapshot.INITIAL.value)
     lowered = {name.lower(): text for name, text in given.items()}
-    for name in ("startingTimestamp", "startingOffsets", "partitionKey"):
+    for name in ("startingTimestamp", "startingOffsets"):
         if (text := lowered.get(name.lower())) is not None:
             remedy = "a snapshot reads the whole table as it is now: leave it out"
             raise ConfigurationError(name, text, remedy)
     return True
+
+
+def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
+    """Return the mode; ConfigurationError if it is given twice, or cannot be had."""
+    mode: DataLossMode | None = values["onDataLoss"]
+    fails: bool | None = values["failOnDataLoss"]
+    if mode is not None and fails is not None:
+        raise ConfigurationError("failOnDataLoss", fails, "onDataLoss is given: leave it out")
+    if mode is DataLossMode.RESNAPSHOT:
+        _check_snapshot(values, "onDataLoss", mode.value)
+    if mode is not None:
+        return mode
+    return DataLossMode.CONTINUE if fails is False else DataLossMode.FAIL
+
+
+def _check_snapshot(values: Mapping[str, Any], option: str, value: str) -> None:
+    """Raise ConfigurationError if the format does not have rows of the table."""
+    if values["format"] is FormatName.LOG:
+        remedy = (
+            "a snapshot has rows of the table, not of its log: give format 'changes' or 'envelope'"
+        )
+        raise ConfigurationError(option, value, remedy)
+    if values["partitionKey"] is not None:
+        remedy = "a snapshot reads the whole table as it is now: leave it out"
+        raise ConfigurationError("partitionKey", values["partitionKey"], remedy)
 
 
 def _ending(values: Mapping[str, Any]) -> Micros | None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from cdc_reader.changes.frames.options import BadRecord, FormatName, Preimages, RangeDelete
-from cdc_reader.config import LateRowsMode
+from cdc_reader.config import DataLossMode, LateRowsMode
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
@@ -237,7 +237,7 @@ OPTIONS = (
         OFFSET,
         "Where to start, in place of `startingTimestamp`. An offset must belong to the same table; "
         "copy it from a checkpoint or from a query's progress. A query resumes from it as from a "
-        "checkpoint: if changes since have expired, `failOnDataLoss` applies.",
+        "checkpoint: if changes since have expired, `onDataLoss` applies.",
     ),
     Option(
         "snapshot",
@@ -266,12 +266,17 @@ OPTIONS = (
         default="false",
     ),
     Option(
+        "onDataLoss",
+        choice(DataLossMode),
+        "What to do if unread changes may have expired, because the position, or that of "
+        "`startingOffsets`, is older than the log's TTL. `fail` ends the query with an error, "
+        "`continue` logs a warning, and `resnapshot` lets a stream read the table again. Default: "
+        "`fail`. See below.",
+    ),
+    Option(
         "failOnDataLoss",
         FLAG,
-        "Whether a query ends with an error if unread changes may have expired, because its "
-        "checkpoint or `startingOffsets` is older than the log's TTL. With `false` it logs a "
-        "warning and continues.",
-        default="true",
+        "`true` stands for `onDataLoss` `fail`, and `false` for `continue`.",
     ),
     Option(
         "lateRows",

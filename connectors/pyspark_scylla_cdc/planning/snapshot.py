@@ -31,6 +31,17 @@ class SnapshotPartition(SourcePartition):
         return f"SnapshotPartition({format_timestamp(self.position)}, {self.tokens})"
 
 
+class MarkPartition(SourcePartition):
+    """A mark of `kind` at the beginning or the end of a snapshot as of `position` µs."""
+
+    def __init__(self, position: Micros, kind: str) -> None:
+        self.position = position
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"MarkPartition({format_timestamp(self.position)}, {self.kind})"
+
+
 def snapshot_partitions(
     position: Micros, tokens: TokenRange, count: int, ends: Sequence[int] = ()
 ) -> list[SnapshotPartition]:

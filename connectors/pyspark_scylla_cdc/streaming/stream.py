@@ -21,10 +21,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from cdc_reader._time import Clock, Micros, SystemClock
+from cdc_reader._time import Clock, Micros, SystemClock, duration_micros
+from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
-from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
+from cdc_reader.reading.horizon import settled_before
 from cdc_reader.streams.ring import TokenRange
+from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
@@ -33,6 +36,7 @@ from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
+from pyspark_scylla_cdc.planning.snapshot import MarkPartition
 from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
     ReadAllAvailable,
@@ -67,6 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._monitor = Monitor(options)
         self._window_end = WindowEnd(options, schema, self._clock, self._monitor.count_late_rows)
         self._initial: Offset | None = None
+        self._lost_in_plan: Window | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._window_end.finish(self._clock.now())
@@ -96,12 +101,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 since, now, lambda: since.ttls_at(self._state(since), now), limited=limited
             )
         has_late_rows = batch.late not in (None, since.late)
-        if batch.window.is_empty and not since.is_before_snapshot and not has_late_rows:
+        is_empty = batch.window.is_empty and not since.is_before_snapshot
+        if is_empty and not has_late_rows and self._lost_in_plan is None:
             return start
-        state = self._state(since)
+        state, lost = self._state(since), None
         began = since.position if since == self._initial else None
+        if not (found := self._lost(since, state, now)).is_empty:
+            warn_of_loss(found, self._options.table)
+            since, lost, self._lost_in_plan = self._again(since, now), found, None
+            batch = self._window_end.next(
+                since, now, lambda: since.ttls_at(state, now), limited=limited
+            )
         end, late, done = batch.window.end, batch.late, batch.done
-        return since.moved(end, self._options.table, state, now, late, began, done).to_json()
+        table = self._options.table
+        return since.moved(end, table, state, now, late, began, done, lost).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         state = SnapshotState.DONE if self._options.snapshot else SnapshotState.NONE
@@ -116,6 +129,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = self._checked(start), Offset.from_json(end)
         if until.began is not None and since != until:
             since = self._beginning_at(until.began)
+        if until.lost is not None and since != until:
+            since = since.again(until.position)
         window, tokens = Window(since.position, until.position), TokenRange(since.done, until.done)
         parts: list[SourcePartition] = []
         if until.late is not None and until.late.rows and until != since:
@@ -127,12 +142,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
         self._monitor.see(timeline)
-        rows = plan_snapshot(self._options, timeline, since.position, tokens)
+        rows: list[SourcePartition] = []
+        rows += plan_snapshot(self._options, timeline, since.position, tokens)
+        rows += self._marks(since, tokens)
         if window.is_empty:
             return of_one_plan([*rows, *parts])
         planned = None if until.late is None else until.late.planned(window, ttls)
         rest = plan(self._options, self._schema.base, timeline, window, filled, planned)
         return of_one_plan([*rows, *parts, *rest])
+
+    def _marks(self, since: Offset, tokens: TokenRange) -> Iterator[MarkPartition]:
+        """Yield the marks of a micro-batch that reads these tokens of a snapshot."""
+        if not (tokens.size and self._options.takes_new_snapshots):
+            return
+        if tokens.start == MIN_TOKEN:
+            yield MarkPartition(since.position, SNAPSHOT_BEGIN)
+        if tokens.end == MAX_TOKEN:
+            yield MarkPartition(since.position, SNAPSHOT_COMPLETE)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
@@ -154,7 +180,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Parse the offset of a checkpoint; raises if it does not belong to this query."""
         offset = Offset.from_json(stored)
         offset.check_table(self._options.table, self._schema.base.id)
-        offset.check_snapshot(wanted=self._options.snapshot)
+        again = self._options.takes_new_snapshots
+        offset.check_snapshot(wanted=self._options.snapshot, again=again)
         return offset
 
     def _state(self, since: Offset) -> TableState:
@@ -180,13 +207,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now, options = self._clock.now(), self._options
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
-        is_first = self._initial is not None and window.start == self._initial.position
-        if is_first and options.starting_offset is None and not options.snapshot:
+        if self._has_no_past(since):
             return
+        if options.takes_new_snapshots:  # too late for this micro-batch: it has to be as planned
+            lost = ttls.lost(window.start, now).intersect(window)
+            self._lost_in_plan = None if lost.is_empty else lost
+            return
+        is_first = self._initial is not None and window.start == self._initial.position
         is_given = is_first and options.starting_offset is not None
         earliest = "startingOffsets 'earliest' and " if is_given else ""
         remedy = f"start over with {earliest}a new checkpointLocation"
         report_loss(options, window, ttls, now, remedy)
+
+    def _has_no_past(self, since: Offset) -> bool:
+        """True if a query begins at `since` and is not resumed: it reads what has not expired."""
+        is_first = self._initial is not None and since.position == self._initial.position
+        options = self._options
+        return is_first and options.starting_offset is None and not options.snapshot
+
+    def _lost(self, since: Offset, state: TableState, now: Micros) -> Window:
+        """Return when changes were written that expired, if a new snapshot is to replace them."""
+        nothing = Window(since.position, since.position)
+        if not self._options.takes_new_snapshots:
+            return nothing
+        if self._lost_in_plan is not None:
+            return self._lost_in_plan
+        if self._has_no_past(since):
+            return nothing
+        return since.ttls_at(state, now).lost(since.position, now)
+
+    def _again(self, since: Offset, now: Micros) -> Offset:
+        """Return the start of a new snapshot."""
+        confidence = duration_micros(self._options.confidence_window)
+        return since.again(settled_before(now, confidence))
 
     def _start(self) -> Micros:
         """Return where a new query begins: at the oldest row that the log may hold, or later.

@@ -54,6 +54,9 @@ def fold(
     option ``columns``, a row that was not inserted and has values only in columns that are not read
     is dropped.
 
+    A `snapshot_begin` (``onDataLoss`` ``resnapshot``) drops all rows and changes before it, also
+    those of `onto`: the rows of the snapshot follow, maybe in several micro-batches.
+
     Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
     but a delete counts if its key could be.
 
@@ -93,6 +96,7 @@ class _Fold:
         self._has_delta = names.MODIFIED in changes.columns
         kind = changes.schema[names.CHANGE_TYPE]
         self._tells_inserts = self._has_delta or kind.metadata.get("cql.insert") == "statement"
+        self._has_marks = kind.metadata.get("cql.marks") == "true"
 
     def result(self, onto: DataFrame | None) -> DataFrame:
         changes = self._changes
@@ -118,6 +122,8 @@ class _Fold:
         from pyspark.sql import functions as sf
 
         kind = _column(names.CHANGE_TYPE)
+        if self._has_marks:
+            changes = self._since_snapshot(changes)
         told = changes.where(kind.isin(*_UPSERTS, "delete", "delete_partition"))
         deletes = [
             self._last_of("delete", self._key),
@@ -129,6 +135,15 @@ class _Fold:
         told = told.withColumn(_DELETED, sf.greatest(*deletes))
         is_later = _column(_DELETED).isNull() | (_column(_ORDER) > _column(_DELETED))
         return told.where(kind.isin(*_UPSERTS) & is_later)
+
+    def _since_snapshot(self, changes: DataFrame) -> DataFrame:
+        """Return the changes from the last beginning of a snapshot on; all if there is none."""
+        from pyspark.sql import functions as sf
+
+        is_begin = _column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
+        begin = changes.agg(sf.max(sf.when(is_begin, _column(_ORDER))).alias(_SINCE))
+        is_since = _column(_SINCE).isNull() | (_column(_ORDER) > _column(_SINCE))
+        return changes.crossJoin(sf.broadcast(begin)).where(is_since).drop(_SINCE)
 
     def _last_of(self, kind: str, key: list[str]) -> Column:
         """Return the order of the last change of this kind to the rows that `key` identifies."""
@@ -254,7 +269,7 @@ def _order() -> Column:
     """Return the sort key of a row's changes: in one µs, deletes come after other writes."""
     from pyspark.sql import functions as sf
 
-    is_delete = ~_column(names.CHANGE_TYPE).isin(*_UPSERTS)
+    is_delete = ~_column(names.CHANGE_TYPE).isin(*_UPSERTS, names.SNAPSHOT_BEGIN)
     place = [_column(names.COMMIT_VERSION), _column(names.SEQUENCE)]
     return sf.struct(_column(names.COMMIT_TIMESTAMP), is_delete.alias("is_delete"), *place)
 

@@ -126,6 +126,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (FAR, f"endingTimestamp is '{FAR}': not a likely time of a change in millis")
     ],
     "endingBoundInclusive": [("no", "endingBoundInclusive is 'no': give true or false")],
+    "onDataLoss": [
+        ("warn", "onDataLoss is 'warn': give continue, fail or resnapshot"),
+        ("resnapshot", "onDataLoss is 'resnapshot': a snapshot has rows of the table, not of"),
+    ],
     "failOnDataLoss": [("é", "failOnDataLoss is 'é': give true or false")],
     "lateRows": [("drop", "lateRows is 'drop': give ignore, report or deliver")],
     "lateHorizon": [("0s", "lateHorizon is '0s': give a duration above zero")],

@@ -220,7 +220,7 @@ def test_starting_offsets_whose_rows_expired(
     assert start["position"] == offset["position"]
     is_known = version == 3 or later_ttl == 3_600
     if is_known:
-        message = r"TTL was 3600 s.* failOnDataLoss .* with startingOffsets 'earliest' and a new"
+        message = r"TTL was 3600 s.* onDataLoss .* with startingOffsets 'earliest' and a new"
         with pytest.raises(DataLossError, match=message):
             strict.partitions(start, strict.latestOffset(start, LIMIT))
     lenient = tables.query(startingOffsets=json.dumps(given), failOnDataLoss="false")
@@ -250,7 +250,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
     starting = {"startingOffsets": json.dumps(given)}
     is_known = version == 3 or later_ttl == 3_600
     if is_known:
-        message = r"TTL was 3600 s, .*failOnDataLoss .*, or leave startingOffsets out$"
+        message = r"TTL was 3600 s, .*onDataLoss .*, or leave startingOffsets out$"
         with pytest.raises(DataLossError, match=message):
             tables.batch(**starting).partitions()
     assert batch_keys(tables.batch(**starting, failOnDataLoss="false")) == [3]
@@ -336,7 +336,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
     tables.clock.advance(HOUR)
     stream = tables.query()
     end = stream.latestOffset(offset, LIMIT)
-    with pytest.raises(DataLossError, match=r"TTL was 3600 s, and failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"TTL was 3600 s, and onDataLoss"):
         stream.partitions(offset, end)
     assert end["ttl"] == [[EPOCH + 2 * HOUR + 120 * SECOND, 86_400]]
 

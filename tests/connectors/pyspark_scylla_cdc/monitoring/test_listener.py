@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from cdc_reader._stats import ReadStats
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.streams.window import Window
 from cdc_reader.testing import ManualClock
 from pyspark_scylla_cdc import ScyllaCdcListener
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
@@ -156,6 +157,24 @@ def test_the_share_of_a_snapshot(
         assert share == status.snapshot_share
         clock.advance(60 * SECOND)
     assert found == [(0.25, 3 * 90), (0.5, 150), (1.0, 0), (None, None)]
+
+
+def test_a_new_snapshot_names_what_was_lost(
+    listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the line of its first micro-batch, and as a value."""
+    caplog.set_level("INFO")
+    lost = Window(NOW - 9_000 * SECOND, NOW - 5_400 * SECOND)
+    first = evolve(END, snapshot=SnapshotState.PENDING, token=0, lost=lost)
+    listener.onQueryProgress(event(source(text(START), text(first), 4)))
+    (status,) = listener.streams
+    assert status.lost == tuple(
+        datetime.fromtimestamp(at // SECOND, UTC) for at in (lost.start, lost.end)
+    )
+    assert status.snapshot_share == pytest.approx(0.5)
+    assert "lost='2026-" in caplog.text
+    listener.onQueryProgress(event(source(text(first), text(evolve(first, lost=None)), 4)))
+    assert listener.streams[0].lost is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
+from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 
 ID = UUID("5c2e7e9a-2f0b-11f0-8080-808080808080")
@@ -30,6 +31,12 @@ VERSION_4 = (
     '"token": -4611686018427387904, '
     '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]]}'
 )
+VERSION_4_ANEW = (
+    '{"version": 4, "position": 1795221125091067, "table": "shop.orders", '
+    '"id": "5c2e7e9a-2f0b-11f0-8080-808080808080", "snapshot": "done", '
+    '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]], '
+    '"lost": [1795000000000000, 1795100000000000]}'
+)
 TOKENS = st.integers(MIN_TOKEN, MAX_TOKEN)
 FORMATS = {
     '{"version": 1, "position": 1795221125091067}': Offset(1795221125091067),
@@ -42,6 +49,14 @@ FORMATS = {
         ID,
         HISTORY,
         token=-(1 << 62),
+    ),
+    VERSION_4_ANEW: Offset(
+        1795221125091067,
+        SnapshotState.DONE,
+        "shop.orders",
+        ID,
+        HISTORY,
+        lost=Window(1795000000000000, 1795100000000000),
     ),
 }
 
@@ -92,6 +107,7 @@ def test_there_and_back(offset: Offset) -> None:
         json.loads(VERSION_3) | {"version": 4},
         json.loads(VERSION_4) | {"token": "1"},
         json.loads(VERSION_4) | {"snapshot": "done"},
+        json.loads(VERSION_4_ANEW) | {"lost": [1]},
         [],
     ],
 )

@@ -91,7 +91,7 @@ def test_options_of_this_source() -> None:
     assert options.window(now=0) == Window(1_000_001, 2_000_001)
     assert (options.max_bytes, options.min_rows) == (64 << 20, 5)
     assert options.max_trigger_delay == timedelta(hours=1)
-    assert (options.fail_on_data_loss, options.max_rows, options.min_partitions) == (False, 7, 3)
+    assert (options.data_loss, options.max_rows, options.min_partitions) == ("continue", 7, 3)
     assert (options.strategy, options.schema_mode) == (Strategy.RANGES, SchemaMode.FAIL)
     assert options.partition_key == '{"a": 1}'
     assert parse(snapshot="initial", format="envelope").snapshot

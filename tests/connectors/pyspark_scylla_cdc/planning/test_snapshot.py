@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from cdc_reader._time import SystemClock
@@ -133,6 +135,59 @@ def test_streamed(
     assert len(tokens) == (0 if limit is None else 4)
     assert tokens == sorted(tokens)
     assert offsets[len(tokens)]["snapshot"] == "done"
+
+
+@pytest.mark.usefixtures("table")
+def test_fold_begins_anew_with_a_snapshot(
+    spark: SparkSession, scylla: Scylla, keyspace: str, options: dict[str, str], load: Load
+) -> None:
+    """A mark drops what was there before it, so rows that are gone leave the copy."""
+    given = {**SNAPSHOT, "onDataLoss": "resnapshot"}
+    clock = ManualClock(SystemClock().now() + 60_000_000)
+    parsed = SourceOptions.parse({**options, **given})
+    reader = stream_reader(parsed, clock)
+    end = reader.latestOffset(start := reader.initialOffset(), reader.getDefaultReadLimit())
+    parts = reader.partitions(start, end)
+    found = pa.Table.from_batches([batch for part in parts for batch in reader.read(part)])
+    frame = load(stream=True, **given)
+    changes = spark.createDataFrame(found).to(frame.schema)
+    kinds = Counter(row["_change_type"] for row in changes.collect())
+    assert kinds == {"insert": 99 + 4, "snapshot_begin": 1, "snapshot_complete": 1}
+    before = fold(changes)
+    gone = before.withColumn("pk", before["pk"] + 1_000)
+    result = in_order(row.asDict(recursive=True) for row in fold(changes, onto=gone).collect())
+    assert result == table_of(scylla, f"{keyspace}.t")
+
+
+@pytest.mark.usefixtures("table")
+def test_streamed_after_a_loss(
+    spark: SparkSession, scylla: Scylla, keyspace: str, load: Load, tmp_path: Path
+) -> None:
+    """A query whose position has expired reads the table, between two marks."""
+    position = SystemClock().now() - 2 * 86_400_000_000
+    given = {name: value for name, value in SNAPSHOT.items() if name != "snapshot"}
+    frame = load(
+        stream=True,
+        confidenceWindow="0s",
+        startingOffsets=json.dumps({"version": 1, "position": position}),
+        onDataLoss="resnapshot",
+        **given,
+    )
+    query = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    query.awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "rows"))
+    kinds = Counter(row["_change_type"] for row in found.collect())
+    assert kinds["snapshot_begin"] == kinds["snapshot_complete"] == 1
+    assert kinds["insert"] >= 99 + 4
+    result = in_order(row.asDict(recursive=True) for row in fold(found).collect())
+    assert result == table_of(scylla, f"{keyspace}.t")
+    offset = json.loads((tmp_path / "checkpoint/offsets/0").read_text().splitlines()[-1])
+    assert offset["began"] == offset["lost"][0] == position
 
 
 @pytest.mark.usefixtures("table")

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader.cluster.token import murmur3
-from cdc_reader.errors import CheckpointError, DataLossError
+from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from pyspark_scylla_cdc.options.source_options import SourceOptions
@@ -518,6 +518,152 @@ def test_every_history(make: Make, session: Session, clock: ManualClock) -> None
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, make, session, clock)
+        except BaseException as error:
+            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
+            raise
+
+
+@define
+class Copy:
+    """A copy of the table that keeps the version of each row's last change, to sweep by."""
+
+    rows: dict[Key, tuple[str, int | None]] = field(factory=dict)
+    marks: list[str] = field(factory=list)
+
+    def apply(self, batch: list[Row]) -> None:
+        """Apply a micro-batch's changes; a complete snapshot drops the rows it did not show."""
+        plain = {key: value for key, (_, value) in self.rows.items()}
+        for row in sorted(batch, key=lambda row: (row["_commit_version"], row["_sequence"])):
+            kind, version = row["_change_type"], row["_commit_version"]
+            if kind.startswith("snapshot"):
+                self.marks.append(kind)
+                assert row["pk"] is None
+            if kind == "snapshot_complete":
+                plain = {key: v for key, v in plain.items() if self.rows[key][0] >= version}
+            _applied([row], plain)
+            if kind in ("insert", "update_postimage"):
+                self.rows[row["pk"], row["ck"]] = version, row["v"]
+            self.rows = {key: self.rows[key] for key in plain}
+
+    @property
+    def table(self) -> dict[Key, int | None]:
+        """The rows without their versions."""
+        return {key: value for key, (_, value) in self.rows.items()}
+
+
+AGAIN = {"onDataLoss": "resnapshot", "maxRowsPerTrigger": "15"}
+
+
+def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: ManualClock) -> None:
+    """The query goes on by itself; its rows come between two marks, and the lost span is named."""
+    create(session, ttl=3_600)
+    fill(session, 40, 20)
+    query, copy = Query(lambda: make(**AGAIN)), Copy()
+    clock.advance(60 * SECOND)
+    query.run()
+    session.execute("DELETE FROM ks.t WHERE pk = 3")
+    session.execute("UPDATE ks.t SET v = -1 WHERE pk = 4 AND ck = 4")
+    lost_at, before = clock.now(), len(query.ends)
+    clock.advance(3 * 3_600 * SECOND)
+    session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
+    clock.advance(10 * SECOND)
+    query.run(available_now=True)
+    for number in sorted(query.sink):
+        copy.apply(query.sink[number])
+    assert copy.table == _rows(session)
+    assert copy.marks == ["snapshot_begin", "snapshot_complete"] * 2
+    [end] = [end for end in query.ends if "lost" in end]
+    assert end == query.ends[before]
+    assert end["lost"][0] <= lost_at < end["lost"][1] < end["position"]
+    assert (end["version"], end["snapshot"]) == (4, "pending")
+    assert query.ends[-1]["version"] == 3
+
+
+def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """It stays as planned, and has what is left; a new snapshot follows."""
+    create(session, ttl=3_600)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query, copy = Query(lambda: make(**AGAIN, snapshot="none")), Copy()
+    query.run()
+    session.execute("DELETE FROM ks.t WHERE pk = 3")
+    clock.advance(60 * SECOND)
+    query.start()
+    stops = iter([False, True])
+    query.step(lambda: next(stops))  # its offset is stored, and nothing is read
+    assert len(query.offsets) == query.committed + 1
+    clock.advance(3_540 * SECOND + 90 * SECOND)
+    query.run(available_now=True)
+    for number in sorted(query.sink):
+        copy.apply(query.sink[number])
+    assert copy.table == _rows(session)
+    assert copy.marks == ["snapshot_begin", "snapshot_complete"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"format": "log", "snapshot": "none"}, "onDataLoss is 'resnapshot': a snapshot has rows"),
+        (
+            {"partitionKey": '{"pk": 1}', "snapshot": "none"},
+            "partitionKey .* the whole table as it is now",
+        ),
+        ({"failOnDataLoss": "true"}, "failOnDataLoss is .*: onDataLoss is given: leave it out"),
+    ],
+)
+def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:
+    """Is refused when the query is made."""
+    with pytest.raises(ConfigurationError, match=message):
+        make(**AGAIN, **given)
+
+
+def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) -> None:
+    """Write, stop and crash at random, longer than the TTL or not; at the end the copy is equal."""
+    draw = random.Random(seed)
+    session.execute("DROP TABLE IF EXISTS ks.t")
+    create(session, ttl=3_600)
+    clock.advance(10 * SECOND)
+    given = {
+        **AGAIN,
+        "snapshot": draw.choice(["none", "initial"]),
+        "maxRowsPerTrigger": draw.choice(["4", "1000"]),
+        "lateRows": draw.choice(["ignore", "deliver"]),
+    }
+    query, copy = Query(lambda: make(**given)), Copy()
+    chance = draw.choice([0, 0.05, 0.3])
+    query.step()
+    for _ in range(draw.randrange(2, 6)):
+        for _ in range(draw.choice([0, 3, 30])):
+            clock.advance(draw.randrange(60 * SECOND))
+            _write(session, draw, 8)
+        clock.advance(draw.choice([10, 1_800, 3_590, 7_200, 20_000]) * SECOND)
+        if draw.random() < 0.5:
+            query.crash()
+        for _ in range(draw.randrange(8)):
+            query.step(lambda: draw.random() < chance)
+            clock.advance(draw.choice([0, 1, 600]) * SECOND)
+    clock.advance(10 * SECOND)
+    query.run()
+    for number in sorted(query.sink):
+        copy.apply(query.sink[number])
+    assert copy.table == _rows(session), "the copy is not the table"
+
+
+def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
+    """A copy that applies changes, and sweeps when a snapshot is complete, equals the table."""
+    for seed in range(FIRST, FIRST + 4):
+        check_losses(seed, make, session, clock)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 5 * SEEDS)
+def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
+    """The same, of many seeds."""
+    for seed in range(FIRST, FIRST + SEEDS):
+        try:
+            check_losses(seed, make, session, clock)
         except BaseException as error:
             error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
             raise

@@ -181,7 +181,7 @@ def test_expired_changes(
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': true, 'ttl': 600}}")
     old = {"version": 1, "position": clock.now() - 700 * SECOND}
     end = {"version": 1, "position": clock.now() - 30 * SECOND}
-    message = r"TTL was 600 s.*failOnDataLoss is 'true': give 'false'"
+    message = r"TTL was 600 s.*onDataLoss is 'fail': give 'continue'"
     with pytest.raises(DataLossError, match=message):
         reader().partitions(old, end)
     reader(failOnDataLoss="false").partitions(old, end)

@@ -1,0 +1,22 @@
+"""Tells in the rows of format `changes` where a snapshot begins, and where it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+
+from cdc_reader.changes.frames.changes import ChangesFormat
+from cdc_reader.cql.schema import LogSchema
+from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.snapshot import MarkPartition
+from pyspark_scylla_cdc.sessions import part_of, snapshot_format
+
+
+def marks(
+    options: SourceOptions, schema: LogSchema, names: Collection[str], partition: MarkPartition
+) -> Iterator[pa.RecordBatch]:
+    """Yield the partition's mark; another format than `changes` has none."""
+    output = snapshot_format(options, schema)
+    if isinstance(output, ChangesFormat):
+        yield output.mark(partition.kind, part_of(output.schema, names), partition.position)
