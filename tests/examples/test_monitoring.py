@@ -44,6 +44,7 @@ UNUSED = {
     )
 }
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
+UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
 """What a consumer counts only once it happens, and what only a snapshot has."""
 VARIABLES = {"$__rate_interval": "5m", "$keyspace": ".*", "$table": ".*", "$query": ".*"}
 
