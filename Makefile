@@ -103,8 +103,10 @@ test-scylla-driver: ## run the tests with scylla-driver, the quick part of Spark
 test-scylla-driver-quick: ## run the quick part of test-scylla-driver
 	$(MAKE) test-scylla-driver FORK_TESTS="$(FORK_TESTS_QUICK)"
 
-test-oldest: $(OLDEST)/constraints.txt ## run the quick tests with the oldest dependencies that pyproject.toml allows
-	$(MAKE) test VENV=$(OLDEST)/venv CONSTRAINTS=$<
+test-oldest: install ## run the quick tests with the oldest dependencies that pyproject.toml allows
+	mkdir -p $(OLDEST)
+	$(BIN)/python -m scripts.oldest_constraints $(OLDEST)/constraints.txt
+	$(MAKE) test VENV=$(OLDEST)/venv CONSTRAINTS=$(OLDEST)/constraints.txt
 
 test-newest: $(NEWEST)/constraints.txt ## run the quick tests with the newest dependencies
 	$(MAKE) test VENV=$(NEWEST)/venv CONSTRAINTS=$<
@@ -196,10 +198,6 @@ $(OLDER)/constraints.txt: constraints.txt
 	mkdir -p $(@D)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' $< >$@
 	grep -qx 'pyspark==$(OLDER_SPARK)' $@
-
-$(OLDEST)/constraints.txt: pyproject.toml constraints.txt scripts/oldest_constraints.py | $(INSTALLED)
-	mkdir -p $(@D)
-	$(BIN)/python -m scripts.oldest_constraints >$@
 
 $(NEWEST)/constraints.txt: pyproject.toml
 	mkdir -p $(@D)

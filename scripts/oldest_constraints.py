@@ -1,47 +1,38 @@
-"""Prints constraints.txt with the oldest versions of what users install.
+"""Writes constraints with the oldest versions of what users install.
 
-Each dependency that pyproject.toml names, extras included, is pinned to the lower end of its range;
-the development tools and what comes with other packages stay as they are.
+Each dependency that pyproject.toml names, extras included, is pinned to the lower end of its range.
+Everything else is left open: an old version may need old ones.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 
 
-def lower_bounds(lines: Iterable[str]) -> dict[str, str]:
-    """Return the oldest allowed version of each dependency that has one, by its normalized name."""
-    return {
-        canonicalize_name(requirement.name): bound.version
-        for requirement in map(Requirement, lines)
-        for bound in requirement.specifier
-        if bound.operator == ">="
-    }
+def lower_bounds(lines: Iterable[str]) -> Iterator[str]:
+    """Return a pin of each dependency that has a lower end, to it."""
+    for requirement in map(Requirement, lines):
+        for bound in requirement.specifier:
+            if bound.operator == ">=":
+                yield f"{requirement.name}=={bound.version}"
 
 
-def oldest(constraints: str, bounds: Mapping[str, str]) -> Iterator[str]:
-    """Return the lines of `constraints`, with these versions where they are given."""
-    for line in constraints.splitlines():
-        name, _, version = line.partition("==")
-        yield f"{name}=={bounds.get(canonicalize_name(name), version)}"
-
-
-def main() -> None:
-    """Print the constraints."""
+def main(target: Path) -> None:
+    """Write the constraints; a file that has them already keeps its time."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = chain(project["dependencies"], *project["optional-dependencies"].values())
-    constraints = (ROOT / "constraints.txt").read_text()
-    sys.stdout.writelines(f"{line}\n" for line in oldest(constraints, lower_bounds(lines)))
+    text = "".join(f"{pin}\n" for pin in lower_bounds(lines))
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))
