@@ -152,8 +152,8 @@ class CdcConsumer:
     def _has_ended(self) -> bool:
         """Follow to the end; False to follow again.
 
-        That is if another consumer took over and this one must wait, or if rows were lost and the
-        next run begins with a new snapshot.
+        That is the case if another consumer took over and this one must wait, or if rows were lost
+        and the next run begins with a new snapshot.
         """
         try:
             self._running.run()

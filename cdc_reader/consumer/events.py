@@ -1,9 +1,9 @@
-"""What a consumer tells beside changes: rows that were lost, and where a snapshot begins and ends.
+"""What a consumer reports besides changes: lost rows, and where a snapshot begins and ends.
 
-With these a copy can be right again after a loss, although no change tells of rows that were
-deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp, and
-all other changes handled before the snapshot are earlier. So a copy that keeps the timestamp of
-each row's last change deletes, once the snapshot is complete, the rows whose timestamp is lower.
+With these events a copy can become correct again after a loss, although no change reports rows that
+were deleted in the lost span. A change of a snapshot has the snapshot's `time` as its timestamp,
+and all other changes handled before the snapshot are earlier. So a copy that keeps the timestamp of
+each row's last change deletes the rows with a lower timestamp once the snapshot is complete.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class ConsumerRuntime:
         return progress, reading
 
     def _save_first(self, lease: Lease, start: Checkpoint, lost: Window | None = None) -> None:
-        """Save where a table starts, after telling if that is with a snapshot."""
+        """Save where a table starts, after reporting a snapshot if it starts with one."""
         if start.snapshot is not None:
             self._tell(SnapshotBegins(lease.name.table, start.position, lost))
         lease.save(start)

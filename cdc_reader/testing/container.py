@@ -36,11 +36,11 @@ _HTTP_PATIENCE = 600.0  # seconds; a node answers only after it has streamed its
 
 
 class ContainerError(Exception):
-    """A container did not do what it should; the message is one line."""
+    """A container failed; the message is one line."""
 
 
 class _NotYet(Exception):
-    """A server that starts: what it has not done so far."""
+    """A server that is still starting: what it has not done so far."""
 
 
 @define(eq=False)
@@ -51,7 +51,7 @@ class ContainerNode:
     address: str = ""
 
     def rest(self, path: str, method: str = "GET") -> Any:
-        """Request something of the node's REST API; returns the JSON of its answer.
+        """Send a request to the node's REST API; return the JSON of its answer.
 
         Raises OSError if the node refuses, or does not answer.
         """
@@ -160,7 +160,7 @@ class ScyllaContainer:
         return open_session(self.host, self.port, self.credentials, **settings)
 
     def join(self) -> ContainerNode:
-        """Add a node in a further container; return it once all nodes see it up and normal."""
+        """Add a node in another container; return it once all nodes see it up and normal."""
         if self._network is None:
             raise ContainerError("a single node shares no network: expected nodes=2 or more")
         with self._docker_errors_translated():

@@ -55,7 +55,7 @@ class Written:
         self.acknowledged.append(number)
 
     def write_during(self, event: Callable[[], Any]) -> None:
-        """Write without a pause until the event is over, and some rows more."""
+        """Write without a pause until the event is over, then a few more rows."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(event)
             while not running.done():
@@ -92,7 +92,7 @@ class Written:
 
 @pytest.fixture(params=[False], ids=["vnodes"])
 def written(request: pytest.FixtureRequest, scylla_nodes: ScyllaNodes) -> Iterator[Written]:
-    """A table on vnodes, or as the test says on tablets."""
+    """A table on vnodes, or on tablets if the test says so."""
     keyspace = f"ks_{uuid.uuid4().hex[:12]}"
     session = scylla_nodes.connect()
     metadata = session.cluster.metadata.keyspaces
@@ -111,7 +111,7 @@ def written(request: pytest.FixtureRequest, scylla_nodes: ScyllaNodes) -> Iterat
 
 
 def test_a_node_joins_and_leaves_again(written: Written) -> None:
-    """Both times the streams are replaced, and the reader goes from one generation to the next."""
+    """Both times the streams are replaced, and the reader moves from one generation to the next."""
     nodes, before = written.nodes, written.starts()
 
     def event() -> None:

@@ -37,7 +37,7 @@ def image(request: pytest.FixtureRequest) -> str:
 
 
 def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
-    """CQL and the REST API do; the container is gone afterwards."""
+    """CQL and the REST API answer; afterwards the container is gone."""
     with ScyllaContainer(image) as scylla:
         (node,) = scylla.nodes
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
@@ -61,7 +61,7 @@ def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
 
 
 def test_a_login_is_asked_for(image: str) -> None:
-    """With the first superuser's name and password."""
+    """The first superuser's name and password are accepted."""
     with ScyllaContainer(image, login=True) as scylla:
         assert scylla.connect().execute("SELECT key FROM system.local").one().key == "local"
         with pytest.raises(NoHostAvailable) as refused:

@@ -1,4 +1,4 @@
-"""The comparison quotes the results of the benchmarks as they are published."""
+"""The comparison page quotes the published results of the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUOTED = re.compile(
 
 
 def test_the_quoted_ratios_are_those_of_the_results() -> None:
-    """Both pages change together."""
+    """If the results change, both pages must change."""
     results = (DOCS / "performance.md").read_text()
     quoted = QUOTED.findall((DOCS / "comparison.md").read_text())
     assert len(quoted) == 6

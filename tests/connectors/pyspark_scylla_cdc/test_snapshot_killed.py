@@ -33,7 +33,7 @@ Key = tuple[int, int]
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedScylla]:
-    """A separate cluster, whose table has its rows from before its log."""
+    """A separate cluster with a table whose rows are older than its log."""
     with EmbeddedScylla(vnodes=4, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', "
@@ -129,7 +129,7 @@ def rows_of(cluster: EmbeddedScylla) -> dict[Key, int | None]:
 
 @contextmanager
 def writing(cluster: EmbeddedScylla, draw: random.Random) -> Iterator[None]:
-    """Change, delete and insert rows in the background: of partitions that are read, and others."""
+    """Change, delete and insert rows in the background, in partitions read or not."""
     stop = threading.Event()
 
     def write() -> None:

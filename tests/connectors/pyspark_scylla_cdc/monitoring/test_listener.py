@@ -143,7 +143,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """It follows from the token in the offset, and the time left from the time it took so far."""
+    """It follows from the token in the offset; the time left follows from the time taken so far."""
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)

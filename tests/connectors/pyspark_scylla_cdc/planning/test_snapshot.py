@@ -192,7 +192,7 @@ def test_streamed_after_a_loss(
 
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
-    """A table that is small enough is the first micro-batch, which can be replanned."""
+    """A small table is the first micro-batch, which can be replanned."""
     # Later than now, so that the server's first generation began before the snapshot.
     clock = ManualClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})

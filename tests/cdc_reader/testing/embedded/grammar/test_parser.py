@@ -200,7 +200,7 @@ def test_any_string_survives_quoting(text: str) -> None:
 def test_the_parser_s_tables_are_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the cache folder, where a damaged file is replaced, and a missing folder is no error."""
+    """They are in the cache folder; a damaged file is replaced, a missing folder no error."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cql = "SELECT a.b, count(*) FROM ks.t WHERE p IN (1, ?) AND c > :c"
     expected = build_parser().parse(cql)
