@@ -168,7 +168,7 @@ docs: $(SITE)/.installed docs/assets/mermaid.min.js ## build the site in build/s
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
 
 publish-docs: $(SITE)/.installed docs/assets/mermaid.min.js ## publish the site of VERSION=v1.2.3 or VERSION=dev
-	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mike deploy --push --update-aliases \
+	SITE_VERSIONS=mike NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mike deploy --push --update-aliases \
 	    $(VERSION) $(if $(filter v%,$(VERSION)),latest)
 
 sdist: $(INSTALLED) ## build the source distribution in dist/

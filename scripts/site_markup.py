@@ -1,0 +1,25 @@
+"""A hook of mkdocs: mends what the theme's pages lack for keyboards, screen readers and privacy."""
+
+from __future__ import annotations
+
+import re
+
+_EMPTY_HEADING = re.compile(r"<th[^>]*></th>")
+
+_REPLACEMENTS = (
+    # Of a repository on GitHub, the theme's script would ask api.github.com for its stars.
+    (' class="md-source" data-md-component="source"', ' class="md-source"'),
+    (
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    ),
+    # A block that is wider than the page scrolls by the keyboard only if it can have the focus.
+    ("<pre><span></span><code>", '<pre tabindex="0"><span></span><code>'),
+)
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Return the page with these corrections."""
+    for found, mended in _REPLACEMENTS:
+        output = output.replace(found, mended)
+    return _EMPTY_HEADING.sub("<td></td>", output)
