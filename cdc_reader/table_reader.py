@@ -221,7 +221,8 @@ class TableReader:
         with stopped_by(self._stop):
             now, state = self._clock.now(), self._table.state()
             ttls = start.ttls.seen(state.cdc.ttl, now, state.altered)
-            return lost_since(evolve(start, ttls=ttls), self._table, now)
+            start = evolve(start, ttls=ttls)
+            return lost_since(start, self._table, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
         """Return the checkpoint at which following from `start` begins, to be saved before it does.

@@ -20,6 +20,9 @@ _GRACE = 60_000_000
 """µs by which a row may outlive its TTL counted from its write time.
 
 The TTL counts from the row's arrival, which is later."""
+_SOON = 600_000_000
+"""µs before a row expires from which a reader may come too late: clocks differ, reading takes time.
+"""
 _SECOND = 1_000_000
 
 OnLoss = Callable[[Window], None]
@@ -78,8 +81,21 @@ class TtlHistory:
 
         Times in µs; expiry is judged at `now`. Empty if no row has expired.
         """
+        return self._gone(position, lambda seconds: now - seconds * _SECOND - _GRACE)
+
+    def endangered(self, position: Micros, now: Micros) -> Window:
+        """Return the span, from `position` on, in which rows may have expired, or soon will.
+
+        Like `lost`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
+        """
+        return self._gone(
+            position, lambda seconds: now - seconds * _SECOND + min(_SOON, seconds * _SECOND // 10)
+        )
+
+    def _gone(self, position: Micros, until: Callable[[int], Micros]) -> Window:
+        """Return the span from `position` on; `until` gives its end for rows of a TTL, in s."""
         gone = [
-            Window(max(span.start, position), min(span.end, now - seconds * _SECOND - _GRACE))
+            Window(max(span.start, position), min(span.end, until(seconds)))
             for span, seconds in self.spans()
             if seconds
         ]

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
-from cdc_reader.config import ReadConfig
+from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
@@ -57,12 +57,15 @@ def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros
     return max(min(starts), ttls.oldest_kept(now))
 
 
-def lost_since(start: Checkpoint, table: LogTable, now: Micros) -> Window:
+def lost_since(start: Checkpoint, table: LogTable, now: Micros, mode: DataLossMode) -> Window:
     """Return the span from the position of `start` on in which rows have expired by `now` (µs).
 
-    A start that was chosen, rather than reached, may be from before there was a log.
+    A reader that reports a loss has to be sure of it. One that reads the table again (`mode`) must
+    miss none, so rows that may have expired count. A start that was chosen, rather than reached,
+    may be from before there was a log.
     """
-    lost = start.ttls.lost(start.position, now)
+    is_cured = mode is DataLossMode.RESNAPSHOT
+    lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)
     if lost.is_empty or start.generation is not None:
         return lost
     return since_created(lost, table.created(), now)
@@ -117,14 +120,26 @@ class SettledHorizon:
         if not starts:
             return BEGINNING
         if self._account(starts) and position > BEGINNING:
-            at = evolve(self._start, position=position, ttls=ttls)
-            self._losses.report(lost_since(at, self._table, now), table)
+            self._report(now, position, table, ttls)
         if position == BEGINNING:
             self.oldest = _oldest(starts, ttls, now)
         else:
             self.oldest = position
         settled = settled_before(now, duration_micros(self._config.confidence_window))
         return min(settled, self._gate.limit(now, starts))
+
+    def check_read(self, now: Micros, start: Micros, table: TableName, ttls: TtlHistory) -> None:
+        """Check that no row of a window from `start` on can have expired before it was read.
+
+        Only if the table is read again after a loss: otherwise a loss is reported where it is sure.
+        """
+        if self._config.data_loss is DataLossMode.RESNAPSHOT and start > BEGINNING:
+            self._report(now, start, table, ttls)
+
+    def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
+        at = evolve(self._start, position=position, ttls=ttls)
+        lost = lost_since(at, self._table, now, self._config.data_loss)
+        self._losses.report(lost, table)
 
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.

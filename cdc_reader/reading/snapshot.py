@@ -290,7 +290,8 @@ class SnapshotReader:
         """Raise DataLossError, or warn, if rows of the log since the position have expired."""
         now, base = self._clock.now(), self._log.schema.base
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
-        lost = lost_since(evolve(self._start, ttls=self.ttls), self._table, now)
+        start = evolve(self._start, ttls=self.ttls)
+        lost = lost_since(start, self._table, now, self._config.data_loss)
         self._losses.report(lost, base.name)
 
 

@@ -210,7 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._has_no_past(since):
             return
         if options.takes_new_snapshots:  # too late for this micro-batch: it has to be as planned
-            lost = ttls.lost(window.start, now).intersect(window)
+            lost = ttls.endangered(window.start, now).intersect(window)
             self._lost_in_plan = None if lost.is_empty else lost
             return
         is_first = self._initial is not None and window.start == self._initial.position
@@ -226,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return is_first and options.starting_offset is None and not options.snapshot
 
     def _lost(self, since: Offset, state: TableState, now: Micros) -> Window:
-        """Return when changes were written that expired, if a new snapshot is to replace them."""
+        """Return when changes were written that may expire, if a snapshot is to replace them."""
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:
             return nothing
@@ -234,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._lost_in_plan
         if self._has_no_past(since):
             return nothing
-        return since.ttls_at(state, now).lost(since.position, now)
+        return since.ttls_at(state, now).endangered(since.position, now)
 
     def _again(self, since: Offset, now: Micros) -> Offset:
         """Return the start of a new snapshot."""

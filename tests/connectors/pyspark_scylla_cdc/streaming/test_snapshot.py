@@ -643,6 +643,9 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
             query.crash()
         for _ in range(draw.randrange(8)):
             query.step(lambda: draw.random() < chance)
+            for _ in range(draw.choice([0, 2])):
+                _write(session, draw, 8)
+                clock.advance(draw.randrange(SECOND))
             clock.advance(draw.choice([0, 1, 600]) * SECOND)
     clock.advance(10 * SECOND)
     query.run()
