@@ -68,8 +68,9 @@ class WritePath:
         images = self._images(mutation, now_us)
         for record in split:
             rows = list(_rows(base, record, images, is_last=record is split[-1]))
+            chosen = streams.stream_ids(mutation.key, record.timestamp, now_us)
             time = timeuuid.make(record.timestamp, self._random_half()).bytes
-            for stream in streams.stream_ids(mutation.key, record.timestamp, now_us):
+            for stream in chosen:
                 yield self._log_mutation(log, (stream, time), mutation, record, rows, now_us)
 
     def _images(self, mutation: Partition, now_us: int) -> ImageState | None:

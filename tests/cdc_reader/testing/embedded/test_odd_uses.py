@@ -10,6 +10,7 @@ from cassandra.query import SimpleStatement
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
+from cdc_reader.testing.embedded.errors import CqlError
 
 REPLICATION = "WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
 
@@ -110,3 +111,15 @@ def test_a_node_leaves_once(server: EmbeddedScylla) -> None:
     server.leave(last)
     with pytest.raises(ValueError, match="expected one that is on the ring"):
         server.leave(last)
+
+
+@pytest.mark.parametrize("keyspace", ["ks", "tb"])
+@pytest.mark.parametrize("micros", [-(2**63) + 1, -8_496_879_624_406_387_599, -(2**55)])
+def test_times_before_any_uuid_are_refused_like_other_old_ones(
+    server: EmbeddedScylla, keyspace: str, micros: int
+) -> None:
+    """No `cdc$time` can say them, on vnodes or on tablets."""
+    with pytest.raises(CqlError, match="stream"):
+        server.execute(
+            f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (1, 1, 'x') USING TIMESTAMP {micros}"
+        )
