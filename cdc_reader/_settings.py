@@ -19,6 +19,10 @@ E = TypeVar("E", bound=StrEnum)
 Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
 
+_LONGEST = timedelta(days=36_500)
+"""A longer wait overflows the timers of the operating system."""
+
+
 def duration(value: timedelta | str) -> timedelta:
     """Convert text such as ``30s``.
 
@@ -57,6 +61,8 @@ def _lasting(test: Callable[[timedelta], bool], remedy: str) -> Validator:
     def validate(_: object, attribute: Attribute[Any], value: Any) -> None:
         if not test(as_duration(value, attribute.name)):
             raise ConfigurationError(attribute.name, value, remedy)
+        if as_duration(value, attribute.name) > _LONGEST:
+            raise ConfigurationError(attribute.name, value, "give at most 36500d, a century")
 
     return validate
 

@@ -33,6 +33,7 @@ contains a password.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 
 __all__ = [
@@ -77,8 +78,15 @@ class ConfigurationError(CdcError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        value = self.value.value if isinstance(self.value, Enum) else self.value
-        return f"{self.option} is {value!r}: {self.remedy}"
+        return f"{self.option} is {self._shown()}: {self.remedy}"
+
+    def _shown(self) -> str:
+        match self.value:
+            case timedelta():
+                return f"{self.value.total_seconds():g} s"
+            case Enum():
+                return repr(self.value.value)
+        return repr(self.value)
 
 
 class SchemaError(CdcError):

@@ -210,6 +210,7 @@ class TableReader:
         """
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start_micros(start, self._clock.now()))
+        start.check()
         return Follower(
             self._table, self._clock, self._config, start, self._shard, self._stop, on_loss
         )
@@ -333,6 +334,7 @@ class TableReader:
         yield from grouping.finish()
 
     def _rows(self, start: Checkpoint, table: SnapshotTable, *, cells: bool) -> SnapshotReader:
+        start.check()
         return SnapshotReader(
             table, self._clock, self._config, start, self._shard, self._stop, cells=cells
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from cdc_reader._time import Micros
 from cdc_reader.errors import CheckpointError
@@ -67,6 +68,17 @@ def unpack(packed: bytes) -> list[RowKey]:
 def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
     """Return the mark stored in these two columns."""
     return Mark(next(iter(unpack(acked_through)), None), frozenset(unpack(rows)))
+
+
+def unpack_id(text: str | None) -> UUID | None:
+    """Parse the id of a table; CheckpointError if it is none."""
+    try:
+        return UUID(text) if text else None
+    except (ValueError, TypeError, AttributeError):
+        raise CheckpointError(
+            f"the checkpoint's table_id is {text!r}: expected a UUID; the checkpoint was not "
+            "written by scylla-cdc"
+        ) from None
 
 
 def pack_ttls(ttls: TtlHistory) -> str | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
-from uuid import UUID
 
 from attrs import frozen
 
@@ -25,6 +24,7 @@ from cdc_reader.checkpoints.marks import (
     pack_mark,
     pack_snapshot,
     pack_ttls,
+    unpack_id,
     unpack_mark,
     unpack_snapshot,
     unpack_ttls,
@@ -200,9 +200,10 @@ class CheckpointTable:
             first["generation"],
             marks,
             first["swept"],
-            first["table_id"] and UUID(first["table_id"]),
+            unpack_id(first["table_id"]),
             unpack_ttls(first["ttls"]),
             unpack_snapshot(first["snapshot"]),
+            name.table,
         )
         has_rows = any(row["base"] is not None for row in rows)
         owned = first["writetime(owner)"] or 0

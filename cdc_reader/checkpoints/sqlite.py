@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from uuid import UUID
+
+from attrs import evolve
 
 from cdc_reader._settings import shown
 from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
@@ -23,6 +24,7 @@ from cdc_reader.checkpoints.marks import (
     pack_snapshot,
     pack_ttls,
     prune_marks,
+    unpack_id,
     unpack_mark,
     unpack_snapshot,
     unpack_ttls,
@@ -139,15 +141,18 @@ class SqliteCheckpoints:
                 "SELECT stream, upto, rows FROM marks WHERE checkpoint = ?", (number,)
             )
             marks = {StreamId(stream): unpack_mark(acked, keys) for stream, acked, keys in rows}
-        return Checkpoint(
+        checkpoint = Checkpoint(
             position,
             generation,
-            prune_marks(marks, position),
+            marks,
             late_scan_at,
-            table_id and UUID(table_id),
+            unpack_id(table_id),
             unpack_ttls(ttls),
             unpack_snapshot(snapshot),
+            name.table,
         )
+        checkpoint.check()
+        return evolve(checkpoint, marks=prune_marks(marks, position))
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`."""

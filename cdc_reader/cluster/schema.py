@@ -204,7 +204,7 @@ class SchemaSource:
             )
         close = difflib.get_close_matches(name.name, tables, n=1)
         hint = f"did you mean {close[0]}?" if close else "check its spelling (case-sensitive)"
-        return TableNotFoundError(f"table {name} was not found; {hint}")
+        return TableNotFoundError(f"table {name} was not found at {self._queries.hosts}; {hint}")
 
     def _columns(self, name: TableName, types: _UserTypes) -> tuple[Column, ...]:
         return tuple(_column(row, types) for row in self._rows_of_table("*", "columns", name))

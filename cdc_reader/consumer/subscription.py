@@ -34,6 +34,9 @@ from cdc_reader.errors import ConfigurationError
 from cdc_reader.metrics import NoMetrics, Recorder
 from cdc_reader.streams.shard import Shard
 
+_LONGEST_NAME = 1_000
+"""Characters of an application's name: part of a key in each store, whose limit is 64 KiB."""
+
 
 def _shard(shard: str | Shard) -> Shard:
     return Shard.of(shard)
@@ -79,6 +82,12 @@ class Subscription:
         if not isinstance(application, str) or not application:
             remedy = "give a name to keep checkpoints under"
             raise ConfigurationError("application", shown(application), remedy)
+        if len(application) > _LONGEST_NAME:
+            text = f"{application[:20]}... ({len(application):,} characters)"
+            raise ConfigurationError("application", text, f"give at most {_LONGEST_NAME:,}")
+        if not application.isprintable():
+            remedy = "give printable characters only"
+            raise ConfigurationError("application", application, remedy)
         expect("config", self.config, ConsumerConfig)
         expect("read", self.read, ReadConfig)
         store = "give a store, such as SqliteCheckpoints('progress.db')"

@@ -42,6 +42,11 @@ def nth(micros: Micros, place: int) -> uuid.UUID:
     return make(micros, bytes(byte ^ 0x80 for byte in place.to_bytes(8, "big")))
 
 
+def is_valid(raw: bytes) -> bool:
+    """Whether 16 bytes are a time UUID: of version 1, whatever the variant."""
+    return len(raw) == 16 and raw[6] >> 4 == 1
+
+
 def ticks(raw: bytes) -> int:
     """Return the 60-bit time of a time UUID's 16 bytes, without the version bits."""
     return (

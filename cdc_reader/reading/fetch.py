@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
-from uuid import UUID
 
 import pyarrow as pa
+from attrs import evolve
 
 from cdc_reader._log import get_logger
 from cdc_reader.cql.schema import STREAM_ID, LogSchema
 from cdc_reader.errors import DecodeError, QueryRefusedError
 from cdc_reader.reading.deduplication import key_at, leave_out, streams_in
 from cdc_reader.reading.ports import LogSource, LogTable
-from cdc_reader.reading.progress import LAST_KEY, Mark, check_same_table
+from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, check_same_table
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import RangeTask, Task
 
@@ -73,15 +73,14 @@ class CurrentLog:
     caller that reads such rows refreshes while it holds their batch. If the schema changed, it
     drops the batch, and `read` yields the same rows again with the new columns.
 
-    The table is the one with `table_id`, or else the first one found. Every method that reads
-    the schema raises CheckpointError if the table has been dropped and created again.
+    The table is that of the checkpoint `start`, or else the first one found. Every method that
+    reads the schema raises CheckpointError if it is another one, or was created again.
     """
 
-    def __init__(self, table: LogTable, in_flight: int, table_id: UUID | None = None) -> None:
+    def __init__(self, table: LogTable, in_flight: int, start: Checkpoint) -> None:
         self._table = table
         self._in_flight = in_flight
-        self.table_id = table_id
-        """The table's id; None until known."""
+        self._start = start
         self._version: object = None
         self._opened: tuple[LogSchema, LogSource] | None = None
 
@@ -89,6 +88,10 @@ class CurrentLog:
     def schema(self) -> LogSchema:
         """The schema as last read; reads it first if necessary."""
         return self._open()[0]
+
+    def named(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with the table's name and id, as far as they are known."""
+        return evolve(checkpoint, table=self._start.table, table_id=self._start.table_id)
 
     def refresh(self) -> bool:
         """Read the schema again if the server reports a change; return whether it differs."""
@@ -132,8 +135,8 @@ class CurrentLog:
     def _open(self) -> tuple[LogSchema, LogSource]:
         if self._opened is None:
             schema = self._table.schema()
-            check_same_table(schema.base.name, self.table_id, schema.base.id)
-            self.table_id = self.table_id or schema.base.id
+            check_same_table(self._start, schema.base.name, schema.base.id)
+            self._start = _named(self._start, schema)
             self._opened = schema, self._table.source(schema)
         return self._opened
 
@@ -146,6 +149,12 @@ class CurrentLog:
             return False
         log.info("schema_changed", table=str(schema.base.name))
         return True
+
+
+def _named(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
+    """Return the checkpoint as one of the table with this schema."""
+    table_id = checkpoint.table_id or schema.base.id
+    return evolve(checkpoint, table=schema.base.name, table_id=table_id)
 
 
 class _Delivered:

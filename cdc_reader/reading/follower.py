@@ -69,7 +69,7 @@ class Follower:
     ) -> None:
         self._clock = clock
         self._config = config
-        self._log = CurrentLog(table, config.in_flight, start.table_id)
+        self._log = CurrentLog(table, config.in_flight, start)
         is_late_wanted = config.late_rows != LateRowsMode.IGNORE
         reach = duration_micros(config.late_horizon) if is_late_wanted else 0
         self._planner = Planner(table.generations, config.chunk_size, shard, reach)
@@ -105,7 +105,7 @@ class Follower:
         """Return the checkpoint with the table's id and the TTLs it needs, as known now."""
         position, late_scan_at = checkpoint.position, checkpoint.late_scan_at
         since = position if late_scan_at is None else min(position, late_scan_at)
-        return evolve(checkpoint, table_id=self._log.table_id, ttls=self.ttls.after(since))
+        return evolve(self._log.named(checkpoint), ttls=self.ttls.after(since))
 
     def stop(self) -> None:
         """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""

@@ -49,7 +49,7 @@ def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
     starts = table.generations.timestamps() if start == BEGINNING else ()
     if starts:
         start = _oldest(starts, ttls, now)
-    return Checkpoint(start, table_id=base.id, ttls=ttls.after(start))
+    return Checkpoint(start, table_id=base.id, ttls=ttls.after(start), table=base.name)
 
 
 def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros:

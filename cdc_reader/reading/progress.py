@@ -8,11 +8,12 @@ repeats none of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeGuard
 from uuid import UUID
 
 from attrs import evolve, field, frozen
 
-from cdc_reader._time import Micros
+from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
@@ -114,13 +115,66 @@ class Checkpoint:
     table_id: UUID | None = None
     ttls: TtlHistory = TtlHistory()
     snapshot: SnapshotProgress | None = None
+    table: TableName | None = field(default=None, eq=False)
+    """The base table, or None if unknown; for messages, because a store has it as the key."""
+
+    def check(self) -> None:
+        """Raise CheckpointError for values that no reader writes: the checkpoint is handmade."""
+        times = {
+            "position": None if self.position == BEGINNING else self.position,
+            "generation": self.generation,
+            "late_scan_at": self.late_scan_at,
+        }
+        for name, micros in times.items():
+            if micros is not None and not is_moment(micros):
+                raise _unknown(name, micros, "microseconds since 1970")
+        for mark in self.marks.values():
+            rows = mark.rows if mark.acked_through is None else (*mark.rows, mark.acked_through)
+            for key in rows:
+                if not timeuuid.is_valid(key.time):
+                    raise _unknown("mark", key.time.hex(), "time UUIDs as in cdc$time")
 
 
-def check_same_table(table: TableName, expected: UUID | None, found: UUID | None) -> None:
-    """Raise CheckpointError if both ids are known and differ: the table was recreated."""
-    if expected is not None and found is not None and expected != found:
+def is_moment(micros: object) -> bool:
+    """Whether a stored value can be a time in µs since 1970."""
+    return type(micros) is int and 0 <= micros <= timeuuid.MAX_MICROS
+
+
+def _unknown(name: str, value: object, expected: str) -> CheckpointError:
+    shown = f"a number of {value.bit_length()} bits" if _is_huge(value) else repr(value)
+    return CheckpointError(
+        f"the checkpoint's {name} is {shown}: expected {expected}; the checkpoint was not written "
+        "by scylla-cdc"
+    )
+
+
+def _is_huge(value: object) -> TypeGuard[int]:
+    """Whether the value is a number too long for a message."""
+    return isinstance(value, int) and value.bit_length() > 256
+
+
+def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:
+    """Raise CheckpointError if the checkpoint `start` is not one of `table`, with the id `found`.
+
+    What is not known is not compared.
+    """
+    is_same_id = start.table_id is None or found is None or start.table_id == found
+    if start.table is not None and start.table != table:
         raise CheckpointError(
-            f"table {table} was dropped and created again: the position belongs to the table "
-            f"with id {expected}, but the table now has id {found}; start over without the "
-            "checkpoint, or under another application name"
+            f"the checkpoint belongs to table {start.table} with id {start.table_id}, but the "
+            f"table to read is {table} with id {found}: give a checkpoint of {table}, or start "
+            "over without one"
         )
+    if is_same_id:
+        return
+    if start.table is None:
+        raise CheckpointError(
+            f"the checkpoint belongs to a table with id {start.table_id}, but {table} has id "
+            f"{found}: either it is another table's, or {table} was dropped and created again; "
+            "start over without the checkpoint"
+        )
+    raise CheckpointError(
+        f"table {table} was dropped and created again: the position belongs to the table "
+        f"with id {start.table_id}, but the table now has id {found}; start over without the "
+        "checkpoint, or under another application name"
+    )

@@ -112,6 +112,7 @@ def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Ch
         position,
         late_scan_at=now if is_late_wanted else None,
         table_id=base.id,
+        table=base.name,
         snapshot=SnapshotProgress(now, _generation_at(table.generations, position)),
     )
     return evolve(checkpoint, ttls=checkpoint.ttls.seen(base.cdc.ttl, now, base.altered))
@@ -164,7 +165,7 @@ class SnapshotReader:
         self._config = config
         self._shard = shard or Shard()
         self._stopped = stop or Stop()
-        self._log = CurrentLog(table, config.in_flight, start.table_id)
+        self._log = CurrentLog(table, config.in_flight, start)
         self._with_cells = cells
         self._start = start
         self._progress = start.snapshot
@@ -195,7 +196,7 @@ class SnapshotReader:
     @property
     def complete(self) -> Checkpoint:
         """The checkpoint from which to follow once all rows are acknowledged."""
-        return evolve(self._start, snapshot=None, table_id=self._log.table_id, ttls=self.ttls)
+        return self.with_table_facts(evolve(self._start, snapshot=None))
 
     @property
     def share(self) -> SnapshotShare:
@@ -210,7 +211,7 @@ class SnapshotReader:
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with the table's id and TTLs, as known now."""
-        return evolve(checkpoint, table_id=self._log.table_id, ttls=self.ttls)
+        return evolve(self._log.named(checkpoint), ttls=self.ttls)
 
     def stop(self) -> None:
         """End `deliveries` at once. Thread safe."""

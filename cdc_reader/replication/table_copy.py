@@ -21,6 +21,11 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
     The target may have more columns than the source, in any order, but not in its key. `types` are
     the types needed by the source that the target's keyspace has.
     """
+    if target.cdc.enabled and target.id is not None and target.id == source.id:
+        raise UnsupportedTableError(
+            f"table {target.name} at the target is the table to read from itself, by its id "
+            f"{target.id}: give a table of another cluster, or another name"
+        )
     if target.cdc.enabled:
         raise UnsupportedTableError(
             f"table {target.name} has CDC turned on, so it rejects writes older than its "

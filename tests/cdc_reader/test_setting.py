@@ -184,6 +184,25 @@ def consumer(**wrong: Any) -> CdcConsumer:
             "workers is True: give a whole number of at least 1",
         ),
         (
+            lambda: cdc.ReadConfig(confidence_window=timedelta(seconds=-1)),
+            "confidence_window is -1 s: give a duration of zero or more",
+        ),
+        (lambda: cdc.ReadConfig(window=timedelta(0)), "window is 0 s: give a duration above zero"),
+        (
+            lambda: cdc.ReadConfig(late_horizon=timedelta.max),
+            "late_horizon is 8.64e+13 s: give at most 36500d",
+        ),
+        (
+            lambda: cdc.ReadConfig(max_queries_per_second=float("nan")),
+            "max_queries_per_second is nan: give a number above zero",
+        ),
+        (
+            lambda: consumer(application="a" * 100_000),
+            "application is 'aaaaaaaaaaaaaaaaaaaa... (100,000 characters)': give at most 1,000",
+        ),
+        (lambda: consumer(application="a\0b"), "application is 'a\\x00b': give printable"),
+        (lambda: consumer(application="\ud800"), "application is '\\ud800': give printable"),
+        (
             lambda: cdc.ConsumerConfig(checkpoint_interval="-1s"),
             "checkpoint_interval is '-1s': give a",
         ),

@@ -46,11 +46,12 @@ import pyarrow as pa
 from attrs import frozen
 
 from cdc_reader._time import Clock
+from cdc_reader.cql import timeuuid
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.deduplication import keys
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.late_rows import Reads, RowName, arrived
-from cdc_reader.reading.progress import RowKey
+from cdc_reader.reading.progress import RowKey, is_moment
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
@@ -90,6 +91,8 @@ class Late:
         ends, reads = tuple(map(int, stored["ends"])), tuple(map(int, stored["reads"]))
         if not ends or len(ends) != len(reads):
             raise ValueError("expected the same number of reads and ends")
+        if not all(map(is_moment, (*ends, *reads))):
+            raise ValueError("expected times in microseconds")
         known = _unpacked(stored["known"])
         state = Reads(int(stored["since"]), ends, reads, known)
         return cls(state, _unpacked(stored["rows"]))
@@ -159,9 +162,12 @@ def _packed(names: Iterable[RowName]) -> list[str]:
 def _unpacked(texts: Iterable[str]) -> frozenset[RowName]:
     found = (_NAME.unpack(base64.b64decode(text, validate=True)) for text in texts)
     try:
-        return frozenset((StreamId(stream), RowKey(time, seq)) for stream, time, seq in found)
+        names = frozenset((StreamId(stream), RowKey(time, seq)) for stream, time, seq in found)
     except struct.error as error:
         raise ValueError(str(error)) from None
+    if not all(timeuuid.is_valid(key.time) for _, key in names):
+        raise ValueError("expected time UUIDs")
+    return names
 
 
 def check_ttl(ttl: int, mode: str) -> None:

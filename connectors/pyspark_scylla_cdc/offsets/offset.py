@@ -13,6 +13,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import TableState
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.reading.progress import is_moment
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Late
@@ -208,9 +209,9 @@ class Offset:
 
 
 def _read(stored: Mapping[str, Any]) -> Offset:
-    version, position = stored["version"], stored["position"]
-    if type(position) is not int:
-        raise TypeError("a position is a whole number")
+    version, position, began = stored["version"], stored["position"], stored.get("began")
+    if not is_moment(position) or not (began is None or is_moment(began)):
+        raise ValueError("a position is a time in microseconds")
     match version:
         case 1:
             return Offset(position)
@@ -224,7 +225,7 @@ def _read(stored: Mapping[str, Any]) -> Offset:
                 UUID(stored["id"]),
                 TtlHistory(stored["ttl"]),
                 Late.from_json(stored["late"]) if "late" in stored else None,
-                stored.get("began"),
+                began,
                 _token(stored) if version == _IN_SNAPSHOT else None,
                 Window(*map(int, stored["lost"])) if "lost" in stored else None,
             )

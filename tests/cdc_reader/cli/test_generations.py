@@ -85,4 +85,4 @@ def test_a_missing_table_is_reported_in_one_line(scylla: Scylla, keyspace: str) 
     assert outcome.exit_code == 1
     assert outcome.stdout == ""
     [line] = outcome.stderr.splitlines()
-    assert line.startswith(f"Error: table {keyspace}.nonesuch was not found; ")
+    assert line.startswith(f"Error: table {keyspace}.nonesuch was not found at ")

@@ -206,7 +206,7 @@ def test_a_missing_target_is_reported_with_a_remedy(
     outcome = invoke(*words)
     assert outcome.exit_code == 1
     [line] = outcome.stderr.splitlines()
-    assert line.startswith(f"Error: at the target, table {table} was not found; ")
+    assert line.startswith(f"Error: at the target, table {table} was not found at ")
     for statement in line.partition("create it: ")[2].split("; "):
         there.execute(statement)
     assert invoke(*words).exit_code == 0
@@ -251,6 +251,16 @@ def test_an_existing_type_that_differs_is_refused(
         f'Error: type {keyspace}.pair is ("a" int, "b" int), and {table} needs ("a" int, "b" '
         "text): alter the type, or create the copy in another keyspace"
     )
+
+
+def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """Each change applied would be logged, and applied again."""
+    host = scylla.contact_point
+    store = str(tmp_path / "progress.db")
+    outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    assert f"table {table} at the target is the table to read from itself" in line
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.fetch import CurrentLog
 from cdc_reader.reading.planner import Planner
+from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.window_reader import WindowReader
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla
@@ -28,7 +29,7 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
     for key, value in enumerate(values):
         server.execute(f"INSERT INTO ks.t (p, v) VALUES ({key}, ?)", [value])
     table = CdcTable(InProcessConnection(server, config), TableName("ks", "t"))
-    log = CurrentLog(table, config.in_flight)
+    log = CurrentLog(table, config.in_flight, Checkpoint(BEGINNING))
     planner = Planner(table.generations, config.chunk_size)
     planner.refresh()
     reader = WindowReader(log, planner, SystemClock(), config)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, TableState
 from cdc_reader.errors import ConfigurationError
@@ -37,7 +38,9 @@ VERSION_4_ANEW = (
     '"ttl": [[1795000000000000, 86400], [1795221000000000, 3600]], '
     '"lost": [1795000000000000, 1795100000000000]}'
 )
+MOMENTS = st.integers(0, timeuuid.MAX_MICROS)
 TOKENS = st.integers(MIN_TOKEN, MAX_TOKEN)
+LATE = {"since": 7, "ends": [7], "reads": [7], "known": [], "rows": []}
 FORMATS = {
     '{"version": 1, "position": 1795221125091067}': Offset(1795221125091067),
     '{"version": 2, "position": 7}': Offset(7, SnapshotState.PENDING),
@@ -74,13 +77,11 @@ histories = st.lists(st.tuples(st.integers(), st.integers(0))).map(
 
 
 @given(
-    st.builds(Offset, st.integers(), st.sampled_from([None, SnapshotState.PENDING]))
-    | st.builds(
-        Offset, st.integers(), st.sampled_from(SnapshotState), st.text(), st.uuids(), histories
-    )
+    st.builds(Offset, MOMENTS, st.sampled_from([None, SnapshotState.PENDING]))
+    | st.builds(Offset, MOMENTS, st.sampled_from(SnapshotState), st.text(), st.uuids(), histories)
     | st.builds(
         Offset,
-        st.integers(),
+        MOMENTS,
         st.just(SnapshotState.PENDING),
         st.text(),
         st.uuids(),
@@ -101,6 +102,13 @@ def test_there_and_back(offset: Offset) -> None:
         {"version": 3, "position": 1},
         {"version": 1},
         {"version": 1, "position": True},
+        {"version": 1, "position": 10**30},
+        {"version": 2, "position": -1},
+        json.loads(VERSION_3) | {"position": timeuuid.MAX_MICROS + 1},
+        json.loads(VERSION_3) | {"began": "now"},
+        json.loads(VERSION_3) | {"late": LATE | {"ends": [10**30]}},
+        json.loads(VERSION_3) | {"late": LATE | {"reads": [-1]}},
+        json.loads(VERSION_3) | {"late": LATE | {"rows": ["A" * 48]}},
         json.loads(VERSION_3) | {"id": "none"},
         json.loads(VERSION_3) | {"snapshot": "maybe"},
         json.loads(VERSION_3) | {"ttl": [[1]]},
