@@ -121,12 +121,13 @@ class Checkpoint:
     def check(self) -> None:
         """Raise CheckpointError for values that no reader writes: the checkpoint is handmade."""
         times = {
-            "position": None if self.position == BEGINNING else self.position,
+            "position": self.position,
             "generation": self.generation,
             "late_scan_at": self.late_scan_at,
         }
         for name, micros in times.items():
-            if micros is not None and not is_moment(micros):
+            is_open = micros == BEGINNING or (micros is None and name != "position")
+            if not (is_open or is_moment(micros)):
                 raise _unknown(name, micros, "microseconds since 1970")
         for mark in self.marks.values():
             rows = mark.rows if mark.acked_through is None else (*mark.rows, mark.acked_through)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from cdc_reader._time import BEGINNING
 from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
@@ -71,7 +72,7 @@ keys = st.builds(
 marks = st.dictionaries(
     st.sampled_from(STREAMS), st.builds(Mark, st.none() | keys, st.frozensets(keys, max_size=3))
 )
-optional = st.none() | st.integers(-(1 << 62), 1 << 62)
+optional = st.sampled_from([None, BEGINNING]) | st.integers(0, timeuuid.MAX_MICROS)
 histories = st.builds(
     lambda changes: TtlHistory(sorted(changes)),
     st.lists(st.tuples(st.integers(-(1 << 62), 1 << 62), st.integers(0, 1 << 31)), max_size=3),
