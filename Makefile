@@ -61,8 +61,6 @@ NEWEST := build/newest
 SITE := build/docs
 MERMAID := 12.3.0
 
-CLUSTER_TESTS := tests/cluster tests/packaging/test_doctor.py
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
@@ -88,7 +86,7 @@ test-all: install prometheus ## run all tests
 	$(SPARK_ENV) $(BIN)/python -m pytest -m "not cluster" $(PROCESSES) $(BY_FILE) $(TESTS) $(ARGS)
 
 test-cluster: install ## run what needs a Spark cluster of several machines, with counts; as root
-	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),$(CLUSTER_TESTS)) $(ARGS)
+	$(SPARK_ENV) $(BIN)/python -m pytest -m cluster -rP --durations=0 $(or $(TESTS),tests/cluster) $(ARGS)
 
 test-spark: $(OLDER)/constraints.txt ## run the tests that use Spark on an older one; VERSION=4.0, 4.1, 4.2
 	$(MAKE) test-all VENV=$(OLDER)/venv CONSTRAINTS=$< TESTS="$(SPARK_TESTS)"

@@ -49,7 +49,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
     with (
         tempfile.TemporaryDirectory() as name,
         serving(vnodes=PARTITIONS) as served,
-        standalone(Path(name), Isolation.NONE) as cluster,
+        standalone(Path(name), Isolation.NONE, java_options="") as cluster,
     ):
         fill(served, PAGE_ROWS)
         served.replay(log_of(FLAT), PAGES, PAGE_ROWS)

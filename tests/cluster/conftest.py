@@ -1,4 +1,4 @@
-"""One cluster for all tests; its machines have the wheel."""
+"""Two clusters for all tests: the machines of one have the package, those of the other do not."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.environment import executor_environment
+from tests.cluster.log import ROWS, NumberedLog, numbered_log
 from tests.cluster.machine import best_isolation
 from tests.cluster.standalone import Standalone, standalone
-from tests.packaging.conftest import wheel
+from tests.packaging.conftest import make_environment, wheel
 
 __all__ = ["wheel"]
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """The environment of all machines."""
+    """A Python environment with the package."""
     return executor_environment(tmp_path_factory.mktemp("packed") / "environment", wheel).folder
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iterator[Standalone]:
-    """A running cluster."""
+    """A running cluster, whose machines have the package."""
     folder = tmp_path_factory.mktemp("cluster")
     with standalone(folder, best_isolation(), environment) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def log(cluster: Standalone) -> Iterator[NumberedLog]:
+    """The log that applications on the cluster read; each test adds to it."""
+    with numbered_log(cluster.driver.address, ROWS) as log:
+        yield log
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A cluster on whose machines `python3` has no packages."""
+    folder = tmp_path_factory.mktemp("bare")
+    empty = make_environment(folder / "environment").folder
+    with standalone(folder / "cluster", best_isolation(), empty) as cluster:
         yield cluster

@@ -18,18 +18,16 @@ write Delta tables with.
 
 
 def executor_environment(folder: Path, wheel: Path) -> Environment:
-    """Create an environment as on a cluster's machines, where Spark is installed separately."""
+    """Create an environment as on a cluster's machines, where Spark is installed separately.
+
+    Installs the wheel, and copies its dependencies from the environment of the tests.
+    """
     made = make_environment(folder)
-    add_package(made, wheel)
-    return made
-
-
-def add_package(environment: Environment, wheel: Path) -> None:
-    """Install the wheel, and copy its dependencies from the environment of the tests."""
-    environment.install(wheel)
-    [site_packages] = environment.folder.glob("lib/python*/site-packages")
+    made.install(wheel)
+    [site_packages] = folder.glob("lib/python*/site-packages")
     for name in _closure(("scylla-cdc", *BESIDE), {"scylla-cdc"}):
         _copy(metadata.distribution(name), site_packages)
+    return made
 
 
 def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:

@@ -67,7 +67,7 @@ class NumberedLog:
         insert = self._session.prepare(_INSERT)
 
         def write() -> None:
-            while not stop.wait(0.001):
+            while not stop.wait(0.005):
                 self._session.execute(insert, (self.written, self.written, _NOTE))
                 self.written += 1
 

@@ -23,6 +23,8 @@ SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
 WORKER_MEMORY = "1g"
+START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that runs for a minute: optimising code would cost more than it saves."""
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 _REGISTERED = "Successfully registered with master"
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -41,8 +43,8 @@ class Standalone:
     folder: Path
     driver: Machine
     workers: list[Machine]
-    environment: Path | None
-    """What each disk has a copy of, as `environment`."""
+    java_options: str
+    """The options of all machines' JVMs."""
     master: str = field(default="", init=False)
 
     @property
@@ -76,6 +78,7 @@ class Standalone:
         java = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
         return {
             **java,
+            "JAVA_TOOL_OPTIONS": self.java_options,
             "PATH": f"{machine.home}/environment/bin:{SYSTEM_PATH}",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_HOME": f"{machine.home}/spark",
@@ -139,9 +142,15 @@ class Standalone:
 
 @contextmanager
 def standalone(
-    folder: Path, isolation: Isolation, environment: Path | None = None
+    folder: Path,
+    isolation: Isolation,
+    environment: Path | None = None,
+    java_options: str = START_FAST,
 ) -> Iterator[Standalone]:
-    """Yield a running master and workers, with all disks in the folder."""
+    """Yield a running master and workers, with all disks in the folder.
+
+    Each disk has a copy of the Python environment, as `environment`.
+    """
     with ExitStack() as stack:
         network = stack.enter_context(Network(isolation))
         store = folder / "store"
@@ -151,7 +160,7 @@ def standalone(
             disk = folder / name
             disk.mkdir()
             if environment is not None:
-                _copy(environment, disk / "environment")
+                copy_environment(environment, disk / "environment")
             made = Machine(
                 name,
                 network.address(number),
@@ -168,14 +177,14 @@ def standalone(
 
         driver = machine("driver", 1)
         workers = [machine(f"worker-{number}", 10 + number) for number in range(1, WORKERS + 1)]
-        cluster = Standalone(network, folder, driver, workers, environment)
+        cluster = Standalone(network, folder, driver, workers, java_options)
         cluster.start_master()
         for worker in workers:
             cluster.start_worker(worker)
         yield cluster
 
 
-def _copy(environment: Path, folder: Path) -> None:
+def copy_environment(environment: Path, folder: Path) -> None:
     """Copy an environment by linking its files."""
     shutil.copytree(environment, folder, symlinks=True, copy_function=os.link)
 

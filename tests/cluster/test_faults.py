@@ -19,7 +19,7 @@ import pytest
 from attrs import define
 
 from cdc_reader._time import SystemClock
-from tests.cluster.log import ROWS, NumberedLog, numbered_log
+from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.machine import Isolation, best_isolation
 from tests.cluster.reader import PROGRAM as READING
 from tests.cluster.reader import Reader
@@ -98,13 +98,6 @@ class Followed:
         assert found == self.log.whole
         assert self.log.written > ROWS
         assert self.query.failures == []
-
-
-@pytest.fixture(scope="module")
-def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log of a separate table."""
-    with numbered_log(cluster.driver.address, ROWS) as log:
-        yield log
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,19 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from attrs import frozen
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
-from tests.cluster.machine import best_isolation
-from tests.cluster.standalone import Standalone, standalone
+from tests.cluster.standalone import Standalone
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/howto/run-on-a-cluster.md").read_text()
 HEALTHY = "Spark finds the data source on the driver and on each executor."
-SETTINGS = "spark-defaults.conf"
+SETTINGS, CONSTRAINTS = "spark-defaults.conf", "constraints.txt"
 ROWS = 500
 LOGIN = ("analyst", "open sesame")
 KEYSPACE = (
@@ -41,6 +42,44 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@frozen
+class Reader:
+    """Who follows the page, in the folder `reader` of the driver's disk."""
+
+    cluster: Standalone
+
+    @property
+    def folder(self) -> Path:
+        """Where the reader's shell is, as the test sees it."""
+        return self.cluster.driver.disk / "reader"
+
+    def adapted(self, text: str, hosts: str) -> str:
+        """Replace the page's cluster, server and storage by the test's."""
+        text = text.replace("spark://spark.example.com:7077", self.cluster.master)
+        text = text.replace("scylla.example.com:9042", hosts)
+        return text.replace("/data/", f"{self.cluster.driver.store}/")
+
+    def run(self, *command: str, **variables: str) -> CompletedProcess[str]:
+        """Run a command."""
+        machine = self.cluster.driver
+        here = f"{machine.home}/reader"
+        unset = ("PYSPARK", "PYTHON", "SPARK", "VIRTUAL_ENV")
+        system = {name: text for name, text in os.environ.items() if not name.startswith(unset)}
+        python = Path(sys._base_executable).parent  # type: ignore[attr-defined]
+        own = self.cluster.variables(machine)
+        env = {
+            **system,
+            **own,
+            "HOME": system.get("HOME", here),
+            "PATH": f"{machine.home}/spark/bin:{python}:{own['PATH']}",
+            "PIP_CONSTRAINT": f"{here}/{CONSTRAINTS}",
+            "PIP_FIND_LINKS": f"{here} {system.get('PIP_FIND_LINKS', '')}",
+            "SPARK_CONF_DIR": here,  # settings that an administrator has made
+            **variables,
+        }
+        return machine.run("env", "-C", here, *command, env=env)
+
+
 @contextmanager
 def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[str]:
     """The server of the page's table, with `ROWS` rows in its log; yields its contact point."""
@@ -57,61 +96,36 @@ def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """A cluster without the package."""
-    with standalone(tmp_path_factory.mktemp("cluster"), best_isolation()) as cluster:
-        settings = "\n".join(f"{name} {value}" for name, value in cluster.conf.items())
-        (cluster.driver.disk / SETTINGS).write_text(settings)
-        yield cluster
+def reader(bare: Standalone, wheel: Path) -> Reader:
+    """The reader, to whom `pip install scylla-cdc` gives this version."""
+    reader = Reader(bare)
+    reader.folder.mkdir()
+    (reader.folder / wheel.name).write_bytes(wheel.read_bytes())
+    _, version, *_ = wheel.name.split("-")
+    tested = (ROOT / "constraints.txt").read_text()
+    (reader.folder / CONSTRAINTS).write_text(f"{tested}scylla-cdc=={version}\n")
+    settings = "\n".join(f"{name} {value}" for name, value in bare.conf.items())
+    (reader.folder / SETTINGS).write_text(settings)
+    return reader
 
 
 @pytest.fixture(scope="module")
-def variables(bare: Standalone, wheel: Path) -> dict[str, str]:
-    """The variables of the reader's shell: `pip install scylla-cdc` finds this version."""
-    driver = bare.driver
-    constraints = driver.disk / "constraints.txt"
-    (driver.disk / wheel.name).write_bytes(wheel.read_bytes())
-    found = f"scylla-cdc @ file://{driver.home}/{wheel.name}\n"
-    constraints.write_text((ROOT / "constraints.txt").read_text() + found)
-    mine = ("PYSPARK", "PYTHON", "SPARK", "VIRTUAL_ENV")
-    system = {name: text for name, text in os.environ.items() if not name.startswith(mine)}
-    python = Path(sys._base_executable).parent  # type: ignore[attr-defined]
-    own = bare.variables(driver)
-    return {
-        **system,
-        **own,
-        "HOME": system.get("HOME", str(driver.home)),
-        "PATH": f"{driver.home}/spark/bin:{python}:{own['PATH']}",
-        "PIP_CONSTRAINT": f"{driver.home}/constraints.txt",
-        # What an administrator has set on the reader's machine.
-        "SPARK_CONF_DIR": str(driver.home),
-    }
-
-
-def mine(text: str, cluster: Standalone, hosts: str) -> str:
-    """Replace the page's cluster, server and storage by the test's."""
-    text = text.replace("spark://spark.example.com:7077", cluster.master)
-    text = text.replace("scylla.example.com:9042", hosts)
-    return text.replace("/data/", f"{cluster.driver.store}/")
-
-
-@pytest.fixture(scope="module")
-def followed(bare: Standalone, variables: dict[str, str]) -> Iterator[tuple[str, str]]:
+def followed(reader: Reader) -> Iterator[tuple[str, str]]:
     """Run the page's commands in order; return their output, and the server's contact point."""
-    with shop(bare) as hosts:
+    with shop(reader.cluster) as hosts:
         [application] = blocks("python")
-        (bare.driver.disk / "orders.py").write_text(mine(application, bare, hosts))
-        script = mine("".join(blocks("console")).replace("$ ", ""), bare, hosts)
-        ran = bare.driver.run("bash", "-euxc", script, env=variables)
+        (reader.folder / "orders.py").write_text(reader.adapted(application, hosts))
+        script = reader.adapted("".join(blocks("console")).replace("$ ", ""), hosts)
+        ran = reader.run("bash", "-euxc", script)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         yield ran.stdout, hosts
 
 
-def test_application(bare: Standalone, followed: tuple[str, str]) -> None:
+@pytest.mark.usefixtures("followed")
+def test_application(bare: Standalone) -> None:
     """After it has run, the storage has the rows."""
     import pyarrow.dataset as ds
 
-    del followed
     rows = ds.dataset(bare.store / "orders_from_cluster", exclude_invalid_files=True).to_table()
     assert sorted(rows["number"].to_pylist()) == list(range(ROWS))
 
@@ -124,9 +138,9 @@ def test_doctor(followed: tuple[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("followed")
-def test_size_of_the_archive(bare: Standalone) -> None:
+def test_size_of_the_archive(reader: Reader) -> None:
     """It is within a fifth of the size on the page, because pyspark is not in it."""
-    archive = bare.driver.disk / "environment.tar.gz"
+    archive = reader.folder / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")
     [said] = re.findall(r"about\s+(\d+)\s+MB", PAGE)
@@ -135,35 +149,22 @@ def test_size_of_the_archive(bare: Standalone) -> None:
         assert not any("/site-packages/pyspark/" in name for name in packed.getnames())
 
 
-def test_session_of_a_program(
-    bare: Standalone, variables: dict[str, str], followed: tuple[str, str]
-) -> None:
-    """Python starts Spark, as in a notebook."""
-    _, hosts = followed
-    program, _ = blocks("py")
-    spark = {"PYTHONPATH": bare.pyspark}
-    ran = bare.driver.run(
-        "environment/bin/python", "-c", mine(program, bare, hosts), env={**variables, **spark}
-    )
-    assert ran.stdout == f"{ROWS} rows\n", ran.stderr
-
-
-@pytest.mark.usefixtures("followed")
-def test_password_file(bare: Standalone, variables: dict[str, str]) -> None:
-    """The file is on each machine's own disk."""
+def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
+    """Python starts Spark; the password is in a file on each machine's own disk."""
+    bare, (_, hosts) = reader.cluster, followed
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"
         file.write_text(f"{LOGIN[1]}\n")
         file.chmod(0o600)
-    _, program = blocks("py")
-    program = program.replace("/etc/scylla/password", f"{bare.driver.home}/password")
-    start = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
-    with shop(bare, LOGIN) as hosts:
-        code = f"{start}{mine(program, bare, hosts)}\nprint(orders.count(), 'rows')\n"
-        (bare.driver.disk / "login.py").write_text(code)
-        archive = "--archives environment.tar.gz#environment"
-        submit = f"spark-submit --master {bare.master} {archive} login.py"
-        env = {**variables, "PYSPARK_PYTHON": "./environment/bin/python"}
-        ran = bare.driver.run("bash", "-ec", submit, env=env)
-    assert ran.stdout == f"{ROWS} rows\n", ran.stderr
+    program, with_login = blocks("py")
+    with_login = with_login.replace("/etc/scylla/password", f"{bare.driver.home}/password")
+    with shop(bare, LOGIN) as guarded:
+        cells = [
+            reader.adapted(program, hosts),
+            reader.adapted(with_login, guarded),
+            "print(orders.count(), 'rows')",
+        ]
+        python, variables = "environment/bin/python", {"PYTHONPATH": bare.pyspark}
+        ran = reader.run(python, "-c", "\n".join(cells), **variables)
+    assert ran.stdout == 2 * f"{ROWS} rows\n", ran.stderr
     assert LOGIN[1] not in ran.stdout + ran.stderr

@@ -7,7 +7,7 @@ from subprocess import PIPE
 
 import pytest
 
-from tests.cluster.log import ROWS, NumberedLog, numbered_log
+from tests.cluster.log import ROWS, NumberedLog
 from tests.cluster.reader import PROGRAM, Reader
 from tests.cluster.standalone import WORKERS, Standalone
 
@@ -15,13 +15,6 @@ MORE = 1_000
 STREAM = {"maxRowsPerTrigger": str(ROWS // 4)}
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log of a separate table."""
-    with numbered_log(cluster.driver.address, ROWS) as log:
-        yield log
 
 
 @pytest.fixture(scope="module")

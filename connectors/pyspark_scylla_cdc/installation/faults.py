@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from pyspark_scylla_cdc.installation.pythons import Python, Unusable
+from pyspark_scylla_cdc.installation.pythons import Command, Python, Unusable
 
 OLDEST_SPARK = (4, 0)
 _INSTALL = "pip install 'scylla-cdc[spark]'"
@@ -26,7 +26,10 @@ class Fault:
 
 
 def faults(
-    here: Python, command: str, planner: Python | Unusable, executors: Sequence[Python | Unusable]
+    here: Python,
+    command: Command,
+    planner: Python | Unusable,
+    executors: Sequence[Python | Unusable],
 ) -> list[Fault]:
     """Return the faults, the one to fix first at the head.
 
@@ -49,14 +52,16 @@ def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
     return (one.host, one.python) == (other.host, other.python)
 
 
-def _faults_of_driver(here: Python, command: str, planner: Python | Unusable) -> Iterator[Fault]:
+def _faults_of_driver(
+    here: Python, command: Command, planner: Python | Unusable
+) -> Iterator[Fault]:
     if _numbers(here.pyspark) < OLDEST_SPARK:
         yield Fault(f"this is Spark {here.pyspark}", "use Spark 4.0 or later")
     if isinstance(planner, Unusable):
         yield Fault(
-            f"on the driver, Spark plans with {command}, which does not run there "
+            f"on the driver, Spark plans with {command.path}, which does not run there "
             f"({planner.reason})",
-            _link(command) if not Path(command).is_absolute() and "/" in command else _use(here),
+            _link(command) if _is_shipped(command) else _use(here),
         )
     elif not planner.package:
         yield Fault(
@@ -66,11 +71,13 @@ def _faults_of_driver(here: Python, command: str, planner: Python | Unusable) ->
         )
 
 
-def _faults_of_executor(here: Python, command: str, python: Python | Unusable) -> Iterator[Fault]:
+def _faults_of_executor(
+    here: Python, command: Command, python: Python | Unusable
+) -> Iterator[Fault]:
     """Yield an executor's first fault; others may be its consequences."""
     if isinstance(python, Unusable):
         yield Fault(
-            f"on {python.where}, {command} does not run ({python.reason})", _provide(command)
+            f"on {python.where}, {command.path} does not run ({python.reason})", _provide(command)
         )
         return
     where = f"on {python.host}, {python.python}"
@@ -112,26 +119,33 @@ def _use(here: Python) -> str:
     )
 
 
-def _link(command: str) -> str:
-    folder = Path(command).parts[0]
+def _link(command: Command) -> str:
+    folder = Path(command.path).parts[0]
     return (
         f"link the driver's environment there (ln -s {sys.prefix} {folder}), or make the session "
         "with pyspark_scylla_cdc.session(builder), which does it"
     )
 
 
-def _provide(command: str) -> str:
+def _provide(command: Command) -> str:
     return f"install the environment at this path on each machine, or {_ship(command)}"
 
 
-def _ship(command: str) -> str:
-    if "/" in command and not Path(command).is_absolute():
+def _ship(command: Command) -> str:
+    if command.overridden:
+        return f"unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON={command.overridden}"
+    if _is_shipped(command):
         return "ship an environment that has this path with spark.archives"
     return (
         "ship the driver's environment with spark.archives=environment.tar.gz#environment, unset "
         "PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON, and make the session with "
         "pyspark_scylla_cdc.session(builder)"
     )
+
+
+def _is_shipped(command: Command) -> bool:
+    """True if the command is relative to the folder where Spark unpacks archives."""
+    return "/" in command.path and not Path(command.path).is_absolute()
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -30,6 +30,14 @@ _LOST_TASK = re.compile(r"\(TID \d+\) \((?P<where>[^)]+)\): (?P<why>[^\n]*)")
 
 
 @frozen
+class Command:
+    """What Spark starts; `overridden` is PYSPARK_PYTHON if PYSPARK_DRIVER_PYTHON overrides it."""
+
+    path: str
+    overridden: str = ""
+
+
+@frozen
 class Python:
     """What a Python has, with the names of `probe.facts`; "" for what it lacks."""
 
@@ -58,11 +66,15 @@ class Unusable:
     reason: str
 
 
-def planner_command(context: SparkContext) -> str:
+def planner_command(context: SparkContext) -> Command:
     """Return the command that Spark starts for Python data sources."""
     jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way to the JVM's variables
-    settled = map(jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"))
-    return next(filter(None, settled), "python3")
+    of_driver, of_all = map(
+        jvm.java.lang.System.getenv, ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+    )
+    if of_driver and of_all and of_driver != of_all:
+        return Command(of_driver, overridden=of_all)
+    return Command(of_driver or of_all or "python3")
 
 
 def this_python(options: dict[str, str]) -> Python:
@@ -70,29 +82,32 @@ def this_python(options: dict[str, str]) -> Python:
     return Python(**probe.facts(options))
 
 
-def planner(command: str, options: dict[str, str]) -> Python | Unusable:
+def planner(command: Command, options: dict[str, str]) -> Python | Unusable:
     """Return the Python that Spark plans with, on the driver."""
     text = inspect.getsource(probe)
     try:
         ran = subprocess.run(  # noqa: S603 - the command that Spark starts as well
-            [command, "-c", text, json.dumps(options)], capture_output=True, text=True, check=False
+            [command.path, "-c", text, json.dumps(options)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError as error:
-        return Unusable("the driver", f"{command}: {error.strerror}")
+        return Unusable("the driver", f"{command.path}: {error.strerror}")
     if ran.returncode:
-        return Unusable("the driver", f"{command}: {ran.stderr.strip().splitlines()[-1]}")
+        return Unusable("the driver", f"{command.path}: {ran.stderr.strip().splitlines()[-1]}")
     return Python(**json.loads(ran.stdout))
 
 
 def executors(
-    context: SparkContext, command: str, options: dict[str, str]
+    context: SparkContext, command: Command, options: dict[str, str]
 ) -> list[Python | Unusable]:
     """Return the Python of each executor; if one does not run, the others and its reason.
 
     Tests what a data source uses: `command`, without the files of ``--py-files``.
     """
     kept = context.pythonExec, context._python_includes  # noqa: SLF001 - PySpark passes both on
-    context.pythonExec, context._python_includes = command, []  # noqa: SLF001
+    context.pythonExec, context._python_includes = command.path, []  # noqa: SLF001
     cloudpickle.register_pickle_by_value(probe)
     found: dict[tuple[str, str], Python] = {}
     try:

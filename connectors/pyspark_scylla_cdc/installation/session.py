@@ -62,7 +62,7 @@ def check(context: SparkContext) -> None:
     if not found:
         found = faults(this_python({}), command, on_driver, executors(context, command, {}))
     if found:
-        raise ConfigurationError(_PYTHON, command, str(found[0]))
+        raise ConfigurationError(_PYTHON, command.path, str(found[0]))
 
 
 def _jvm_runs() -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from zipfile import ZipFile
@@ -12,11 +13,9 @@ from zipfile import ZipFile
 import pytest
 from attrs import frozen
 
-from tests.cluster.environment import add_package, executor_environment
 from tests.cluster.log import numbered_log
 from tests.cluster.machine import Isolation, best_isolation
-from tests.cluster.standalone import SYSTEM_PATH, Standalone, standalone
-from tests.packaging.conftest import Environment, make_environment
+from tests.cluster.standalone import SYSTEM_PATH, Standalone, copy_environment
 
 pytestmark = [
     pytest.mark.spark,
@@ -28,6 +27,7 @@ pytestmark = [
 ]
 
 HEALTHY = "Spark finds the data source on the driver and on each executor."
+UNUSED = "/deltalake"
 READ = """
 import sys
 from pyspark.sql import SparkSession
@@ -79,39 +79,35 @@ class Driver:
 
     def run(self, *arguments: str, **variables: str) -> CompletedProcess[str]:
         """Run the environment's Python, which is not activated."""
+        spark = {"PYTHONPATH": self.cluster.pyspark}
+        return self._run(f"{self.environment}/bin/python", *arguments, **spark, **variables)
+
+    def enter(self, command: str) -> None:
+        """Run a command of the shell, which must not fail."""
+        ran = self._run("sh", "-c", command)
+        assert ran.returncode == 0, ran.stderr
+
+    def _run(self, *command: str, **variables: str) -> CompletedProcess[str]:
         machine = self.cluster.driver
-        env = {
-            **self.cluster.variables(machine),
-            "PYTHONPATH": self.cluster.pyspark,
-            **variables,
-        }
-        where = ("env", "-C", f"{machine.home}/work")
-        return machine.run(*where, f"{self.environment}/bin/python", *arguments, env=env)
+        env = {**self.cluster.variables(machine), **variables}
+        return machine.run("env", "-C", f"{machine.home}/work", *command, env=env)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Standalone]:
-    """A cluster on whose machines `python3` has nothing."""
-    bare = make_environment(tmp_path / "bare").folder
-    with standalone(tmp_path / "cluster", best_isolation(), bare) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def driver(cluster: Standalone, wheel: Path) -> Driver:
-    """The driver of the cluster."""
-    driver = Driver(cluster)
+@pytest.fixture(scope="module")
+def driver(bare: Standalone, environment: Path) -> Driver:
+    """The driver of a cluster that has no packages."""
+    driver = Driver(bare)
     driver.work.mkdir()
-    executor_environment(cluster.driver.disk / "own", wheel)
+    copy_environment(environment, bare.driver.disk / "own")
     return driver
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def archive(driver: Driver) -> dict[str, str]:
-    """The setting that ships the driver's environment."""
+    """The setting that ships the driver's environment, without what only other tests need."""
     machine = driver.cluster.driver
     with tarfile.open(machine.disk / "environment.tar.gz", "w:gz", compresslevel=1) as file:
-        file.add(machine.disk / "own", ".")
+        file.add(machine.disk / "own", ".", filter=lambda at: None if UNUSED in at.name else at)
     return {"spark.archives": f"{machine.home}/environment.tar.gz#environment"}
 
 
@@ -121,39 +117,42 @@ def remedies(told: str) -> list[str]:
 
 
 def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
-    """Spark plans with another Python, which has no package: locally, and with a cluster."""
-    local, remote = ("--master", "local[1]"), ("--master", driver.cluster.master)
-    for master in (local, remote):
-        told = driver.examine(*master, conf=driver.cluster.conf)
-        assert "Spark plans with" in told
-        assert f"PYSPARK_PYTHON={driver.environment}/bin/python" in remedies(told)[0]
+    """Spark plans with another Python, which has no package."""
+    local = ("--master", "local[1]")
+    told = driver.examine(*local)
+    assert "Spark plans with" in told
     own = f"{driver.environment}/bin/python"
+    assert f"PYSPARK_PYTHON={own}" in remedies(told)[0]
     assert HEALTHY in driver.examine(*local, PYSPARK_PYTHON=own)
-    told = driver.examine(*remote, conf=driver.cluster.conf, PYSPARK_PYTHON=own)
-    assert "does not run" in told  # the executors lack it, which is the next fault
-    assert "install the environment at this path on each machine" in remedies(told)[0]
 
 
-def test_package_on_the_driver_only(driver: Driver, wheel: Path) -> None:
+def test_package_on_the_driver_only(driver: Driver, wheel: Path, environment: Path) -> None:
     """The executors' Python lacks it, shipped by `--py-files` or not. Installed, it is found."""
     cluster = driver.cluster
+    master = ("--master", cluster.master)
     zipped = driver.work / "package.zip"
     with ZipFile(zipped, "w") as file, ZipFile(wheel) as unpacked:
         for name in unpacked.namelist():
             file.writestr(name, unpacked.read(name))
     shipped = {**cluster.conf, "spark.submit.pyFiles": f"{cluster.driver.home}/work/package.zip"}
     for conf in (cluster.conf, shipped):
-        told = driver.examine("--master", cluster.master, conf=conf, **driver.activated)
+        told = driver.examine(*master, conf=conf, **driver.activated)
         assert "python3 has no pyarrow, pandas, scylla-cdc" in told
         assert all("pip install 'scylla-cdc[spark]' there" in remedy for remedy in remedies(told))
     for machine in cluster.workers:
-        add_package(Environment(machine.disk / "environment"), wheel)
-    with numbered_log(cluster.driver.address, 1) as log:
-        where = ("--option", f"hosts={log.scylla.contact_point}", "--option", "keyspace=system")
-        master = ("--master", cluster.master)
-        told = driver.examine(*master, *where, conf=cluster.conf, **driver.activated)
-    assert "cannot read the table's schema" in told
+        shutil.rmtree(machine.disk / "environment")
+        copy_environment(environment, machine.disk / "environment")
     assert HEALTHY in driver.examine(*master, conf=cluster.conf, **driver.activated)
+
+
+def test_table_that_is_not_reached(driver: Driver) -> None:
+    """Each machine reads the table's schema, if the options say where it is."""
+    own = f"{driver.environment}/bin/python"
+    with numbered_log(driver.cluster.driver.address, 1) as log:
+        where = ("--option", f"hosts={log.scylla.contact_point}", "--option", "path=ks.missing")
+        told = driver.examine("--master", "local[1]", *where, PYSPARK_PYTHON=own)
+    assert "cannot read the table's schema (TableNotFoundError" in told
+    assert "see that this machine reaches the nodes of ScyllaDB" in remedies(told)[0]
 
 
 def test_archive(driver: Driver, archive: dict[str, str]) -> None:
@@ -163,27 +162,30 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}
     told = driver.examine(*master, conf=conf, **shipped)
     assert "Spark plans with ./environment/bin/python, which does not run there" in told
-    [link] = re.findall(r"\(ln -s (\S+) environment\)", told)
-    assert link == str(driver.environment)
+    [link] = re.findall(r"\((ln -s \S+ environment)\)", remedies(told)[0])
+    driver.enter(link)
+    assert HEALTHY in driver.examine(*master, conf=conf, **shipped)
 
     overridden = {**shipped, "PYSPARK_DRIVER_PYTHON": f"{driver.environment}/bin/python"}
     told = driver.examine(*master, conf=conf, **overridden)
     assert re.search(r"on [\d.]+ executor \d+, \S+ does not run \(.*No such file", told)
-    assert "unset PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON" in remedies(told)[0]
+    unset = "unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON=./environment/bin/python"
+    assert unset in remedies(told)[0]  # then nothing differs from what is healthy above
 
+    driver.enter("rm environment")
     settings = [f"{name}={value}" for name, value in {**conf, "spark.master": master[1]}.items()]
     with numbered_log(cluster.driver.address, 1) as log:
         ran = driver.run("-c", READ, log.scylla.contact_point, *settings)
     assert ran.stdout == "1 rows\n", ran.stderr
-    assert (driver.work / "environment").readlink() == driver.environment
-    assert HEALTHY in driver.examine(*master, conf=conf, **shipped)
 
 
 def test_session_says_what_is_wrong(driver: Driver) -> None:
     """In one line, before any query."""
     settings = {**driver.cluster.conf, "spark.master": driver.cluster.master}
     given = [f"{name}={value}" for name, value in settings.items()]
-    last = driver.run("-c", READ, "none", *given).stderr.strip().splitlines()[-1]
-    assert last.startswith("cdc_reader.errors.ConfigurationError: PYSPARK_PYTHON is ")
-    assert "does not run" in last
-    assert "spark.archives" in last
+    told = driver.run("-c", READ, "none", *given).stderr
+    [line] = re.findall(
+        "^cdc_reader.errors.ConfigurationError: PYSPARK_PYTHON is .+$", told, re.MULTILINE
+    )
+    assert "does not run" in line
+    assert "spark.archives" in line
