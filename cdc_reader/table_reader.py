@@ -33,6 +33,7 @@ from cdc_reader.decoding import arrow_schema
 from cdc_reader.errors import (
     CheckpointError,
     ConfigurationError,
+    QueryRefusedError,
     StoppedError,
 )
 from cdc_reader.reading.delivery import Delivery
@@ -297,7 +298,12 @@ class TableReader:
         if window.start > BEGINNING:
             with stopped_by(self._stop):
                 self._check_kept(window)
-        yield from items
+        try:
+            yield from items
+        except QueryRefusedError:
+            with stopped_by(self._stop):
+                self._table.schema()  # says so if the table was dropped
+            raise
 
     def _check_kept(self, window: Window) -> None:
         """Warn or raise DataLossError, by `data_loss`, if rows of the window have expired."""

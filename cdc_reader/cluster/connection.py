@@ -39,7 +39,7 @@ from cdc_reader.cluster.driver import application, forget_columns, keep_columns,
 from cdc_reader.cluster.errors import connect_error, refused_error, request_error
 from cdc_reader.cluster.routing import OwnerFirst, RoutedStatement
 from cdc_reader.cluster.throttle import Throttle
-from cdc_reader.cluster.tls import tls_context
+from cdc_reader.cluster.tls import speaks_tls, tls_context
 from cdc_reader.cluster.wire import PageProtocol, Queries, Query, Request
 from cdc_reader.config import ConnectionConfig, ReadConfig, as_connection
 from cdc_reader.cql.schema import Column
@@ -106,7 +106,8 @@ class Opening:
     def __init__(self, config: ConnectionConfig, fetch_size: int) -> None:
         self._tls = tls_context(config)
         settings = _settings(config, self._tls)
-        self._where = ", ".join(f"{host}:{port}" for host, port in config.endpoints())
+        self._endpoints = config.endpoints()
+        self._where = ", ".join(f"{host}:{port}" for host, port in self._endpoints)
         self._seconds = config.connect_timeout.total_seconds()
         self._deadline = time.monotonic() + min(self._seconds, threading.TIMEOUT_MAX)
         self._is_given_up = False
@@ -129,18 +130,28 @@ class Opening:
         left = max(0.0, self._deadline - time.monotonic())
         if not self._opened.done() and not wait_for(self._opened.add_done_callback, left):
             self.close()
+            self._check_tls()
             raise self._too_slow()
         try:
             return self._opened.result()
         except Exception as error:
             if self._tls is not None and self._tls.refusals:
                 raise refused_error(self._where, self._tls.refusals.values()) from error
-            raise connect_error(error, self._where) from error
+            found = connect_error(error, self._where)
+            if isinstance(found, ConnectionFailedError):
+                self._check_tls()
+            raise found from error
 
     def close(self) -> None:
         """Close the session; one that is still opening is closed once it is open."""
         self._is_given_up = True
         self._opened.add_done_callback(_discard)
+
+    def _check_tls(self) -> None:
+        """Raise ConnectionFailedError if TLS is off and a contact point answers only to TLS."""
+        if self._tls is None and any(map(speaks_tls, self._endpoints)):
+            reason = "it speaks TLS on this port; check the port, or turn tls on"
+            raise refused_error(self._where, [reason])
 
     def _too_slow(self) -> ConnectionFailedError:
         return ConnectionFailedError(

@@ -21,6 +21,10 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 """OpenSSL's words for an answer in another protocol."""
 
 
+_PATIENCE = 0.5
+"""Seconds for each step of asking whether a server speaks TLS."""
+
+
 class NodeContext(ssl.SSLContext):
     """The TLS settings of one session, and the nodes whose certificates were rejected.
 
@@ -84,6 +88,21 @@ def tls_context(config: ConnectionConfig) -> NodeContext | None:
     if config.tls_cert:
         _identify(context, config.tls_cert, config.tls_key)
     return context
+
+
+def speaks_tls(endpoint: tuple[str, int]) -> bool:
+    """Whether a server there answers the start of a TLS handshake; waits a second at most."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(endpoint, _PATIENCE) as plain, context.wrap_socket(plain):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (
+            error.reason or ""
+        )  # it wants another version, or a client's certificate
+    except OSError:
+        return False
 
 
 def _trust(context: ssl.SSLContext, authority: str | None) -> None:

@@ -57,6 +57,14 @@ def test_the_name_of_a_contact_point_counts() -> None:
         assert reach(server, "localhost", tls_ca=BY_NAME) == ["127.0.0.1"]
 
 
+@pytest.mark.parametrize("client_authority", [None, CLIENT])
+def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
+    """Without TLS a server does not answer, or closes: the error says what it expects."""
+    with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
+        message = refusal(server, connect_timeout=timedelta(seconds=1))
+    assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
+
+
 def test_a_certificate_of_another_name_is_refused() -> None:
     """The message has the expected name and the remedy."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader._time import SystemClock
-from cdc_reader.errors import DataLossError
+from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 SECOND = 1_000_000
@@ -136,3 +136,19 @@ def test_a_complete_snapshot_is_resumed_too_late(
     clock.advance(2 * HOUR)
     with pytest.raises(DataLossError, match="expired before they were read"):
         list(table.follow(rows.complete, "now"))
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_table_that_was_dropped(
+    server: EmbeddedScylla,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """The error says so, instead of repeating the server's words about the log."""
+    reader = open_reader()
+    list(read(reader, None))
+    server.execute("DROP TABLE ks.t")
+    with pytest.raises(
+        TableNotFoundError, match=r"^table ks\.t was not found: it has been dropped"
+    ):
+        list(read(reader, None))
