@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from attrs import evolve
 
-from cdc_reader import CdcReader
+from cdc_reader import CdcReader, ReadConfig
 from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql import timeuuid
@@ -24,6 +25,7 @@ NOW = 1_795_221_125_091_067
 HUGE = 10**30
 NO_TIME = RowKey(UUID("5c2e7e9a-2f0b-41f0-8080-808080808080").bytes, 0)
 STREAM = StreamId(bytes(16))
+AT_ONCE = ReadConfig(confidence_window=timedelta(0))
 CREATE = "CREATE TABLE ks.{} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
 
 
@@ -46,7 +48,7 @@ def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[str], CdcReader]]:
     opened: list[CdcReader] = []
 
     def make(table: str) -> CdcReader:
-        opened.append(CdcReader(server.contact_point, table))
+        opened.append(CdcReader(server.contact_point, table, config=AT_ONCE))
         return opened[-1]
 
     yield make
