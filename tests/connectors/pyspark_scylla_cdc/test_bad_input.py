@@ -115,7 +115,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ),
         (
             '{"version": 1, "position": -1}',
-            "startingOffsets is -1: not a likely time of a change in micro",
+            "give 'earliest', 'latest', or an offset as a checkpoint has it",
         ),
     ],
     "snapshot": [
