@@ -181,14 +181,19 @@ def check_functions(handler: object, dead_letter: object) -> None:
 
 
 def check_done(option: str, returned: object) -> None:
-    """Raise ConfigurationError if a function returned a coroutine, whose work is not done."""
+    """Raise ConfigurationError if a function returned a coroutine or generator: no work is done."""
     if inspect.iscoroutine(returned):
         returned.close()
-        raise ConfigurationError(
-            option,
-            "a function that returns a coroutine",
-            "give one whose work is done when it returns; AsyncCdcConsumer awaits its handler",
-        )
+        kind, remedy = "a coroutine", "AsyncCdcConsumer awaits its handler"
+    elif inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        kind, remedy = "a generator", "leave out `yield`"
+    else:
+        return
+    raise ConfigurationError(
+        option,
+        f"a function that returns {kind}",
+        f"give one whose work is done when it returns; {remedy}",
+    )
 
 
 def _facts(change: Change) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -470,6 +470,26 @@ def test_a_handler_that_returns_a_coroutine_is_refused(
     for settings in given:
         with pytest.raises(ConfigurationError, match="a function that returns a coroutine"):
             consumer(connection, table, settings.pop("handler"), **settings).run()
+    consumer(connection, table, seen, checkpoints=store).run()
+    assert Counter(seen.numbers) == Counter(range(5))
+
+
+def test_a_handler_that_is_a_generator_is_refused(
+    connection: ConnectionConfig, table: str, write: Write
+) -> None:
+    """Nothing in it has run when it returns, so its change is not handled, nor acknowledged."""
+
+    def generator(change: Change) -> Iterator[Change]:
+        yield change
+
+    async def asynchronous(change: Change) -> AsyncIterator[Change]:
+        yield change
+
+    write(table, 5)
+    store, seen = MemoryCheckpoints(), Seen()
+    for handler in (generator, asynchronous):
+        with pytest.raises(ConfigurationError, match=r"returns a generator.*leave out `yield`"):
+            consumer(connection, table, handler, checkpoints=store).run()
     consumer(connection, table, seen, checkpoints=store).run()
     assert Counter(seen.numbers) == Counter(range(5))
 
