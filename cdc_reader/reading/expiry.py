@@ -83,6 +83,12 @@ class TtlHistory:
         """
         return self._gone(position, lambda seconds: now - seconds * _SECOND - _GRACE)
 
+    def lost_between(self, since: Micros, now: Micros, window: Window) -> Window:
+        """Return the span of `window` whose rows expired after `since` and by `now` (µs)."""
+        lost = self.lost(window.start, now).intersect(window)
+        start = max(lost.start, self.lost(window.start, since).end)
+        return Window(start, max(start, lost.end))
+
     def endangered(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, in which rows may have expired, or soon will.
 

@@ -186,7 +186,7 @@ class Follower:
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
             log.debug("window_read", window=str(window), rows=self._reader.rows)
             name = self._log.schema.base.name
-            self._horizon.check_read(self._clock.now(), window.start, name, self.ttls)
+            self._horizon.check_read(self._clock.now(), window, name, self.ttls)
             yield self._move_to(window.end, began)
 
     def _held(self, window: Window) -> ByWriteTime:

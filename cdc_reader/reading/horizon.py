@@ -13,7 +13,7 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
+from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, report_loss, since_created
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
@@ -25,6 +25,11 @@ _LEAD = 60_000_000
 """µs by which a write time may be ahead of our clock.
 
 The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
+
+
+_BEHIND = (
+    "expected them to be read within the log's TTL: start over, or set data_loss to 'continue'"
+)
 
 
 def settled_before(now: Micros, confidence: int) -> Micros:
@@ -93,13 +98,14 @@ class SettledHorizon:
         self._start = start
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
+        self._judged = BEGINNING
+        self._on_loss = on_loss
         self._gate = PublicationGate(
             lambda: table.generations, duration_micros(config.publication_wait)
         )
         self._losses = LossReporter(
             config.data_loss,
-            "expected them to be read within the log's TTL: start over, or set data_loss to "
-            "'continue'",
+            _BEHIND,
             on_loss,
         )
 
@@ -116,6 +122,7 @@ class SettledHorizon:
         `ttls` of the log of `table`, rows from `position` on have expired and `data_loss` is
         not ``continue``.
         """
+        self._judged = now
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
@@ -128,13 +135,21 @@ class SettledHorizon:
         settled = settled_before(now, duration_micros(self._config.confidence_window))
         return min(settled, self._gate.limit(now, starts))
 
-    def check_read(self, now: Micros, start: Micros, table: TableName, ttls: TtlHistory) -> None:
-        """Check that no row of a window from `start` on can have expired before it was read.
+    def check_read(self, now: Micros, window: Window, table: TableName, ttls: TtlHistory) -> None:
+        """Report which rows of `window` have expired since `refresh`, maybe before they were read.
 
-        Only if the table is read again after a loss: otherwise a loss is reported where it is sure.
+        If the table is read again after a loss, rows that expire soon count as well.
         """
-        if self._config.data_loss is DataLossMode.RESNAPSHOT and start > BEGINNING:
-            self._report(now, start, table, ttls)
+        if window.start == BEGINNING:
+            return
+        if self._config.data_loss is DataLossMode.RESNAPSHOT:
+            self._report(now, window.start, table, ttls)
+            return
+        lost = ttls.lost_between(self._judged, now, window)
+        if not lost.is_empty:
+            report_loss(lost, table, self._config.data_loss, _BEHIND)
+            if self._on_loss is not None:
+                self._on_loss(lost)
 
     def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
         at = evolve(self._start, position=position, ttls=ttls)

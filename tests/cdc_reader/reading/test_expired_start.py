@@ -10,6 +10,7 @@ import pytest
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
 from cdc_reader._time import SystemClock
 from cdc_reader.errors import DataLossError, TableNotFoundError
+from cdc_reader.reading.delivery import RowsRead
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 SECOND = 1_000_000
@@ -152,3 +153,61 @@ def test_a_table_that_was_dropped(
         TableNotFoundError, match=r"^table ks\.t was not found: it has been dropped"
     ):
         list(read(reader, None))
+
+
+def follow_slowly(reader: CdcReader, clock: ManualClock, start: Any) -> list[int]:
+    """Follow the log; once two rows are read, the caller takes 40 minutes for them."""
+    found: list[int] = []
+    is_late = False
+    for delivery in reader.table.follow(start, "now"):
+        if isinstance(delivery, RowsRead):
+            found += delivery.batch.column("p").to_pylist()
+        elif len(found) >= 2 and not is_late:
+            clock.advance(40 * 60 * SECOND)
+            is_late = True
+    return found
+
+
+def write_for_50_minutes(server: EmbeddedScylla, clock: ManualClock) -> None:
+    """Write a row a minute."""
+    for number in range(50):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
+        clock.advance(60 * SECOND)
+
+
+@pytest.mark.parametrize("start", ["earliest", "-55m"])
+def test_rows_that_expire_while_a_log_is_followed(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+    start: str,
+) -> None:
+    """The loss is reported where it happened, not only when a position is looked at next."""
+    write_for_50_minutes(server, clock)
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
+        follow_slowly(open_reader(), clock, start)
+    clock.advance(2 * HOUR)
+    write_for_50_minutes(server, clock)
+    with caplog.at_level("WARNING"):
+        found = follow_slowly(open_reader(ReadConfig(data_loss="continue")), clock, start)
+    assert 2 <= len(found) < 50
+    assert "rows_lost" in caplog.text
+
+
+@pytest.mark.parametrize("start", ["earliest", "-55m"])
+def test_rows_that_are_read_in_time(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    start: str,
+) -> None:
+    """A reader that is ahead of expiry loses nothing, and is told of no loss."""
+    write_for_50_minutes(server, clock)
+    found = [
+        number
+        for delivery in open_reader().table.follow(start, "now")
+        if isinstance(delivery, RowsRead)
+        for number in delivery.batch.column("p").to_pylist()
+    ]
+    assert sorted(found) == list(range(50))
