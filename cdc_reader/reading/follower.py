@@ -230,7 +230,7 @@ class Follower:
         began = self._clock.now()
         yield from self._read(Window(self._position, min(written_before(began), end)))
         is_worth = settled - self._position >= duration_micros(self._config.poll_interval)
-        if is_worth or settled == end:
+        if is_worth or self._position < settled == end:
             yield from self._read_strays(Window(self._position, settled))
             if not self._stopped.is_set():
                 yield self._move_to(settled, began)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, report_loss, since_created
@@ -40,6 +40,12 @@ def settled_before(now: Micros, confidence: int) -> Micros:
 def written_before(now: Micros) -> Micros:
     """Return a write time later than that of any row written by `now`, settled or not."""
     return now + _LEAD
+
+
+def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
+    """Warn if nothing can be read yet, from `start` on (µs): a wrong year, or a wrong clock."""
+    if written_before(now) < start < FOREVER:
+        log.warning("start_in_the_future", table=str(table), start=format_timestamp(start))
 
 
 def begin_following(table: LogTable, now: Micros, start: Micros) -> Checkpoint:
@@ -126,6 +132,8 @@ class SettledHorizon:
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
+        if self._accounted is None:
+            warn_of_future(position, now, table)
         if self._account(starts) and position > BEGINNING:
             self._report(now, position, table, ttls)
         if position == BEGINNING:

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from cdc_reader._time import FOREVER, Clock, Micros, SystemClock, duration_micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.horizon import settled_before, written_before
+from cdc_reader.reading.horizon import settled_before, warn_of_future, written_before
 from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
@@ -65,9 +65,10 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table}, {self._options.window(self._clock.now())})"
 
     def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> None:
-        """Report if rows from the given start on may have expired."""
+        """Report if rows from the given start on may have expired, or cannot be there yet."""
         if self._options.starting_offset is not None:
             report_loss(self._options, asked, ttls, now, "leave startingOffsets out")
+        warn_of_future(asked.start, now, self._options.table)
         report_expired_start(self._options, self._schema.base, now)
 
     def _alive(self, asked: Window, now: Micros) -> Window:

@@ -25,7 +25,7 @@ from cdc_reader._time import Clock, Micros, SystemClock, duration_micros
 from cdc_reader.changes.frames.columns import SNAPSHOT_BEGIN, SNAPSHOT_COMPLETE
 from cdc_reader.cql.schema import LogSchema, TableState
 from cdc_reader.reading.expiry import TtlHistory, warn_of_loss
-from cdc_reader.reading.horizon import settled_before
+from cdc_reader.reading.horizon import settled_before, warn_of_future
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
@@ -72,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._window_end = WindowEnd(options, schema, self._clock, self._monitor.count_late_rows)
         self._initial: Offset | None = None
         self._lost_in_plan: Window | None = None
+        self._has_begun = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._window_end.finish(self._clock.now())
@@ -96,6 +97,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = self._checked(start)
         limited = not isinstance(limit, ReadAllAvailable)
         now = self._clock.now()
+        if not self._has_begun:
+            warn_of_future(since.position, now, self._options.table)
+            self._has_begun = True
         with still_there(self._options, self._schema):
             batch = self._window_end.next(
                 since, now, lambda: since.ttls_at(self._state(since), now), limited=limited

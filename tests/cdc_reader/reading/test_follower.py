@@ -494,3 +494,24 @@ def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Fol
     polls = (followed.clock.now() - start) // 100_000
     assert polls <= len(log) / 2 <= polls + 1  # of two chunks
     assert len(followed.asked) - len(log) < 12 * (polls // 10 + 2)
+
+
+@pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
+def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: str) -> None:
+    """A checkpoint that went back would repeat rows in the next run."""
+    followed.clock.advance(10 * MINUTE)
+    position = followed.clock.now() - MINUTE
+    follower = followed.follower(position, delivery=delivery)
+    found = list(follower.follow(position - 5 * MINUTE))
+    assert all(read.position >= position for read in found if isinstance(read, WindowComplete))
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+def test_a_start_in_the_future_is_told(
+    followed: Followed, caplog: pytest.LogCaptureFixture, *, is_far: bool
+) -> None:
+    """Nothing is read for long: of a wrong year, or a clock that was wrong."""
+    start = followed.clock.now() + (60 * MINUTE if is_far else SECOND)
+    list(followed.follower(start).follow(start))
+    told = [line for line in caplog.messages if "start_in_the_future" in line]
+    assert len(told) == is_far

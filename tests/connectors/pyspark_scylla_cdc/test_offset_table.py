@@ -280,6 +280,22 @@ def test_a_starting_timestamp_whose_rows_expired(
         assert caplog.text.count("rows_lost") == 2
 
 
+def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    """A batch has no rows then, and a stream waits."""
+    tables.create()
+    start = tables.clock.now() + HOUR
+    starting = {"startingTimestamp": format_timestamp(start)}
+    assert batch_keys(tables.batch(**starting)) == []
+    assert caplog.text.count("start_in_the_future") == 1
+    for given in (starting, {"startingOffsets": json.dumps({"version": 1, "position": start})}):
+        caplog.clear()
+        stream = tables.query(**given)
+        for _ in range(2):
+            first = stream.initialOffset()
+            assert stream.latestOffset(first, LIMIT) == first
+        assert caplog.text.count("start_in_the_future") == 1
+
+
 def test_a_starting_timestamp_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
