@@ -28,7 +28,10 @@ from cdc_reader.streams.strategy import Strategy
 
 CONSISTENCIES = ("ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE")
 DEFAULT_PORT = 9042
-_HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?")
+_HOST = re.compile(
+    r"(?!.{254})[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?"
+)
+"""Labels of at most 63 characters, or an IPv6 address: the resolver raises errors of its own."""
 _PORT = re.compile(
     r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 )

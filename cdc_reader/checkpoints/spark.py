@@ -17,7 +17,7 @@ from cdc_reader.checkpoints.marks import unpack_ttls
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.progress import Checkpoint, is_moment
 
 _VERSIONS = (1, 2, 3, 4)
 """The source's offset versions; those before 3 do not name their table."""
@@ -101,7 +101,8 @@ class SparkCheckpoint:
 
 def _began(offset: dict[str, Any]) -> int:
     """Return where the query's first micro-batch began, by the offset at its end."""
-    return int(offset.get("began", offset["position"]))
+    began: int = offset.get("began", offset["position"])
+    return began
 
 
 def _offset(line: str) -> dict[str, Any] | None:
@@ -113,6 +114,7 @@ def _offset(line: str) -> dict[str, Any] | None:
     is_ours = (
         isinstance(found, dict)
         and found.get("version") in _VERSIONS
-        and isinstance(found.get("position"), int)
+        and is_moment(found.get("position"))
+        and is_moment(found.get("began", 0))
     )
     return found if is_ours else None

@@ -124,7 +124,7 @@ class Report:
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1_024),
     default=8,
     show_default=True,
     help="How many changes to apply at a time. Changes of one partition are applied in order.",

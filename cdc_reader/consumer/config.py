@@ -7,7 +7,14 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from cdc_reader._settings import A_SECOND_OR_MORE, AT_LEAST_ONE, NOT_NEGATIVE, duration, member
+from cdc_reader._settings import (
+    A_SECOND_OR_MORE,
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    between,
+    duration,
+    member,
+)
 
 
 class OnError(StrEnum):
@@ -58,7 +65,7 @@ class ConsumerConfig:
     used.
     """
 
-    workers: int = field(default=4, validator=AT_LEAST_ONE)
+    workers: int = field(default=4, validator=between(1, 1_024))
     max_changes: int = field(default=10_000, validator=AT_LEAST_ONE)
     max_bytes: int = field(default=32 * 1024 * 1024, validator=AT_LEAST_ONE)
     attempts: int = field(default=3, validator=AT_LEAST_ONE)

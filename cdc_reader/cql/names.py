@@ -13,6 +13,8 @@ from cdc_reader.errors import ConfigurationError
 LOG_SUFFIX = "_scylla_cdc_log"
 
 _BARE = re.compile(r"[a-z][a-z0-9_]*")
+_LONGEST = 1_000
+"""Characters of a name: the server's limit is lower, and differs between versions."""
 _TABLE_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 
 
@@ -45,8 +47,12 @@ class TableName:
         """
         given: object = text
         parts = _TABLE_NAME.fullmatch(text.strip()) if isinstance(given, str) else None
+        remedy = "give it as keyspace.table, parts with a dot in double quotes"
+        if isinstance(given, str) and len(given) > _LONGEST:
+            raise ConfigurationError(
+                "table", f"{given[:20]}... ({len(given):,} characters)", remedy
+            )
         if not parts:
-            remedy = "give it as keyspace.table, parts with a dot in double quotes"
             raise ConfigurationError("table", given, remedy)
         return cls(*(_unquoted(part) for part in parts.groups()))
 

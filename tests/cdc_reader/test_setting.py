@@ -181,7 +181,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (
             lambda: cdc.ConsumerConfig(workers=True),
-            "workers is True: give a whole number of at least 1",
+            "workers is True: give a whole number from 1 to 1024",
         ),
         (
             lambda: cdc.ReadConfig(confidence_window=timedelta(seconds=-1)),
@@ -199,6 +199,16 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (
             lambda: consumer(application="a" * 100_000),
             "application is 'aaaaaaaaaaaaaaaaaaaa... (100,000 characters)': give at most 1,000",
+        ),
+        (lambda: cdc.CdcReader("node1..example.com", "ks.t"), "give each host as"),
+        (lambda: cdc.CdcReader("h" * 64, "ks.t"), "give each host as"),
+        (
+            lambda: cdc.CdcReader(WAY, "ks." + "t" * 100_000),
+            "table is 'ks.ttttttttttttttttt... (100,003 characters)': give it as keyspace.table",
+        ),
+        (
+            lambda: cdc.ConsumerConfig(workers=10**9),
+            "workers is 1000000000: give a whole number from 1 to 1024",
         ),
         (lambda: consumer(application="a\0b"), "application is 'a\\x00b': give printable"),
         (lambda: consumer(application="\ud800"), "application is '\\ud800': give printable"),
