@@ -13,6 +13,7 @@ import pytest
 
 from cdc_reader._time import SystemClock, format_timestamp
 from cdc_reader.testing import EmbeddedScylla, Fault, ManualClock
+from tests.connectors.pyspark_scylla_cdc.available_now import read_available
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,5 @@ def asked(
     with cluster.faults.during(*ways):
         writer = spark.readStream.format("scylla_cdc").options(**options).load().writeStream
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-        query = writer.trigger(availableNow=True).format("parquet").start(str(folder / "rows"))
-        query.awaitTermination()
+        read_available(writer.format("parquet").option("path", str(folder / "rows")))
         return cluster.faults.struck(ways[0]), cluster.faults.struck(ways[1])
