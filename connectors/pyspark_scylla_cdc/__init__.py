@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from pyspark_scylla_cdc.monitoring.listener import ScyllaCdcListener as ScyllaCdcListener
     from pyspark_scylla_cdc.monitoring.status import StreamStatus as StreamStatus
     from pyspark_scylla_cdc.tables.fold import fold as fold
+    from pyspark_scylla_cdc.tables.mirror import Mirror as Mirror
+    from pyspark_scylla_cdc.tables.mirror import mirror as mirror
 
 __all__ = [
     "DefaultSource",
+    "Mirror",
     "ScyllaCdcDataSource",
     "ScyllaCdcListener",
     "StreamStatus",
     "fold",
+    "mirror",
     "session",
 ]
 
@@ -32,9 +36,11 @@ with suppress(ImportError):
 
 
 _HOMES = {
+    "Mirror": "pyspark_scylla_cdc.tables.mirror",
     "ScyllaCdcListener": "pyspark_scylla_cdc.monitoring.listener",
     "StreamStatus": "pyspark_scylla_cdc.monitoring.status",
     "fold": "pyspark_scylla_cdc.tables.fold",
+    "mirror": "pyspark_scylla_cdc.tables.mirror",
     "session": "pyspark_scylla_cdc.installation.session",
 }
 

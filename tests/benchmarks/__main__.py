@@ -30,6 +30,7 @@ NAMES = (
     "snapshot",
     "peers",
     "spark",
+    "mirror",
     "filters",
     "idle",
     "scale",

@@ -108,6 +108,7 @@ def copies(defined: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         newest = max(defined["states"].iterdir(), key=lambda folder: int(folder.name))
         yield [row.asDict() for row in defined["spark"].read.parquet(str(newest)).collect()]
         yield defined["orders"].to_pyarrow_table().to_pylist()
+        yield [row.asDict() for row in defined["copy"].read().collect()]
 
 
 @pytest.mark.parametrize("page", TESTS, ids=name)

@@ -1,0 +1,84 @@
+"""A copy in a Delta table, written by deltalake, which needs nothing of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.sink import APPLICATION, GONE, Layout, is_done, merged, same_row
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class DeltaLakeSink:
+    """A `Sink` in a Delta table at a path; rows and micro-batch are one commit.
+
+    The rows that a micro-batch touches pass through the driver's memory.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            import deltalake
+        except ImportError:
+            raise ConfigurationError(
+                "format",
+                "delta",
+                "install deltalake (pip install deltalake), or start Spark with delta-spark",
+            ) from None
+        self._deltalake = deltalake
+        self._path = path
+
+    def prepare(self, layout: Layout) -> None:
+        """See `Sink.prepare`."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        wanted = to_arrow_schema(layout.schema)
+        table = self._deltalake.DeltaTable.create(self._path, schema=wanted, mode="ignore")
+        there = {field.name for field in table.schema().fields}
+        fields = self._deltalake.Schema.from_arrow(wanted).fields
+        if missing := [field for field in fields if field.name not in there]:
+            table.alter.add_columns(missing)
+
+    def has(self, batch: int) -> bool:
+        """See `Sink.has`."""
+        return is_done(batch, self._table().transaction_version(APPLICATION), self._path)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """See `Sink.rows`."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        table = self._table()
+        import pyarrow as pa
+
+        schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
+        return spark.read.schema(schema).parquet(*table.file_uris())
+
+    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+        """See `Sink.commit`."""
+        rows = merged(layout, before, after).toArrow()
+        table, deltalake = self._table(), self._deltalake
+        noted = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(APPLICATION, batch)]
+        )
+        if not rows.num_rows:  # a merge of nothing would not be a commit
+            nothing = rows.drop_columns(GONE)
+            deltalake.write_deltalake(table, nothing, mode="append", commit_properties=noted)
+            return
+        (
+            table.merge(
+                rows,
+                same_row(layout),
+                source_alias="s",
+                target_alias="t",
+                commit_properties=noted,
+            )
+            .when_matched_delete(f"s.{GONE}")
+            .when_matched_update_all(except_cols=[GONE])
+            .when_not_matched_insert_all(f"NOT s.{GONE}", except_cols=[GONE])
+            .execute()
+        )
+
+    def _table(self) -> DeltaTable:
+        return self._deltalake.DeltaTable(self._path)

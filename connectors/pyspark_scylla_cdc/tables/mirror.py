@@ -1,0 +1,257 @@
+"""`mirror`: keeps copies of tables current in a lakehouse or in files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from cdc_reader._log import get_logger
+from cdc_reader._settings import member
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
+from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
+from pyspark_scylla_cdc.tables.fold import fold
+from pyspark_scylla_cdc.tables.parquet import ParquetSink
+from pyspark_scylla_cdc.tables.sink import Layout, Sink, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = get_logger(__name__)
+
+_SET = {
+    "format": "changes",
+    "includedelta": "true",
+    "rangedeletes": "emit",
+    "snapshot": "initial",
+    "schemamode": "fail",
+}
+"""Options of the source that a copy needs; a user cannot set them."""
+_OTHER_COLUMNS = ("schemaMode is 'fail'", "dropped while the query ran")
+"""What the source's error says if the table has gained or lost columns."""
+_TICK = 0.2
+"""Seconds between looks at the queries of several tables."""
+
+
+class Format(StrEnum):
+    """The format of a copy."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+    PARQUET = "parquet"
+
+
+@define(eq=False)
+class _Copy:
+    """One table, its target and, once started, the query between them."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    sink: Sink
+    checkpoint: str
+    trigger: Mapping[str, Any]
+    query: StreamingQuery | None = field(default=None, init=False)
+    _layout: Layout | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Load the table with its current columns, prepare the target, start the query."""
+        frame = self.spark.readStream.format("scylla_cdc").options(**self.options).load()
+        layout = layout_of(frame)
+        self.sink.prepare(layout)
+        writer = frame.writeStream.foreachBatch(partial(update, self.sink, layout))
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
+
+    def goes_on(self) -> bool:
+        """Whether the query runs; start it again if it ended because the columns changed.
+
+        Raises the error of a query that failed.
+        """
+        query = self.query
+        if query is None or query.isActive:
+            return query is not None
+        error = query.exception()
+        if error is None:
+            return False
+        if not any(text in str(error) for text in _OTHER_COLUMNS):
+            raise error
+        log.info("columns_changed", checkpoint=self.checkpoint)
+        self.start()
+        return True
+
+
+@define(eq=False)
+class Mirror:
+    """Copies that are kept current; see `mirror`."""
+
+    _copies: Sequence[_Copy]
+
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """The streaming queries, one for each table; a new one after columns changed."""
+        return [copy.query for copy in self._copies if copy.query is not None]
+
+    def start(self) -> None:
+        """Start the queries; all or none."""
+        try:
+            for copy in self._copies:
+                copy.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """Wait until all queries have ended; True if they have within `timeout` seconds.
+
+        If one fails, stop the others and raise its error. A query that ends because the table
+        gained or lost columns is started again, with the new ones.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        try:
+            while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be seen
+                if end is not None and time.monotonic() >= end:
+                    return False
+                time.sleep(_TICK)
+        except BaseException:
+            self.stop()
+            raise
+        return True
+
+    def stop(self) -> None:
+        """Stop the queries; a later call of `mirror` goes on where they stopped."""
+        for query in self.queries:
+            query.stop()
+
+    def read(self, number: int = 0) -> DataFrame:
+        """Return the rows of the copy, as they are now; of several, that of table `number`."""
+        copy = self._copies[number]
+        return copy.sink.rows(copy.spark)
+
+
+def mirror(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    target: str,
+    format: str = "delta",  # noqa: A002 - Spark's name
+    tables: Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> Mirror:
+    """Start to keep a copy of a table current, or of several; return the running `Mirror`.
+
+        mirror(spark, options, target="/data/orders").awaitTermination()
+
+    The copy begins as the table, by a snapshot; then each micro-batch of changes is merged into it
+    in one commit, exactly once. It has the table's columns, also those that are added later. Its
+    rows are those of a SELECT, except that cells that expire by their TTL stay: see the how-to
+    "Keep a table current".
+
+    Args:
+        spark: the session.
+        options: the options of the source: hosts, keyspace, table and so on. The copy needs its
+            own values for ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and
+            ``schemaMode``.
+        target: the path of the copy or, for ``iceberg``, its name in a catalog. With `tables` it is
+            what contains the copies: that of ``shop.orders`` is at ``target/shop/orders`` or
+            ``target.shop.orders``.
+        format: ``delta``: a Delta table, written by Delta Lake's library if the session has it,
+            else by deltalake. ``iceberg``: needs a session with Iceberg's extensions. ``parquet``:
+            a folder per micro-batch with the whole table, of which the last two are kept;
+            `Mirror.read` reads the newest.
+        tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
+        checkpoint: the folder for Spark's checkpoint, or for those of several tables; by default
+            ``target`` with ``.checkpoint`` after it. It belongs to the copy: delete both to start
+            over.
+        trigger: as for `DataStreamWriter.trigger`, such as ``{"availableNow": True}``.
+
+    Raises ConfigurationError for values that cannot be used, and the source's errors at `load`.
+    """
+    if taken := [name for name in options if name.lower() in _SET]:
+        raise ConfigurationError(taken[0], options[taken[0]], "a copy sets this option: leave out")
+    kind = member("format", format, Format)
+    if kind is Format.ICEBERG and checkpoint is None:
+        raise ConfigurationError("checkpoint", "None", "give a folder: an Iceberg table has none")
+    copies = [
+        _Copy(spark, _source(options, table), sink, place, dict(trigger or {}))
+        for table, sink, place in _places(spark, kind, target, tables, checkpoint)
+    ]
+    running = Mirror(copies)
+    running.start()
+    return running
+
+
+def _source(options: Mapping[str, str], table: TableName | None) -> dict[str, str]:
+    """Return the options of the source for a copy."""
+    if table is None:
+        return {**options, **_SET}
+    kept = {name: value for name, value in options.items() if name.lower() != "path"}
+    return {**kept, **_SET, "keyspace": table.keyspace, "table": table.name}
+
+
+def _places(
+    spark: SparkSession,
+    kind: Format,
+    target: str,
+    tables: Sequence[str] | None,
+    checkpoint: str | None,
+) -> list[tuple[TableName | None, Sink, str]]:
+    """Return the tables, each with its target and the folder of its checkpoint."""
+    folder = checkpoint or f"{target.rstrip('/')}.checkpoint"
+    if tables is None:
+        return [(None, _sink(spark, kind, target), folder)]
+    found: list[tuple[TableName | None, Sink, str]] = []
+    separator = "." if kind is Format.ICEBERG else "/"
+    for name in map(TableName.parse, tables):
+        path = separator.join([target.rstrip("/"), name.keyspace, name.name])
+        place = f"{folder}/{name.keyspace}/{name.name}"
+        found.append((name, _sink(spark, kind, path), place))
+    return found
+
+
+def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
+    from pyspark_scylla_cdc.tables.merge_sql import MergeSink
+
+    if kind is Format.PARQUET:
+        return ParquetSink(spark, target)
+    if kind is Format.ICEBERG:
+        return MergeSink(spark, target, "iceberg")
+    if "io.delta" in (spark.conf.get("spark.sql.extensions", "") or ""):
+        return MergeSink(spark, f"delta.`{target}`", "delta")
+    return DeltaLakeSink(target)
+
+
+def layout_of(changes: DataFrame) -> Layout:
+    """Return the layout of a copy, from the schema of a table's changes."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [each for each in changes.schema if each.name not in names.ALL]
+    kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
+    plain = [StructField(each.name, each.dataType) for each in fields]
+    partition, clustering = (
+        [name for name, found in kinds.items() if found == kind]
+        for kind in ("partition_key", "clustering")
+    )
+    return Layout(StructType(plain), partition, clustering)
+
+
+def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
+    """Merge a micro-batch into the copy, unless the copy has it already."""
+    if sink.has(batch):
+        return
+    changes.persist()  # each fold reads the changes more than once
+    try:
+        touched = changes.select(*map(quoted, layout.partition)).distinct()
+        columns = [quoted(field.name) for field in layout.schema]
+        there = sink.rows(changes.sparkSession).select(*columns)
+        before = there.join(touched, [*layout.partition], "left_semi")
+        sink.commit(batch, layout, before, fold(changes, onto=before))
+    finally:
+        changes.unpersist()

@@ -1,0 +1,78 @@
+"""A copy in Parquet files: a folder for each micro-batch, of which the last two are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark_scylla_cdc.tables.sink import Layout, is_done
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEPT = 2
+
+
+class ParquetSink:
+    """A `Sink` of versions: the folder ``12`` has the whole table after micro-batch 12.
+
+    A version counts once Spark has written the file ``_SUCCESS`` into it. The last but one is kept
+    for those who are reading it.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path.rstrip("/")
+        self._layout: Layout | None = None
+
+    def prepare(self, layout: Layout) -> None:
+        """See `Sink.prepare`; a version that lacks columns is read as if they were null."""
+        self._layout = layout
+
+    def has(self, batch: int) -> bool:
+        """See `Sink.has`."""
+        return is_done(batch, max(self._versions(), default=None), self._path)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """See `Sink.rows`."""
+        versions = self._versions()
+        if not versions:
+            assert self._layout is not None  # noqa: S101 - prepared first
+            return spark.createDataFrame([], self._layout.schema)
+        found = spark.read.parquet(f"{self._path}/{max(versions)}")
+        for field in self._layout.schema if self._layout else ():
+            if field.name not in found.columns:
+                from pyspark.sql import functions as sf
+
+                found = found.withColumn(field.name, sf.lit(None).cast(field.dataType))
+        return found
+
+    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+        """See `Sink.commit`."""
+        partitions = before.select(*layout.partition)
+        partitions = partitions.unionByName(after.select(*layout.partition)).distinct()
+        untouched = self.rows(after.sparkSession).join(partitions, [*layout.partition], "left_anti")
+        whole = untouched.unionByName(after, allowMissingColumns=True)
+        whole.write.mode("overwrite").parquet(f"{self._path}/{batch}")
+        for version in sorted(self._versions())[:-_KEPT]:
+            self._files.delete(self._file(str(version)), True)
+
+    def _versions(self) -> list[int]:
+        """Return the versions that are complete."""
+        if not self._files.exists(self._file()):
+            return []
+        names = [each.getPath().getName() for each in self._files.listStatus(self._file())]
+        return [
+            int(name)
+            for name in names
+            if name.isdigit() and self._files.exists(self._file(name, "_SUCCESS"))
+        ]
+
+    @property
+    def _files(self) -> Any:
+        """Hadoop's file system of the path, with Spark's settings."""
+        configuration = self._spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark has no other way
+        return self._file().getFileSystem(configuration)
+
+    def _file(self, *names: str) -> Any:
+        jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way
+        return jvm.org.apache.hadoop.fs.Path("/".join([self._path, *names]))

@@ -1,0 +1,92 @@
+"""What a copy of a table is written to: the interface, and what all implementations share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
+
+from cdc_reader.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+APPLICATION = "scylla_cdc_mirror"
+"""The name under which targets record the micro-batches that they have."""
+GONE = "__gone"
+"""A column of merged rows: true for those that the table no longer has."""
+
+
+@frozen
+class Layout:
+    """The columns of a copy: those of the table, in its order, and which of them are its key."""
+
+    schema: StructType
+    partition: Sequence[str]
+    clustering: Sequence[str]
+
+    @property
+    def key(self) -> list[str]:
+        """The columns of the primary key."""
+        return [*self.partition, *self.clustering]
+
+
+class Sink(Protocol):
+    """A target that has a copy of one table, and records the last micro-batch that it has."""
+
+    def prepare(self, layout: Layout) -> None:
+        """Create the target, or add the columns that it lacks."""
+        ...
+
+    def has(self, batch: int) -> bool:
+        """Whether the target has this micro-batch already.
+
+        Raises CheckpointError if a micro-batch is missing between the last one and this one.
+        """
+        ...
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the copy."""
+        ...
+
+    def commit(self, batch: int, layout: Layout, before: DataFrame, after: DataFrame) -> None:
+        """Replace the rows `before`, those of some partitions, by `after`; note the micro-batch.
+
+        Both happen at once, or neither.
+        """
+        ...
+
+
+def is_done(batch: int, last: int | None, target: str) -> bool:
+    """Whether a target whose last micro-batch is `last` has this one; see `Sink.has`."""
+    if last is not None and batch <= last:
+        return True
+    if batch != (0 if last is None else last + 1):
+        raise CheckpointError(
+            f"micro-batch {batch} does not follow {'none' if last is None else last}, the last "
+            f"one in {target}: target and checkpoint belong together; delete both to start over"
+        )
+    return False
+
+
+def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Return the rows `after`, and the keys of those only `before`, told apart by `GONE`."""
+    from pyspark.sql import functions as sf
+
+    key = [sf.col(quoted(name)) for name in layout.key]
+    gone = before.select(*key).subtract(after.select(*key)).withColumn(GONE, sf.lit(True))
+    return after.withColumn(GONE, sf.lit(False)).unionByName(gone, allowMissingColumns=True)
+
+
+def quoted(name: str) -> str:
+    """Quote an identifier for Spark, and for deltalake."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def same_row(layout: Layout) -> str:
+    """Return the condition that `s` and `t` are one row; a static row has no clustering key."""
+    partition, clustering = (map(quoted, part) for part in (layout.partition, layout.clustering))
+    equal = [f"t.{name} = s.{name}" for name in partition]
+    return " AND ".join([*equal, *(f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)])
