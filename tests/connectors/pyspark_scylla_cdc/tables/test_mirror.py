@@ -117,7 +117,7 @@ def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[i
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("_history", range(HISTORIES))
-@pytest.mark.timeout(120 + 60 * CRASHES)
+@pytest.mark.timeout(300 + 120 * CRASHES)
 def test_a_copy_is_the_table_through_crashes(
     scylla: Scylla,
     keyspace: str,
@@ -139,6 +139,8 @@ def test_a_copy_is_the_table_through_crashes(
             start(format=format_name).awaitTermination()
         execute(*statements(draw, ROUND))
     crashes(None)
+    # Before Spark 4.2 a run is one micro-batch, and the first one here is that of the last crash.
+    assert start(format=format_name).awaitTermination()
     copy = start(format=format_name)
     assert copy.awaitTermination()
     assert known(rows_of(copy.read())) == known(table_of(scylla, f"{keyspace}.t"))
@@ -209,7 +211,7 @@ def test_several_tables_in_one_call(
 def test_wrong_values_are_told(start: Start) -> None:
     """Before anything is read."""
     for values, message in (
-        ({"format": "csv"}, "format is 'csv': expected delta, iceberg or parquet"),
+        ({"format": "csv"}, "format is 'csv': give one of delta, iceberg, parquet"),
         ({"format": "iceberg"}, "checkpoint is 'None': give a folder"),
         ({"tables": ["t"]}, "table"),
     ):
