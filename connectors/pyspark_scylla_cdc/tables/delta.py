@@ -22,11 +22,8 @@ class DeltaLakeSink:
         try:
             import deltalake
         except ImportError:
-            raise ConfigurationError(
-                "format",
-                "delta",
-                "install deltalake (pip install deltalake), or start Spark with delta-spark",
-            ) from None
+            remedy = "install deltalake (pip install deltalake), or give 'parquet'"
+            raise ConfigurationError("format", "delta", remedy) from None
         self._deltalake = deltalake
         self._path = path
 

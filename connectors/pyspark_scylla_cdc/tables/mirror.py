@@ -44,7 +44,6 @@ class Format(StrEnum):
     """The format of a copy."""
 
     DELTA = "delta"
-    ICEBERG = "iceberg"
     PARQUET = "parquet"
 
 
@@ -159,13 +158,11 @@ def mirror(
         options: the options of the source: hosts, keyspace, table and so on. The copy needs its
             own values for ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and
             ``schemaMode``.
-        target: the path of the copy or, for ``iceberg``, its name in a catalog. With `tables` it is
-            what contains the copies: that of ``shop.orders`` is at ``target/shop/orders`` or
-            ``target.shop.orders``.
-        format: ``delta``: a Delta table, written by Delta Lake's library if the session has it,
-            else by deltalake. ``iceberg``: needs a session with Iceberg's extensions. ``parquet``:
-            a folder per micro-batch with the whole table, of which the last two are kept;
-            `Mirror.read` reads the newest.
+        target: the path of the copy. With `tables` it is the folder that contains the copies: that
+            of ``shop.orders`` is at ``target/shop/orders``.
+        format: ``delta``: a Delta table, written by deltalake. ``parquet``: a folder per
+            micro-batch with the whole table, of which the last two are kept; `Mirror.read` reads
+            the newest.
         tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
         checkpoint: the folder for Spark's checkpoint, or for those of several tables; by default
             ``target`` with ``.checkpoint`` after it. It belongs to the copy: delete both to start
@@ -177,8 +174,6 @@ def mirror(
     if taken := [name for name in options if name.lower() in _SET]:
         raise ConfigurationError(taken[0], options[taken[0]], "a copy sets this option: leave out")
     kind = member("format", format, Format)
-    if kind is Format.ICEBERG and checkpoint is None:
-        raise ConfigurationError("checkpoint", "None", "give a folder: an Iceberg table has none")
     copies = [
         _Copy(spark, _source(options, table), sink, place, dict(trigger or {}))
         for table, sink, place in _places(spark, kind, target, tables, checkpoint)
@@ -208,24 +203,14 @@ def _places(
     if tables is None:
         return [(None, _sink(spark, kind, target), folder)]
     found: list[tuple[TableName | None, Sink, str]] = []
-    separator = "." if kind is Format.ICEBERG else "/"
     for name in map(TableName.parse, tables):
-        path = separator.join([target.rstrip("/"), name.keyspace, name.name])
-        place = f"{folder}/{name.keyspace}/{name.name}"
+        path, place = (f"{it.rstrip('/')}/{name.keyspace}/{name.name}" for it in (target, folder))
         found.append((name, _sink(spark, kind, path), place))
     return found
 
 
 def _sink(spark: SparkSession, kind: Format, target: str) -> Sink:
-    from pyspark_scylla_cdc.tables.merge_sql import MergeSink
-
-    if kind is Format.PARQUET:
-        return ParquetSink(spark, target)
-    if kind is Format.ICEBERG:
-        return MergeSink(spark, target, "iceberg")
-    if "io.delta" in (spark.conf.get("spark.sql.extensions", "") or ""):
-        return MergeSink(spark, f"delta.`{target}`", "delta")
-    return DeltaLakeSink(target)
+    return ParquetSink(spark, target) if kind is Format.PARQUET else DeltaLakeSink(target)
 
 
 def layout_of(changes: DataFrame) -> Layout:
