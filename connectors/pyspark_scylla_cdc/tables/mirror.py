@@ -18,6 +18,7 @@ from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.fold import fold
 from pyspark_scylla_cdc.tables.parquet import ParquetSink
+from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import Layout, Sink, quoted
 
 if TYPE_CHECKING:
@@ -237,6 +238,16 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
         columns = [quoted(field.name) for field in layout.schema]
         there = sink.rows(changes.sparkSession).select(*columns)
         before = there.join(touched, [*layout.partition], "left_semi")
+        if _begins_anew(changes):
+            before = there
         sink.commit(batch, layout, before, fold(changes, onto=before))
     finally:
         changes.unpersist()
+
+
+def _begins_anew(changes: DataFrame) -> bool:
+    """Whether a new snapshot begins in these changes, which drops all rows of the copy."""
+    kind = changes.schema[names.CHANGE_TYPE]
+    if kind.metadata.get("cql.marks") != "true":
+        return False
+    return not changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN).isEmpty()

@@ -16,6 +16,7 @@ from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc import Mirror, mirror
 from pyspark_scylla_cdc.tables import mirror as mirroring
+from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.sink import Layout, Sink
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     ADAPTIVE,
@@ -102,8 +103,10 @@ def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start
     """Start a copy that ends when it has all."""
 
     def start(**more: Any) -> Mirror:
-        settings = {"target": str(tmp_path / "copy"), "trigger": {"availableNow": True}, **more}
         source = {**options, "confidenceWindow": "0s", "maxPartitions": "2"}
+        if "onDataLoss" in more:
+            source["onDataLoss"] = more.pop("onDataLoss")
+        settings = {"target": str(tmp_path / "copy"), "trigger": {"availableNow": True}, **more}
         return mirror(spark, source, **settings)
 
     return start
@@ -206,6 +209,23 @@ def test_several_tables_in_one_call(
     copy = start(target=target, checkpoint=str(tmp_path / "positions" / keyspace / "t"))
     with pytest.raises(StreamingQueryException, match=r"micro-batch \d does not follow none"):
         copy.awaitTermination()
+
+
+def test_a_new_snapshot_replaces_the_rows(
+    execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a loss: also those of partitions that it does not have."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk) VALUES (1)",
+        "INSERT INTO {t} (pk) VALUES (2)",
+    )
+    assert start().awaitTermination()
+    execute("TRUNCATE {t}", "INSERT INTO {t} (pk) VALUES (2)")
+    monkeypatch.setattr(DeltaLakeSink, "has", lambda _sink, _batch: False)
+    copy = start(checkpoint=str(tmp_path / "other"), onDataLoss="resnapshot")
+    assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 2}]
 
 
 def test_wrong_values_are_told(start: Start) -> None:
