@@ -40,7 +40,7 @@ HISTORIES = int(os.environ.get("MIRROR_HISTORIES", "1"))
 CRASHES = int(os.environ.get("MIRROR_CRASHES", "2"))
 ROUND = 15
 """Statements between two crashes."""
-FORMATS = ["delta", pytest.param("parquet", marks=pytest.mark.slow)]
+FORMATS = ["delta", "parquet"]
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +118,7 @@ def known(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[tuple[i
     return [row for row in rows if row["v"] is not None or row["w"]], statics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("_history", range(HISTORIES))
 @pytest.mark.timeout(300 + 120 * CRASHES)
@@ -211,6 +212,7 @@ def test_several_tables_in_one_call(
         copy.awaitTermination()
 
 
+@pytest.mark.slow
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
