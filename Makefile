@@ -60,13 +60,15 @@ NEWEST := build/newest
 # from the site's own copy.
 SITE := build/docs
 MERMAID := 12.3.0
+PUPPETEER := 24.43.1
+AXE := 4.14.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install java prometheus demo test test-slow test-all test-cluster test-spark \
     test-spark-quick test-scylla-driver test-scylla-driver-quick test-clients test-containers \
     embedded-image soak fuzz fuzz-kernel bench simulate lint format api constraints clean \
-    test-oldest test-newest docs publish-docs sdist wheels
+    test-oldest test-newest docs publish-docs sdist wheels check-docs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -165,6 +167,9 @@ api: $(INSTALLED) ## write docs/reference/api.md from the docstrings
 docs: $(SITE)/.installed docs/assets/mermaid.min.js ## build the site in build/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
 
+check-docs: docs $(SITE)/node_modules/.installed ## open each page in Chromium: errors, links, accessibility
+	node scripts/check_site.mjs build/site $(SITE)
+
 publish-docs: $(SITE)/.installed docs/assets/mermaid.min.js ## publish the site of VERSION=v1.2.3 or VERSION=dev
 	SITE_VERSIONS=mike NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mike deploy --push --update-aliases \
 	    $(VERSION) $(if $(filter v%,$(VERSION)),latest)
@@ -212,6 +217,11 @@ docs/assets/mermaid.min.js: Makefile
 	mkdir -p $(SITE) $(@D)
 	cd $(SITE) && npm pack --silent mermaid@$(MERMAID)
 	tar -xzOf $(SITE)/mermaid-$(MERMAID).tgz package/dist/mermaid.min.js >$@
+
+$(SITE)/node_modules/.installed: Makefile
+	npm install --silent --no-audit --no-fund --prefix $(SITE) \
+	    puppeteer-core@$(PUPPETEER) axe-core@$(AXE)
+	@touch $@
 
 # See docs/howto/use-scylla-driver.md: both drivers share one folder.
 scylla-driver: $(FORKED)

@@ -13,8 +13,10 @@ _REPLACEMENTS = (
         'data-md-component="search" role="dialog"',
         'data-md-component="search" role="dialog" aria-label="Search"',
     ),
-    # A block that is wider than the page scrolls by the keyboard only if it can have the focus.
+    # What is wider than the page scrolls by the keyboard only if it can have the focus.
     ("<pre><span></span><code>", '<pre tabindex="0"><span></span><code>'),
+    ("<table>", '<div class="scrolled" tabindex="0"><table>'),
+    ("</table>", "</table></div>"),
 )
 
 

@@ -40,8 +40,10 @@ def test_a_page_asks_no_other_server() -> None:
 
 
 def test_blocks_and_the_search_can_be_reached_without_a_mouse() -> None:
-    """Code that scrolls can have the focus, and the search dialog has a name."""
+    """Code and tables that scroll can have the focus, and the search dialog has a name."""
     assert on_post_page("<pre><span></span><code>a") == '<pre tabindex="0"><span></span><code>a'
+    table = '<div class="scrolled" tabindex="0"><table>a</table></div>'
+    assert on_post_page("<table>a</table>") == table
     search = '<div class="md-search" data-md-component="search" role="dialog">'
     assert 'aria-label="Search"' in on_post_page(search)
 
