@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -229,6 +230,8 @@ class Prometheus:
             with urlopen(f"{self._url}/{path}?{urlencode(parameters)}") as answer:
                 found = json.load(answer)
         except HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # it is still starting
+                return None
             pytest.fail(error.read().decode())
         except URLError:
             return None
