@@ -164,7 +164,7 @@ def check_functions(handler: object, dead_letter: object) -> None:
     """Raise ConfigurationError for what cannot be called, and for coroutine functions.
 
     A coroutine that nobody awaits would count as a handled change. `check_done` rejects what
-    shows only in a call: a plain function that returns a coroutine.
+    shows only in a call: a plain function that returns a coroutine, or a generator.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":

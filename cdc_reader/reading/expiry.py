@@ -190,8 +190,13 @@ class LossReporter:
 
     def report(self, lost: Window, table: TableName) -> None:
         """Report `lost`, which is empty once nothing is lost any more."""
-        if not (self._is_reported or lost.is_empty):
+        if not self._is_reported:
+            self.report_more(lost, table)
+        self._is_reported = not lost.is_empty
+
+    def report_more(self, lost: Window, table: TableName) -> None:
+        """Report `lost`, also while an earlier loss lasts; nothing if it is empty."""
+        if not lost.is_empty:
             report_loss(lost, table, self._mode, self._remedy)
             if self._on_loss is not None:
                 self._on_loss(lost)
-        self._is_reported = not lost.is_empty

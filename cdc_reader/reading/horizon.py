@@ -13,7 +13,7 @@ from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros, format_timestamp
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
-from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, report_loss, since_created
+from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
@@ -25,11 +25,6 @@ _LEAD = 60_000_000
 """µs by which a write time may be ahead of our clock.
 
 The server accepts timestamps up to 5 s ahead of its own clock, which may be ahead of ours."""
-
-
-_BEHIND = (
-    "expected them to be read within the log's TTL: start over, or set data_loss to 'continue'"
-)
 
 
 def settled_before(now: Micros, confidence: int) -> Micros:
@@ -105,13 +100,13 @@ class SettledHorizon:
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
         self._judged = BEGINNING
-        self._on_loss = on_loss
         self._gate = PublicationGate(
             lambda: table.generations, duration_micros(config.publication_wait)
         )
         self._losses = LossReporter(
             config.data_loss,
-            _BEHIND,
+            "expected them to be read within the log's TTL: start over, or set data_loss to "
+            "'continue'",
             on_loss,
         )
 
@@ -153,11 +148,7 @@ class SettledHorizon:
         if self._config.data_loss is DataLossMode.RESNAPSHOT:
             self._report(now, window.start, table, ttls)
             return
-        lost = ttls.lost_between(self._judged, now, window)
-        if not lost.is_empty:
-            report_loss(lost, table, self._config.data_loss, _BEHIND)
-            if self._on_loss is not None:
-                self._on_loss(lost)
+        self._losses.report_more(ttls.lost_between(self._judged, now, window), table)
 
     def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
         at = evolve(self._start, position=position, ttls=ttls)

@@ -198,12 +198,11 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
     assert tables.query(startingOffsets=json.dumps(given)).initialOffset() == offset
 
 
-@pytest.mark.parametrize("version", [1, 3])
-@pytest.mark.parametrize("later_ttl", [3_600, 86_400])
-def test_starting_offsets_whose_rows_expired(
-    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
-) -> None:
-    """The rules are those of a checkpoint; only an offset of version 3 knows an earlier TTL."""
+def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
+    """Return an offset before row 2, which expires by a TTL of an hour; row 3 follows.
+
+    The TTL is `later_ttl`, in s, by then.
+    """
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -213,11 +212,20 @@ def test_starting_offsets_whose_rows_expired(
         tables.server.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
     tables.clock.advance(HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
+    return offset if version == 3 else {"version": 1, "position": offset["position"]}
+
+
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("later_ttl", [3_600, 86_400])
+def test_starting_offsets_whose_rows_expired(
+    tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
+) -> None:
+    """The rules are those of a checkpoint; only an offset of version 3 knows an earlier TTL."""
+    given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
-    given = offset if version == 3 else {"version": 1, "position": offset["position"]}
     strict = tables.query(startingOffsets=json.dumps(given))
     start = strict.initialOffset()
-    assert start["position"] == offset["position"]
+    assert start["position"] == given["position"]
     is_known = version == 3 or later_ttl == 3_600
     if is_known:
         message = r"TTL was 3600 s.* onDataLoss .* with startingOffsets 'earliest' and a new"
@@ -237,16 +245,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
     """The rules are those of a stream."""
-    tables.create(ttl=3_600)
-    offset = tables.advanced(tables.query())
-    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
-    tables.clock.advance(2 * HOUR)
-    if later_ttl != 3_600:
-        cdc = f"{{'enabled': true, 'ttl': {later_ttl}}}"
-        tables.server.execute(f"ALTER TABLE ks.t WITH cdc = {cdc}")
-    tables.clock.advance(HOUR)
-    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (3, 3)")
-    given = offset if version == 3 else {"version": 1, "position": offset["position"]}
+    given = expired(tables, version, later_ttl)
     starting = {"startingOffsets": json.dumps(given)}
     is_known = version == 3 or later_ttl == 3_600
     if is_known:

@@ -506,22 +506,26 @@ def _rows(session: Session) -> dict[Key, int | None]:
     return {(pk, ck): v for pk, ck, v in session.execute("SELECT pk, ck, v FROM ks.t")}
 
 
+def check_seeds(count: int, check: Callable[[int], None]) -> None:
+    """Check so many seeds; a failure names its seed."""
+    for seed in range(FIRST, FIRST + count):
+        try:
+            check(seed)
+        except BaseException as error:
+            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
+            raise
+
+
 def test_some_histories(make: Make, session: Session, clock: ManualClock) -> None:
     """Rows come once, within the limits, before the log; the copy is the table."""
-    for seed in range(FIRST, FIRST + 5):
-        check_history(seed, make, session, clock)
+    check_seeds(5, lambda seed: check_history(seed, make, session, clock))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
     """The same, of many seeds."""
-    for seed in range(FIRST, FIRST + SEEDS):
-        try:
-            check_history(seed, make, session, clock)
-        except BaseException as error:
-            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
-            raise
+    check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 
 @define
@@ -657,17 +661,11 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
 
 def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
     """A copy that applies changes, and sweeps when a snapshot is complete, equals the table."""
-    for seed in range(FIRST, FIRST + 4):
-        check_losses(seed, make, session, clock)
+    check_seeds(4, lambda seed: check_losses(seed, make, session, clock))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
     """The same, of many seeds."""
-    for seed in range(FIRST, FIRST + SEEDS):
-        try:
-            check_losses(seed, make, session, clock)
-        except BaseException as error:
-            error.add_note(f"SCYLLA_CDC_SEED={seed} SCYLLA_CDC_SEEDS=1")
-            raise
+    check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))
