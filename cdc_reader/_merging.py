@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class Merging(Generic[T]):
     """
 
     def __init__(
-        self, sources: Sequence[Callable[[], Iterator[T]]], limit: int, stop: Callable[[], None]
+        self, sources: Sequence[Iterable[T]], limit: int, stop: Callable[[], None]
     ) -> None:
         self._sources = sources
         self._stop = stop
@@ -49,10 +49,10 @@ class Merging(Generic[T]):
             else:
                 running -= 1
 
-    def _drain(self, source: Callable[[], Iterator[T]]) -> None:
+    def _drain(self, source: Iterable[T]) -> None:
         end: BaseException | None = None
         try:
-            for item in source():
+            for item in source:
                 self._items.put(("item", item))
                 if self._left.is_set():
                     break

@@ -49,7 +49,7 @@ _SPELLINGS = {
 }
 """How a unit of a duration is written, by its length in µs."""
 _UNITS = {spelling: unit for unit, line in _SPELLINGS.items() for spelling in line.split()}
-_PART = re.compile(r"\s*(\d+)\s*([a-zµ]+)")
+_PART = re.compile(r"\s*([0-9]{1,30})\s*([a-zµ]+)")
 
 _FIRST = 1_000_000_000_000_000
 """µs since 1970 of a day in 2001. No log is older, and numbers in other units are smaller."""
@@ -130,16 +130,18 @@ def duration_micros(duration: timedelta) -> int:
 def datetime_micros(moment: datetime, option: str = "timestamp") -> Micros:
     """Return the microseconds since 1970 of `moment`.
 
-    Raises ConfigurationError, naming `option`, if it has no time zone: Python treats such a
-    datetime as local time, but most other software treats it as UTC.
+    Raises ConfigurationError, naming `option`, for pandas' NaT, and if it has no time zone: Python
+    treats such a datetime as local time, but most other software treats it as UTC.
     """
+    if moment != moment:  # noqa: PLR0124 - only NaT, "not a time", differs from itself
+        raise ConfigurationError(option, moment, f"it is not a time: give {_MOMENT_REMEDY}")
     if moment.utcoffset() is None:
         remedy = (
             "it has no time zone: give datetime.now(UTC) or datetime(..., tzinfo=UTC), or "
             "convert local time with .astimezone()"
         )
         raise ConfigurationError(option, moment.isoformat(), remedy)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return int((moment - _EPOCH) // timedelta(microseconds=1))
 
 
 def start_micros(start: Moment | None, now: Micros) -> Micros:
@@ -159,11 +161,28 @@ def end_micros(end: Moment | None, now: Micros) -> Micros:
     return FOREVER if end is None else moment_micros(end, "end", now)
 
 
+def check_order(start: Micros, end: Micros, option: str = "start", end_option: str = "end") -> None:
+    """Raise ConfigurationError, naming the options, if `start` is after `end`."""
+    if start > end:
+        remedy = (
+            f"it is after {end_option}, {format_timestamp(end)}: give an earlier start or a later "
+            "end"
+        )
+        raise ConfigurationError(option, format_timestamp(start), remedy)
+
+
+def is_relative(moment: object) -> bool:
+    """Return True if a `Moment` is relative to the present, as ``now`` and ``-10m`` are."""
+    text = moment.strip().lower() if isinstance(moment, str) else ""
+    return text == NOW or text.startswith("-")
+
+
 def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micros:
     """Convert a `Moment` to µs since 1970; texts such as ``-10m`` are relative to `now` (µs).
 
     Raises ConfigurationError for anything else, including a datetime without a time zone and a
     number in another unit. The error names `option`, and lists `words` as further valid values.
+    Zero is valid if `earliest` is among them, and means the same.
     """
     match moment:
         case str():
@@ -171,7 +190,7 @@ def moment_micros(moment: object, option: str, now: Micros, *words: str) -> Micr
         case datetime():
             return datetime_micros(moment, option)
         case int() if not isinstance(moment, bool):
-            if moment in (BEGINNING, FOREVER):
+            if moment in (BEGINNING, FOREVER) or (moment == 0 and EARLIEST in words):
                 return moment
             return _counted(moment, "microseconds", option, moment)
     listed = "".join(f"'{word}', " for word in (*words, NOW))
@@ -249,12 +268,14 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
     Accepts ``now``, a time ago (``-10m``), an ISO-8601 time (UTC if it names no zone), or a number
     of milliseconds since 1970. Raises ConfigurationError for anything else; the error names
-    `option`, and lists `words` as further valid values.
+    `option`, and lists `words` as further valid values. Zero is valid as in `moment_micros`.
     """
     stripped = text.strip()
     if stripped.lower() == NOW:
         return now
     if _NUMBER.fullmatch(stripped) and not _COMPACT_DATE.fullmatch(stripped):
+        if int(stripped) == 0 and EARLIEST in words:
+            return 0
         return _counted(int(stripped), "milliseconds", option, text)
     try:
         if stripped.startswith("-"):
@@ -271,7 +292,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
     """Convert a number of `unit` to µs; refuse it if it is a likely time only in another unit."""
-    if not number or _is_likely(number * _IN_MICROS[unit]):
+    if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():
         likely = number * each if each else number // 1_000

@@ -63,6 +63,10 @@ __all__ = [
     "UnsupportedTableError",
 ]
 
+_MOST_BITS = 256
+_LONGEST, _SHOWN = 1_000, 40
+"""Characters of a value in a message, and of one that is longer."""
+
 
 class CdcError(Exception):
     """Base class of all errors that this package raises."""
@@ -86,7 +90,20 @@ class ConfigurationError(CdcError):
                 return f"{self.value.total_seconds():g} s"
             case Enum():
                 return repr(self.value.value)
-        return repr(self.value)
+        return in_one_line(self.value)
+
+
+def in_one_line(value: object) -> str:
+    """Return the `repr` of a value for a message; describe it if that is long or not one line."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a number of {value.bit_length()} bits"  # Python refuses to print larger ones
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - whatever the repr of a caller's object raises
+        return f"a {type(value).__name__}"
+    if not text.isprintable():
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_SHOWN]}... ({len(text):,} characters)"
 
 
 class SchemaError(CdcError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Literal, Self
@@ -119,18 +118,14 @@ class CdcReader:
         """
         if len(self._tables) == 1:
             return self.table.follow(start, end)
-        follows = [partial(table.follow, start, end) for table in self.tables]
+        follows = [table.follow(start, end) for table in self.tables]
         return iter(Merging(follows, self.config.in_flight, self.stop))
 
     def follow_changes(
         self, start: Moment | None = None, end: Moment | None = None
     ) -> Iterator[Change]:
         """Like `follow`, as changes: a window's changes are yielded once its rows are read."""
-        changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
-        stop = self._stop
-        with suppress(StoppedError):
-            for delivery in self.follow(start, end):
-                yield from each_until(stop, changes[delivery.table].each(delivery))
+        return self._changes(self.follow(start, end))
 
     def snapshot(self) -> TableSnapshot:
         """Return a snapshot of the only table; see `TableReader.snapshot`.
@@ -138,6 +133,13 @@ class CdcReader:
         Raises ConfigurationError if there are several tables, because their columns differ.
         """
         return self.table.snapshot()
+
+    def _changes(self, deliveries: Iterator[Delivery]) -> Iterator[Change]:
+        changes: dict[TableName, TableChanges] = defaultdict(TableChanges)
+        stop = self._stop
+        with suppress(StoppedError):
+            for delivery in deliveries:
+                yield from each_until(stop, changes[delivery.table].each(delivery))
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self._tables))

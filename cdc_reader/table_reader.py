@@ -18,8 +18,8 @@ from cdc_reader._time import (
     Micros,
     Moment,
     SystemClock,
+    check_order,
     end_micros,
-    format_timestamp,
     start_micros,
 )
 from cdc_reader.changes.change import Change
@@ -32,7 +32,6 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.errors import (
     CheckpointError,
-    ConfigurationError,
     QueryRefusedError,
     StoppedError,
 )
@@ -193,14 +192,14 @@ class TableReader:
         number of `RowsRead`, then a `WindowComplete` with the checkpoint to restart from. Without
         a start, everything the log still holds is delivered. If rows written since `start` have
         expired, warns or raises DataLossError, by `data_loss`. For moments, see `batches`.
+
+        Raises ConfigurationError if a moment `start` is after `end`. After a checkpoint that has
+        reached `end`, there is nothing to deliver.
         """
-        now = self._clock.now()
-        last = end_micros(end, now)
         if isinstance(start, Checkpoint):
-            return self.follower(start).follow(last)
-        first = start_micros(start, now)
-        deliveries = self.follower(Checkpoint(first)).follow(last)
-        return self._followed(Window(first, max(first, last)), deliveries)
+            return self.follower(start).follow(end_micros(end, self._clock.now()))
+        window = self._window(start, end)
+        return self._followed(window, self.follower(Checkpoint(window.start)).follow(window.end))
 
     def follower(
         self, start: Moment | Checkpoint | None = None, on_loss: OnLoss | None = None
@@ -283,11 +282,9 @@ class TableReader:
     def _window(self, start: Moment | None, end: Moment | None) -> Window:
         """Return the window between two moments; raise ConfigurationError if there is none."""
         now = self._clock.now()
-        first, last = start_micros(start, now), end_micros(end, now)
-        if first > last:
-            remedy = f"give a start before the end, {format_timestamp(last)}"
-            raise ConfigurationError("start", format_timestamp(first), remedy)
-        return Window(first, last)
+        window = Window(start_micros(start, now), end_micros(end, now))
+        check_order(window.start, window.end)
+        return window
 
     def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
         with suppress(StoppedError):

@@ -14,6 +14,7 @@ import click
 from attrs import frozen
 
 from cdc_reader.cli.failure import cli_errors
+from cdc_reader.cli.seconds import YEARS, Seconds
 from cdc_reader.config import CONSISTENCIES, DEFAULT_PORT, ConnectionConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
@@ -51,7 +52,7 @@ _TIMEOUT = (
         "--connect-timeout",
         default=10.0,
         show_default=True,
-        type=click.FloatRange(min=0, min_open=True),
+        type=Seconds(min=0, min_open=True, max=YEARS),
         help="Time allowed for connecting, in seconds.",
     ),
 )

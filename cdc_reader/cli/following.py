@@ -17,6 +17,7 @@ from cdc_reader._time import (
     EARLIEST,
     Micros,
     SystemClock,
+    check_order,
     format_timestamp,
     parse_duration,
     parse_moment,
@@ -26,7 +27,6 @@ from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
 from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
@@ -54,9 +54,8 @@ class FollowOptions:
     shard: Shard
 
     def __attrs_post_init__(self) -> None:
-        if self.end is not None and self.end < self.start:
-            remedy = f"give a time after that of --from, {format_timestamp(self.start)}"
-            raise ConfigurationError("--until", format_timestamp(self.end), remedy)
+        if self.end is not None:
+            check_order(self.start, self.end, "--from", "--until")
 
 
 def follow_options(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
-from math import isnan
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 
+from cdc_reader.cli.seconds import YEARS, Seconds
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded import EmbeddedScylla
 from cdc_reader.testing.embedded.faults import SYNTAX, Fault, FaultKind
@@ -19,20 +18,7 @@ from cdc_reader.testing.embedded.profile import NEWEST
 from cdc_reader.testing.embedded.topology.cluster import RING_DELAY_MS
 from cdc_reader.testing.embedded.topology.ring import Node
 
-_YEARS = 1e9  # seconds; thirty years, which every timer and clock can represent
-
-
-class _Seconds(click.FloatRange):
-    """A number of seconds; unlike click's own type, it rejects NaN."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        return self.fail(f"{value!r} is not a number", param, ctx) if isnan(seconds) else seconds
-
-
-_SECONDS = _Seconds(min=0, max=_YEARS)
+_SECONDS = Seconds(min=0, max=YEARS)
 _KINDS = ", ".join(kind.value for kind in FaultKind)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -99,7 +85,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--clock-skew",
     default=0.0,
     show_default=True,
-    type=_Seconds(min=-_YEARS, max=_YEARS),
+    type=Seconds(min=-YEARS, max=YEARS),
     help="Set each node's clock this many seconds ahead of the previous node's.",
 )
 def command(

@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import cast
 
 from cdc_reader._log import get_logger
-from cdc_reader._settings import expect_able
 from cdc_reader._time import EARLIEST, Clock, Moment
 from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints.store import CheckpointStore
@@ -20,7 +19,7 @@ from cdc_reader.config import ConnectionConfig, ReadConfig, SnapshotMode
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.consumer import CdcConsumer
 from cdc_reader.consumer.events import OnEvent
-from cdc_reader.consumer.handling import DeadLetter
+from cdc_reader.consumer.handling import DeadLetter, NotAwaitable, check_coroutine_function
 from cdc_reader.consumer.runtime import ConsumerRuntime
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightChange, OnWindow
@@ -33,7 +32,7 @@ from cdc_reader.streams.shard import Shard
 log = get_logger(__name__)
 
 AsyncHandler = Callable[[Change], Awaitable[object]]
-"""Handles a change; when it has completed, the change is acknowledged."""
+"""A coroutine function that handles a change; when it has completed, the change is acknowledged."""
 
 
 class AsyncChanges:
@@ -158,6 +157,9 @@ class AsyncCdcConsumer:
 
     At most `workers` handlers run at a time. To stop it on a signal, call
     ``loop.add_signal_handler(signal.SIGTERM, consumer.stop)``.
+
+    Raises ConfigurationError for a plain function. If only a call can show that, as with a lambda,
+    `run` raises it at the first change.
     """
 
     def __init__(
@@ -180,7 +182,7 @@ class AsyncCdcConsumer:
         clock: Clock | None = None,
         metrics: Recorder | None = None,
     ) -> None:
-        expect_able("handler", handler, "__call__", "give a coroutine function")
+        check_coroutine_function("handler", handler)
         self._handler = handler
         self._loop: asyncio.AbstractEventLoop  # the loop of `run`
         self._under_way: set[asyncio.Task[object]] = set()
@@ -236,9 +238,9 @@ class AsyncCdcConsumer:
         for task in self._under_way:
             task.cancel()
 
-    def _call(self, change: Change) -> None:
+    def _call(self, change: Change) -> object:
         """Run the handler in the loop, and wait for it; called in a worker's thread."""
-        asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._coroutine(change), self._loop).result()
 
     async def _coroutine(self, change: Change) -> object:
         if self._is_cancelled:
@@ -246,7 +248,8 @@ class AsyncCdcConsumer:
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self._under_way.add(task)
         try:
-            return await self._handler(change)
+            returned: object = self._handler(change)
+            return await returned if isinstance(returned, Awaitable) else NotAwaitable(returned)
         finally:
             self._under_way.discard(task)
 

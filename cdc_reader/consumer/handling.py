@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import tenacity
+from attrs import frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import expect_able
@@ -180,8 +181,38 @@ def check_functions(handler: object, dead_letter: object) -> None:
             )
 
 
+def check_coroutine_function(option: str, function: object) -> None:
+    """Raise ConfigurationError for what cannot be called, and for functions that are not async.
+
+    The event loop would wait for a plain function, whose work is done when it returns. What other
+    callables return, such as lambdas and objects, shows only in a call: see `NotAwaitable`.
+    """
+    remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
+    expect_able(option, function, "__call__", remedy)
+    plain: object = inspect.unwrap(function) if callable(function) else function
+    while isinstance(plain, partial):
+        plain = plain.func
+    is_named = inspect.isroutine(plain) and plain.__name__ != "<lambda>"
+    if is_named and not inspect.iscoroutinefunction(plain):
+        raise ConfigurationError(option, function, remedy)
+
+
+@frozen
+class NotAwaitable:
+    """What a handler of `AsyncCdcConsumer` returned in place of a coroutine."""
+
+    returned: object
+
+
 def check_done(option: str, returned: object) -> None:
     """Raise ConfigurationError if a function returned a coroutine or generator: no work is done."""
+    if isinstance(returned, NotAwaitable):
+        kind = type(returned.returned).__name__
+        raise ConfigurationError(
+            option,
+            f"a function that returns {kind}",
+            "give a coroutine function (async def), or use CdcConsumer for a plain function",
+        )
     if inspect.iscoroutine(returned):
         returned.close()
         kind, remedy = "a coroutine", "AsyncCdcConsumer awaits its handler"

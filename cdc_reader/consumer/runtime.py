@@ -157,11 +157,12 @@ class ConsumerRuntime:
             raise self._errors[0]
 
     def _start(self) -> None:
-        end = self._subscription.last_position()
         if not self._leases.acquire():
             return
+        now = self._subscription.clock.now()
+        end = self._subscription.last_position(now)
         for table in self._reader.tables:
-            progress, reading = self._begin(table)
+            progress, reading = self._begin(table, now)
             self._progress.append(progress)
             read = partial(self._read, progress, table, reading, end)
             self._spawn(f"cdc-read-{table.name}", read)
@@ -173,12 +174,14 @@ class ConsumerRuntime:
             thread.start()
         log.info("following", **self._facts())
 
-    def _begin(self, table: TableReader) -> tuple[TableProgress, Follower | SnapshotReader]:
+    def _begin(
+        self, table: TableReader, now: Micros
+    ) -> tuple[TableProgress, Follower | SnapshotReader]:
         """Start a table, and save its start at once, so that an early restart begins there too."""
         subscription = self._subscription
         lease = self._leases[table.name]
         if (start := lease.load()) is None:
-            start = self._first(table, lease.name)
+            start = self._first(table, lease.name, now)
             self._save_first(lease, start)
         elif subscription.takes_new_snapshots and not (lost := table.lost(start)).is_empty:
             warn_of_loss(lost, table.name)
@@ -206,11 +209,11 @@ class ConsumerRuntime:
             self._tell(SnapshotBegins(lease.name.table, start.position, lost))
         lease.save(start)
 
-    def _first(self, table: TableReader, name: CheckpointName) -> Checkpoint:
+    def _first(self, table: TableReader, name: CheckpointName, now: Micros) -> Checkpoint:
         """Return the checkpoint at which a table without one starts."""
         subscription = self._subscription
         if subscription.snapshot is SnapshotMode.NONE:
-            return table.begin(subscription.first_position())
+            return table.begin(subscription.first_position(now))
         if subscription.shard.is_whole:
             return table.begin_snapshot()
         return snapshot_start(

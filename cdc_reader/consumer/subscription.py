@@ -14,7 +14,9 @@ from cdc_reader._time import (
     Micros,
     Moment,
     SystemClock,
+    check_order,
     end_micros,
+    is_relative,
     start_micros,
 )
 from cdc_reader.checkpoints.memory import MemoryCheckpoints
@@ -106,8 +108,16 @@ class Subscription:
         if self.snapshot is SnapshotMode.INITIAL and self.start != EARLIEST:
             remedy = "a snapshot is of now, and the log is followed from then: leave start out"
             raise ConfigurationError("snapshot", self.snapshot.value, remedy)
-        self.first_position()
-        self.last_position()
+        self._check_bounds(self.clock.now())
+
+    def _check_bounds(self, now: Micros) -> None:
+        """Raise ConfigurationError for bounds that cannot be used.
+
+        A relative start may be after the end by now if a checkpoint is before both.
+        """
+        start_micros(self.start, now), self.last_position(now)
+        if is_relative(self.end) or not is_relative(self.start):
+            self.first_position(now)
 
     @property
     def takes_new_snapshots(self) -> bool:
@@ -120,10 +130,15 @@ class Subscription:
         shard = "" if self.shard.is_whole else f", shard {self.shard}"
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"
 
-    def first_position(self) -> Micros:
-        """Return where to begin without a checkpoint, in µs since 1970."""
-        return start_micros(self.start, self.clock.now())
+    def first_position(self, now: Micros) -> Micros:
+        """Return where to begin `now` without a checkpoint; times in µs since 1970.
 
-    def last_position(self) -> Micros:
-        """Return where to stop, in µs since 1970; FOREVER if there is no end."""
-        return end_micros(self.end, self.clock.now())
+        Raises ConfigurationError if that is after the end.
+        """
+        start = start_micros(self.start, now)
+        check_order(start, self.last_position(now))
+        return start
+
+    def last_position(self, now: Micros) -> Micros:
+        """Return where to stop if begun `now`, in µs since 1970; FOREVER if there is no end."""
+        return end_micros(self.end, now)

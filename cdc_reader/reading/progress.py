@@ -8,7 +8,6 @@ repeats none of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeGuard
 from uuid import UUID
 
 from attrs import evolve, field, frozen
@@ -16,7 +15,7 @@ from attrs import evolve, field, frozen
 from cdc_reader._time import BEGINNING, Micros
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
-from cdc_reader.errors import CheckpointError
+from cdc_reader.errors import CheckpointError, in_one_line
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.stream import StreamId
@@ -142,16 +141,10 @@ def is_moment(micros: object) -> bool:
 
 
 def _unknown(name: str, value: object, expected: str) -> CheckpointError:
-    shown = f"a number of {value.bit_length()} bits" if _is_huge(value) else repr(value)
     return CheckpointError(
-        f"the checkpoint's {name} is {shown}: expected {expected}; the checkpoint was not written "
-        "by scylla-cdc"
+        f"the checkpoint's {name} is {in_one_line(value)}: expected {expected}; the "
+        "checkpoint was not written by scylla-cdc"
     )
-
-
-def _is_huge(value: object) -> TypeGuard[int]:
-    """Whether the value is a number too long for a message."""
-    return isinstance(value, int) and value.bit_length() > 256
 
 
 def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:

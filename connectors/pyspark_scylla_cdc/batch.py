@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
         return read_partition(self._options, self._schema, self._names, partition, self._clock)
 
     def __repr__(self) -> str:
-        return f"BatchReader({self._options.table}, {self._options.window(self._clock.now())})"
+        return f"BatchReader({self._options.table})"
 
     def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> None:
         """Report if rows from the given start on may have expired, or cannot be there yet."""

@@ -122,7 +122,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
     (before, after) = reader.change_batches(second, third).read_all()["v"].to_pylist()
     assert (before, after) == (3, 4)
-    with pytest.raises(ConfigurationError, match="give a start before the end"):
+    with pytest.raises(ConfigurationError, match="give an earlier start or a later end"):
         reader.change_batches(third, second)
 
 
@@ -137,6 +137,9 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
         ({"format": "envelope", "range_deletes": "emit"}, "cannot hold the bounds"),
         ({"columns": ["w"]}, "columns is 'w': .* has no such column"),
         ({"columns": "v"}, "columns is 'v': give a list of names"),
+        ({"columns": [5]}, r"columns is \[5\]: give a list of names"),
+        ({"columns": ["v", None]}, r"columns is \['v', None\]: give a list of names"),
+        ({"columns": 5}, "columns is 5: give a list of names"),
         ({"decimal_type": "decimal(39, 2)"}, "decimal_type is .*: give 'string', or"),
         ({"decimal_type": 7}, "decimal_type is 7: give a string"),
         ({"start": "soon"}, "start is 'soon'"),

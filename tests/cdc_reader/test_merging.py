@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
@@ -19,7 +18,7 @@ def numbers(source: int, count: int) -> Iterator[tuple[int, int]]:
 
 def test_every_item_comes_once_and_each_source_in_order() -> None:
     """The order between sources is undefined."""
-    sources = [partial(numbers, source, 100) for source in range(4)]
+    sources = [numbers(source, 100) for source in range(4)]
     found = list(Merging(sources, 3, lambda: None))
     assert sorted(found) == [(source, at) for source in range(4) for at in range(100)]
     for source in range(4):
@@ -39,16 +38,18 @@ def test_an_error_of_one_source_ends_all() -> None:
 
     threads = threading.active_count()
     with pytest.raises(OSError, match="gone"):
-        list(Merging([endless, failing], 2, stopped.set))
+        list(Merging([endless(), failing()], 2, stopped.set))
     assert threading.active_count() == threads
 
 
 def test_leaving_early_stops_the_sources() -> None:
     """Closing the iterator stops them at once."""
     stopped = threading.Event()
-    source = partial(itertools.takewhile, lambda _: not stopped.is_set(), itertools.count())
+    sources = [
+        itertools.takewhile(lambda _: not stopped.is_set(), itertools.count()) for _ in range(2)
+    ]
     threads = threading.active_count()
-    items = iter(Merging([source, source], 2, stopped.set))
+    items = iter(Merging(sources, 2, stopped.set))
     next(items)
     items.close()  # type: ignore[attr-defined]  # it is a generator
     assert stopped.is_set()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from importlib import import_module
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +20,8 @@ from cdc_reader._time import (
     start_micros,
 )
 from cdc_reader.errors import ConfigurationError
+
+pd: Any = import_module("pandas")  # it has no types
 
 NOW = 1_795_322_564_000_000
 ZONE = timezone(timedelta(hours=1))
@@ -38,8 +43,6 @@ MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(5000, 1, 1))  # noqa: DTZ0
         ("-1h30m", NOW - 5_400_000_000),
         ("-999999999d", BEGINNING),
         (NOW, NOW),
-        (0, 0),
-        ("0", 0),
         (BEGINNING, BEGINNING),
         (FOREVER, FOREVER),
     ],
@@ -57,6 +60,13 @@ def test_moments(moment: int | datetime | str, expected: int) -> None:
         (NOW * 1_000, f"counts nanoseconds since 1970, .* give {NOW}"),
         ("1795322564", "seconds since 1970, but milliseconds are expected: give 1795322564000"),
         (str(NOW), "counts microseconds since 1970, .* give 1795322564000"),
+        (0, "not a likely time of a change in microseconds since 1970"),
+        ("0", "not a likely time of a change in milliseconds since 1970"),
+        pytest.param(10**5_000, "a number of 16610 bits: not a likely time", id="huge"),
+        (pd.NaT, "NaT: it is not a time: give a datetime with a time zone"),
+        (np.datetime64("NaT"), "give 'now', a datetime with a time zone"),
+        (np.datetime64("2026-11-22"), "give 'now', a datetime with a time zone"),
+        (pd.Timestamp("2026-11-22"), "no time zone"),
         (5, "not a likely time of a change in microseconds since 1970: give a number such as 1795"),
         (-1, "not a likely time of a change in microseconds"),
         ("-1", "give 'now', a time ago such as '-10m'"),
@@ -106,10 +116,17 @@ def test_the_text_of_a_position_names_it(moment: datetime) -> None:
     assert moment_micros(format_timestamp(micros), "start", NOW) == micros
 
 
+def test_a_time_of_pandas_is_a_number() -> None:
+    """It is truncated to the microsecond."""
+    micros = moment_micros(pd.Timestamp("2026-11-22T04:42:44.000000999Z"), "start", NOW)
+    assert (micros, type(micros)) == (NOW, int)
+
+
 def test_open_ends() -> None:
     """The default start is the beginning; the default end is never."""
     assert start_micros(None, NOW) == start_micros("earliest", NOW) == BEGINNING
     assert start_micros("-1h", NOW) == NOW - 3_600_000_000
+    assert start_micros(0, NOW) == start_micros("0", NOW) == 0
     assert end_micros(None, NOW) == FOREVER
     assert end_micros("now", NOW) == NOW
     with pytest.raises(ConfigurationError, match=r"^start is 'first': give 'earliest', 'now', a"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -36,6 +39,47 @@ SEVERAL = {"contact_points": "h", "password": "hunter2"}
 
 async def coroutine(_: object) -> None:
     """A handler for asyncio."""
+
+
+def plain(_: object, change: object = None) -> None:
+    """A handler for threads."""
+
+
+async def generator(_: object) -> AsyncIterator[int]:
+    """Yields, so the loop cannot await it."""
+    yield 1
+
+
+class Handler:
+    """Has handlers of both kinds."""
+
+    async def __call__(self, _: object) -> None:
+        """Handle a change."""
+
+    async def method(self, _: object) -> None:
+        """Handle a change."""
+
+    @functools.wraps(coroutine)
+    def decorated(self, change: object) -> Awaitable[None]:
+        """Return what the decorated function returns."""
+        return coroutine(change)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        coroutine,
+        partial(coroutine),
+        Handler(),
+        Handler().method,
+        Handler().decorated,
+        lambda change: coroutine((change,)),
+        MagicMock(),
+    ],
+)
+def test_what_may_be_a_coroutine_function_is_taken(handler: Callable[..., Any]) -> None:
+    """Only a call shows what a lambda or another object returns."""
+    AsyncCdcConsumer(WAY, "ks.t", handler, application="a")
 
 
 def consumer(**wrong: Any) -> CdcConsumer:
@@ -132,6 +176,25 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", None, application="a"),
             "handler is None: give a cor",
         ),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", print, application="a"),
+            "handler is <built-in function print>: give a coroutine function (async def), or use",
+        ),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", partial(plain, 1), application="a"),
+            "give a coroutine function (async def), or use CdcConsumer for a plain function",
+        ),
+        (
+            lambda: cdc.AsyncCdcConsumer(WAY, "ks.t", generator, application="a"),
+            "give a coroutine function (async def), or use CdcConsumer for a plain function",
+        ),
+        (
+            lambda: consumer(start="2026-11-22T00:00:00Z", end="2026-11-21"),
+            "start is '2026-11-22T00:00:00Z': it is after end, 2026-11-21T00:00:00Z: give an ear",
+        ),
+        (lambda: consumer(start="now", end="-1h"), "it is after end, 20"),
+        (lambda: consumer(start="soon"), "start is 'soon': give 'earliest'"),
+        (lambda: consumer(end=0), "end is 0: not a likely time of a change"),
         (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
         (lambda: cdc.Shard("1", 2), "shard is '1/2': give it as"),
         (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),

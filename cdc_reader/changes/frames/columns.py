@@ -66,7 +66,10 @@ def project(schema: LogSchema, wanted: Collection[str] | None) -> LogSchema:
     """
     if wanted is None:
         return schema
-    if isinstance(wanted, str):
+    listed: object = wanted
+    if isinstance(listed, str) or not isinstance(listed, Collection):
+        raise ConfigurationError("columns", wanted, "give a list of names")
+    if not all(isinstance(name, str) for name in listed):
         raise ConfigurationError("columns", wanted, "give a list of names")
     known = [column.name for column in schema.base.columns]
     for name in wanted:

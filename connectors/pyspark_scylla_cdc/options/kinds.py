@@ -147,7 +147,8 @@ def _offset(text: str, option: str) -> int | Offset:
         offset = Offset.from_json(json.loads(text))
     except (ValueError, RecursionError, ConfigurationError):
         raise ConfigurationError(option, text, remedy) from None
-    moment_micros(offset.position, option, now=0)  # rejects a number of seconds or milliseconds
+    # Rejects a number of seconds or milliseconds.
+    moment_micros(offset.position, option, 0, EARLIEST, LATEST)
     return offset
 
 

@@ -11,7 +11,14 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from cdc_reader._time import BEGINNING, FOREVER, Micros, format_timestamp
+from cdc_reader._time import (
+    BEGINNING,
+    FOREVER,
+    Micros,
+    SystemClock,
+    check_order,
+    is_relative,
+)
 from cdc_reader.changes.frames.options import FormatName, FormatOptions
 from cdc_reader.config import ConnectionConfig, DataLossMode, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -49,6 +56,8 @@ class SourceOptions:
     """µs since 1970, inclusive; BEGINNING for the earliest, FOREVER for the latest."""
     starting_offset: Offset | None
     """The offset from which `starting` was taken."""
+    starting_option: str
+    """The option that gave `starting`."""
     ending: Micros | None
     """µs since 1970, exclusive."""
     snapshot: bool
@@ -91,6 +100,7 @@ class SourceOptions:
                 schema_mode=values["schemaMode"],
                 starting=_starting(values, given),
                 starting_offset=_starting_offset(values),
+                starting_option=_starting_option(values),
                 ending=_ending(values),
                 snapshot=_snapshot(values, given),
                 data_loss=_data_loss(values),
@@ -122,7 +132,8 @@ class SourceOptions:
             options.connection()
         except ConfigurationError as error:
             raise in_option_words(error) from None
-        options._check_order()
+        if options.starting != FOREVER or is_relative(_given(given, "endingTimestamp")):
+            options.window(SystemClock().now())
         options._check_starting_offset()
         options._check_partitions()
         options._check_rows()
@@ -162,9 +173,14 @@ class SourceOptions:
         return ConnectionConfig(**{**self._connection, "password": self._read_password()})
 
     def window(self, now: Micros) -> Window:
-        """Return the largest window to read, in µs, with a start of ``latest`` resolved."""
+        """Return the largest window to read, in µs, with a start of ``latest`` resolved.
+
+        Raises ConfigurationError if a query that begins `now` would begin after its end.
+        """
         start = now if self.starting == FOREVER else self.starting
-        return Window(start, FOREVER if self.ending is None else self.ending)
+        window = Window(start, FOREVER if self.ending is None else self.ending)
+        check_order(window.start, window.end, self.starting_option, "endingTimestamp")
+        return window
 
     def ttls(self, base: TableSchema, now: Micros) -> TtlHistory:
         """Return what is known at `now` (µs) of the TTL of the table's log."""
@@ -191,16 +207,6 @@ class SourceOptions:
         if not lines:
             raise ConfigurationError("passwordFile", path, "put the password in its first line")
         return lines[0]
-
-    def _check_order(self) -> None:
-        if self.ending is None or self.starting in (BEGINNING, FOREVER):
-            return
-        if self.starting > self.ending:
-            remedy = (
-                f"it is after endingTimestamp, {format_timestamp(self.ending)}: "
-                "give an earlier start or a later end"
-            )
-            raise ConfigurationError("startingTimestamp", format_timestamp(self.starting), remedy)
 
     def _check_rows(self) -> None:
         if self.max_rows is not None and self.min_rows > self.max_rows:
@@ -246,12 +252,15 @@ def _starting(values: Mapping[str, Any], given: Mapping[str, str]) -> Micros:
         start = int(values["startingTimestamp"])
         is_moment = start not in (BEGINNING, FOREVER)
         return start + 1 if is_moment and not values["startingBoundInclusive"] else start
-    lowered = {name.lower(): text for name, text in given.items()}
-    if (text := lowered.get("startingtimestamp")) is not None:
+    if (text := _given(given, "startingTimestamp")) is not None:
         remedy = "give startingTimestamp or startingOffsets, not both"
         raise ConfigurationError("startingTimestamp", text, remedy)
     offset = values["startingOffsets"]
     return offset.position if isinstance(offset, Offset) else int(offset)
+
+
+def _starting_option(values: Mapping[str, Any]) -> str:
+    return "startingTimestamp" if values["startingOffsets"] is None else "startingOffsets"
 
 
 def _starting_offset(values: Mapping[str, Any]) -> Offset | None:
@@ -263,12 +272,16 @@ def _snapshot(values: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     if values["snapshot"] is Snapshot.NONE:
         return False
     _check_snapshot(values, "snapshot", Snapshot.INITIAL.value)
-    lowered = {name.lower(): text for name, text in given.items()}
     for name in ("startingTimestamp", "startingOffsets"):
-        if (text := lowered.get(name.lower())) is not None:
+        if (text := _given(given, name)) is not None:
             remedy = "a snapshot reads the whole table as it is now: leave it out"
             raise ConfigurationError(name, text, remedy)
     return True
+
+
+def _given(given: Mapping[str, str], option: str) -> str | None:
+    """Return the text that Spark passes for an option, whatever the case of its name."""
+    return {name.lower(): text for name, text in given.items()}.get(option.lower())
 
 
 def _data_loss(values: Mapping[str, Any]) -> DataLossMode:

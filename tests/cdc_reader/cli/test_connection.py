@@ -71,6 +71,14 @@ def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: 
     assert line.startswith(f"Error: {message}")
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "", "soon"])
+def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
+    """The status is 2, and the error names the option."""
+    outcome = CliRunner().invoke(main, ["tail", "ks.t", "--connect-timeout", seconds])
+    assert outcome.exit_code == 2
+    assert "Error: Invalid value for '--connect-timeout': " in outcome.stderr
+
+
 def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
     """The status is 1."""
     outcome = CliRunner().invoke(main, ["generations", "--hosts", "127.0.0.1:1"])

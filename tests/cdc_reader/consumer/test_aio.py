@@ -18,7 +18,7 @@ from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.consumer import ConsumerConfig
 from cdc_reader.consumer.aio import AsyncCdcConsumer, AsyncChanges
-from cdc_reader.errors import HandlerError, TableNotFoundError
+from cdc_reader.errors import ConfigurationError, HandlerError, TableNotFoundError
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now, table, write
 
 if TYPE_CHECKING:
@@ -217,6 +217,35 @@ def test_a_handler_that_fails_is_treated_as_any_other(
     with pytest.raises(HandlerError, match="no such thing"):
         asyncio.run(AsyncCdcConsumer(connection, table, handler, **options(config=config)).run())
     assert calls == 2
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda: None, r"^handler is 'a function that returns NoneType': give a coroutine fun"),
+        (lambda: asyncio.sleep(0, asyncio.sleep(0)), "a function that returns a coroutine"),
+    ],
+)
+def test_a_handler_that_is_not_awaited_is_called_once(
+    connection: ConnectionConfig,
+    table: str,
+    write: Write,
+    returned: Callable[[], Any],
+    message: str,
+) -> None:
+    """Its work would be done again, or never, in each attempt; no change is acknowledged."""
+    write(table, 1)
+    seen: list[Change] = []
+    store = MemoryCheckpoints()
+
+    def handle(change: Change) -> Any:
+        seen.append(change)
+        return returned()
+
+    consumer = AsyncCdcConsumer(connection, table, lambda c: handle(c), **options(store))  # noqa: PLW0108 - a function is refused
+    with pytest.raises(ConfigurationError, match=message):
+        asyncio.run(consumer.run())
+    assert len(seen) == 1
 
 
 def test_cancelling_a_consumer_cancels_its_handlers(

@@ -54,6 +54,15 @@ def test_defaults() -> None:
     assert options.max_window is None
 
 
+def test_a_query_that_begins_after_its_end_is_refused() -> None:
+    """The latest moment is known when a query begins; a checkpoint may be earlier."""
+    end = 1_795_219_200_000_000
+    options = parse(startingTimestamp="latest", endingTimestamp="2026-11-21")
+    assert options.window(now=end - 1) == Window(end - 1, end)
+    with pytest.raises(ConfigurationError, match=r"^startingTimestamp is .* endingTimestamp, 20"):
+        options.window(now=end + 1)
+
+
 def test_options_of_this_source() -> None:
     """Options of formats, bounds and limits reach their values."""
     options = parse(
@@ -217,6 +226,22 @@ def test_latest_is_the_moment_of_the_query() -> None:
             {"startingTimestamp": "2026-11-21T00:00:01Z", "endingTimestamp": "2026-11-21"},
             "it is after endingTimestamp, 2026-11-21T00:00:00Z: give an earlier start or",
         ),
+        (
+            {"startingTimestamp": "latest", "endingTimestamp": "-1h"},
+            "it is after endingTimestamp, 20",
+        ),
+        (
+            {"startingOffsets": "latest", "endingTimestamp": "-1h"},
+            "startingOffsets is '20",
+        ),
+        (
+            {
+                "startingOffsets": '{"version": 1, "position": 1795219200000000}',
+                "endingTimestamp": "2026-11-20",
+            },
+            "startingOffsets is '2026-11-21T00:00:00Z': it is after endingTimestamp, 2026-11-20",
+        ),
+        ({"endingTimestamp": "0"}, "endingTimestamp is '0': not a likely time of a change"),
         ({"confidenceWindow": "30"}, "confidenceWindow is '30': give a unit, such as '30s'"),
         ({"maxWindowPerTrigger": "0s"}, "maxWindowPerTrigger is '0s': give a duration above zero"),
         ({"format": "rows"}, "format is 'rows': give log, changes or envelope"),
