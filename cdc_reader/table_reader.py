@@ -35,11 +35,12 @@ from cdc_reader.errors import (
     QueryRefusedError,
     StoppedError,
 )
+from cdc_reader.reading.bounded import BoundedRead
 from cdc_reader.reading.delivery import Delivery
-from cdc_reader.reading.expiry import OnLoss, TtlHistory, report_loss, since_created
+from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.horizon import begin_following, lost_since
-from cdc_reader.reading.ports import GenerationSource, SnapshotTable
+from cdc_reader.reading.ports import GenerationSource, LogSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
@@ -126,11 +127,12 @@ class TableReader:
         A moment is a datetime with a time zone, text (``2026-11-21T05:30:00Z``, ``-10m`` for ten
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
         rows may be incomplete: only rows older than the confidence window are settled. If rows
-        written since `start` have expired, warns or raises DataLossError, by `data_loss`. Raises
-        ConfigurationError for other moments, and if start is after end.
+        written since `start` have expired, or expire before they are read, warns or raises
+        DataLossError, by `data_loss`. Raises ConfigurationError for other moments, and if start is
+        after end.
         """
         window = self._window(start, end)
-        return each_stopped_by(self._stop, self._kept(window, self._log.batches(window)))
+        return each_stopped_by(self._stop, self._bounded(window))
 
     def change_batches(
         self,
@@ -235,7 +237,7 @@ class TableReader:
         first = start_micros(start, now)
         with stopped_by(self._stop):
             if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
-                self._check_kept(Window(first, FOREVER))
+                self._read().begin(Window(first, FOREVER))
             return begin_following(self._table, now, first)
 
     def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
@@ -288,13 +290,18 @@ class TableReader:
 
     def _followed(self, window: Window, deliveries: Iterator[Delivery]) -> Iterator[Delivery]:
         with suppress(StoppedError):
-            yield from self._kept(window, deliveries)
+            yield from self._kept(window, deliveries, self._read())
 
-    def _kept(self, window: Window, items: Iterator[T]) -> Iterator[T]:
+    def _bounded(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `window`, and report those that expire before they are read."""
+        read = self._read()
+        yield from self._kept(window, self._log.batches(window, source, read.done), read)
+        read.finish()
+
+    def _kept(self, window: Window, items: Iterator[T], read: BoundedRead) -> Iterator[T]:
         """Yield the items read from `window`; first check that its rows have not expired."""
-        if window.start > BEGINNING:
-            with stopped_by(self._stop):
-                self._check_kept(window)
+        with stopped_by(self._stop):
+            read.begin(window)
         try:
             yield from items
         except QueryRefusedError:
@@ -302,23 +309,8 @@ class TableReader:
                 self._table.schema()  # says so if the table was dropped
             raise
 
-    def _check_kept(self, window: Window) -> None:
-        """Warn or raise DataLossError, by `data_loss`, if rows of the window have expired."""
-        report_loss(
-            self._lost(window),
-            self.name,
-            self._config.data_loss,
-            "expected a start within the log's TTL: leave start out to read what the log "
-            "still holds, or set data_loss to 'continue'",
-        )
-
-    def _lost(self, window: Window) -> Window:
-        """Return the part of `window` whose rows may have expired by now."""
-        now, known, state = self._clock.now(), self.schema.base, self._table.state()
-        ttls = TtlHistory().seen(known.cdc.ttl, now, known.altered)
-        ttls = ttls.seen(state.cdc.ttl, now, state.altered)
-        lost = ttls.lost(window.start, now).intersect(window)
-        return lost if lost.is_empty else since_created(lost, self._table.created(), now)
+    def _read(self) -> BoundedRead:
+        return BoundedRead(self._table, self.schema.base, self._config.data_loss, self._clock)
 
     def _converted(
         self, row_format: Format, types: ValueTypes, window: Window
@@ -327,7 +319,7 @@ class TableReader:
         schema = row_format.schema
         read = evolve(self.schema, columns=row_format.log_columns(schema.names))
         source = self._table.source(read, tolerant=row_format.is_tolerant)
-        batches = self._kept(window, self._log.batches(window, source))
+        batches = self._bounded(window, source)
         return row_format.convert(types.convert(batches, read.columns), schema)
 
     def _changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Change]:

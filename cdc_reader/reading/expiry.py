@@ -20,9 +20,10 @@ _GRACE = 60_000_000
 """µs by which a row may outlive its TTL counted from its write time.
 
 The TTL counts from the row's arrival, which is later."""
+_EARLY = 10_000_000
+"""µs by which a row may expire before that: clocks differ, and clients may be ahead of servers."""
 _SOON = 600_000_000
-"""µs before a row expires from which a reader may come too late: clocks differ, reading takes time.
-"""
+"""µs before a row expires from which a reader may come too late: reading takes time."""
 _SECOND = 1_000_000
 
 OnLoss = Callable[[Window], None]
@@ -77,26 +78,30 @@ class TtlHistory:
         return evolve(self, changes=self.changes[begun[-1] if begun else 0 :])
 
     def lost(self, position: Micros, now: Micros) -> Window:
-        """Return the span from the first to the last expired write time, from `position` on.
+        """Return the span of write time, from `position` on, that a reader has lost by `now` (µs).
 
-        Times in µs; expiry is judged at `now`. Empty if no row has expired.
+        Empty unless some row has certainly expired; then it has all rows that may have expired.
         """
-        return self._gone(position, lambda seconds: now - seconds * _SECOND - _GRACE)
+        sure = self._gone(position, lambda seconds: now - seconds * _SECOND - _GRACE)
+        return sure if sure.is_empty else self.expired(position, now)
 
-    def lost_between(self, since: Micros, now: Micros, window: Window) -> Window:
-        """Return the span of `window` whose rows expired after `since` and by `now` (µs)."""
-        lost = self.lost(window.start, now).intersect(window)
-        start = max(lost.start, self.lost(window.start, since).end)
-        return Window(start, max(start, lost.end))
+    def expired(self, position: Micros, now: Micros) -> Window:
+        """Return the span, from `position` on, outside of which no row has expired by `now` (µs).
+
+        It reaches from the first to the last write time whose rows may have expired.
+        """
+        return self._gone(position, lambda seconds: now - seconds * _SECOND + _EARLY)
 
     def endangered(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, in which rows may have expired, or soon will.
 
-        Like `lost`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
+        Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
         """
-        return self._gone(
-            position, lambda seconds: now - seconds * _SECOND + min(_SOON, seconds * _SECOND // 10)
-        )
+
+        def until(seconds: int) -> Micros:
+            return now - seconds * _SECOND + max(_EARLY, min(_SOON, seconds * _SECOND // 10))
+
+        return self._gone(position, until)
 
     def _gone(self, position: Micros, until: Callable[[int], Micros]) -> Window:
         """Return the span from `position` on; `until` gives its end for rows of a TTL, in s."""
@@ -178,25 +183,57 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Reports a loss as `report_loss` does, but only once while it lasts.
+    """Judges a read, and reports each loss as `report_loss` does, but no write time twice.
 
-    `on_loss` is called after a warning.
+    `on_loss` is called after a warning. Windows have to be read in order of time.
     """
 
     _mode: DataLossMode
     _remedy: str
     _on_loss: OnLoss | None = None
-    _is_reported: bool = False
+    _named: Micros = BEGINNING
+    """Rows written before were reported, read in time, or not asked for."""
 
-    def report(self, lost: Window, table: TableName) -> None:
-        """Report `lost`, which is empty once nothing is lost any more."""
-        if not self._is_reported:
-            self.report_more(lost, table)
-        self._is_reported = not lost.is_empty
+    def begin(self, position: Micros, ttls: TtlHistory, now: Micros) -> None:
+        """Begin to read `now` at a position that was chosen, not reached; times in µs.
 
-    def report_more(self, lost: Window, table: TableName) -> None:
-        """Report `lost`, also while an earlier loss lasts; nothing if it is empty."""
-        if not lost.is_empty:
-            report_loss(lost, table, self._mode, self._remedy)
+        If it is older than the log's rows, it asks for what the log still holds: rows that expire
+        soon are not promised.
+        """
+        if self._named == BEGINNING and position < ttls.kept_since(now):
+            self._named = ttls.endangered(position, now).end
+
+    def report_unread(self, lost: Window, table: TableName) -> None:
+        """Report `lost`, rows that are still to be read.
+
+        While a loss lasts, it is named again only when it has grown by a minute: what it lacks is
+        named by `check_read`.
+        """
+        if lost.start >= self._named or lost.end >= self._named + _GRACE:
+            self._report(lost, table)
+
+    def check_read(
+        self,
+        window: Window,
+        ttls: TtlHistory,
+        now: Micros,
+        table: TableName,
+        created: Callable[[], Micros | None] | None = None,
+    ) -> None:
+        """Report rows of `window`, read by `now` (µs), that may have expired before they were.
+
+        If the window may be from before there was a log, `created` returns since when there is one.
+        """
+        lost = ttls.expired(window.start, now).intersect(window)
+        if created is not None and max(lost.start, self._named) < lost.end:
+            lost = since_created(lost, created(), now)
+        self._report(lost, table)
+
+    def _report(self, lost: Window, table: TableName) -> None:
+        start = max(lost.start, self._named)
+        if start < lost.end:
+            self._named = lost.end
+            more = Window(start, lost.end)
+            report_loss(more, table, self._mode, self._remedy)
             if self._on_loss is not None:
-                self._on_loss(lost)
+                self._on_loss(more)

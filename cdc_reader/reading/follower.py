@@ -161,6 +161,7 @@ class Follower:
                 window = Window(span.start, min(span.end, self._position))
                 seen = self._strays.seen(window, fresh)
                 yield from self._read(window, late=True, seen=seen)
+                self._check_read(window)
         since = min(missed[0].start, self._position) - self._planner.reach
         window = Window(max(since, self._floor), self._position)
         yield from self._read_strays(window, fresh)
@@ -185,9 +186,11 @@ class Follower:
             crowded = held is None or held.size > self._config.sort_bytes // 4
             self._size = self._size.after(empty=not self._reader.rows, crowded=crowded)
             log.debug("window_read", window=str(window), rows=self._reader.rows)
-            name = self._log.schema.base.name
-            self._horizon.check_read(self._clock.now(), window, name, self.ttls)
+            self._check_read(window)
             yield self._move_to(window.end, began)
+
+    def _check_read(self, window: Window) -> None:
+        self._horizon.check_read(self._clock.now(), window, self._log.schema.base.name, self.ttls)
 
     def _held(self, window: Window) -> ByWriteTime:
         """Collect the window's rows; stop early if they take more than `sort_bytes`."""
@@ -233,6 +236,7 @@ class Follower:
         if is_worth or self._position < settled == end:
             yield from self._read_strays(Window(self._position, settled))
             if not self._stopped.is_set():
+                self._check_read(Window(self._position, settled))
                 yield self._move_to(settled, began)
 
     def _read(

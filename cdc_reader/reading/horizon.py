@@ -99,7 +99,6 @@ class SettledHorizon:
         self._start = start
         self._is_resumed = start.generation is not None or start.table_id is not None
         self._accounted: set[int] | None = None
-        self._judged = BEGINNING
         self._gate = PublicationGate(
             lambda: table.generations, duration_micros(config.publication_wait)
         )
@@ -123,14 +122,16 @@ class SettledHorizon:
         `ttls` of the log of `table`, rows from `position` on have expired and `data_loss` is
         not ``continue``.
         """
-        self._judged = now
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
         if self._accounted is None:
             warn_of_future(position, now, table)
+        is_first = self._accounted is None
         if self._account(starts) and position > BEGINNING:
             self._report(now, position, table, ttls)
+        if is_first and self._start.generation is None:
+            self._losses.begin(position, ttls, now)
         if position == BEGINNING:
             self.oldest = _oldest(starts, ttls, now)
         else:
@@ -139,7 +140,7 @@ class SettledHorizon:
         return min(settled, self._gate.limit(now, starts))
 
     def check_read(self, now: Micros, window: Window, table: TableName, ttls: TtlHistory) -> None:
-        """Report which rows of `window` have expired since `refresh`, maybe before they were read.
+        """Report which rows of `window` may have expired before they were read.
 
         If the table is read again after a loss, rows that expire soon count as well.
         """
@@ -148,12 +149,13 @@ class SettledHorizon:
         if self._config.data_loss is DataLossMode.RESNAPSHOT:
             self._report(now, window.start, table, ttls)
             return
-        self._losses.report_more(ttls.lost_between(self._judged, now, window), table)
+        created = self._table.created if self._start.generation is None else None
+        self._losses.check_read(window, ttls, now, table, created)
 
     def _report(self, now: Micros, position: Micros, table: TableName, ttls: TtlHistory) -> None:
         at = evolve(self._start, position=position, ttls=ttls)
         lost = lost_since(at, self._table, now, self._config.data_loss)
-        self._losses.report(lost, table)
+        self._losses.report_unread(lost, table)
 
     def missed(self, position: Micros) -> list[Window]:
         """Return the spans of generations that appeared when `position` was past their start.

@@ -293,7 +293,7 @@ class SnapshotReader:
         self.ttls = self.ttls.seen(base.cdc.ttl, now, base.altered)
         start = evolve(self._start, ttls=self.ttls)
         lost = lost_since(start, self._table, now, self._config.data_loss)
-        self._losses.report(lost, base.name)
+        self._losses.report_unread(lost, base.name)
 
 
 def _owned(batches: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:

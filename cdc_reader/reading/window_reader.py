@@ -6,7 +6,7 @@ A follower's windows are read by streams or by ranges, and sorted by write time 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,12 +109,32 @@ class LogReader:
 
         Another `source` of the same log may have other columns.
         """
-        for _, batch in read_tasks(source or self._source, tasks, self._config.in_flight):
+        for _, batch in self._read(tasks, source):
             yield batch
 
-    def batches(self, window: Window, source: LogSource | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`."""
-        yield from self.read(self.plan(window), source)
+    def batches(
+        self,
+        window: Window,
+        source: LogSource | None = None,
+        on_read: Callable[[Window], None] = lambda _window: None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of `window` that exist now, settled or not; for `source` see `read`.
+
+        Calls `on_read` with the window of each task once its last page has been taken.
+        """
+        tasks, done = self.plan(window), 0
+        for number, batch in self._read(tasks, source):
+            for task in tasks[done:number]:
+                on_read(task.window)
+            done = number
+            yield batch
+        for task in tasks[done:]:
+            on_read(task.window)
+
+    def _read(
+        self, tasks: Iterable[Task | RangeTask], source: LogSource | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return read_tasks(source or self._source, tasks, self._config.in_flight)
 
 
 class ByWriteTime:

@@ -32,6 +32,10 @@ class Window:
         """Return the part common to both windows."""
         return Window(max(self.start, other.start), min(self.end, other.end))
 
+    def hull(self, other: Window) -> Window:
+        """Return the span from the first to the last time of both windows."""
+        return Window(min(self.start, other.start), max(self.end, other.end))
+
     def widened(self, reach: int) -> Window:
         """Return the window extended by `reach` µs on both sides."""
         return Window(self.start - reach, self.end + reach)

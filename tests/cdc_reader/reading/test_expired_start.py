@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cdc_reader import CdcReader, ConnectionConfig, ReadConfig
-from cdc_reader._time import SystemClock
+from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import DataLossError, TableNotFoundError
-from cdc_reader.reading.delivery import RowsRead
+from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 SECOND = 1_000_000
@@ -51,9 +52,9 @@ def open_reader(server: EmbeddedScylla, clock: ManualClock) -> Iterator[Callable
     """Opens readers of the table."""
     opened: list[CdcReader] = []
 
-    def make(config: ReadConfig = STRICT) -> CdcReader:
+    def make(config: ReadConfig = STRICT, own: Clock = clock) -> CdcReader:
         connection = ConnectionConfig(server.contact_point)
-        opened.append(CdcReader(connection, "ks.t", config=config, clock=clock))
+        opened.append(CdcReader(connection, "ks.t", config=config, clock=own))
         return opened[-1]
 
     yield make
@@ -211,3 +212,111 @@ def test_rows_that_are_read_in_time(
         for number in delivery.batch.column("p").to_pylist()
     ]
     assert sorted(found) == list(range(50))
+
+
+def read_slowly(
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+    reader: CdcReader,
+    clock: ManualClock,
+    start: str,
+) -> int:
+    """Return the number of rows; the caller takes 40 minutes for the first of them."""
+    found = 0
+    for _ in read(reader, start):
+        clock.advance(0 if found else 40 * 60 * SECOND)
+        found += 1
+    return found
+
+
+class Ticking:
+    """A clock of which every look takes some time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.ticks = 0
+        self._clock = clock
+        self.sleep = clock.sleep
+
+    def now(self) -> int:
+        """µs since 1970."""
+        self.ticks += 1
+        return self._clock.advance(SECOND // 10)
+
+
+BOUNDED = {name: read for name, read in READS.items() if name != "follow_changes"}
+PAGES = ReadConfig(fetch_size=1, in_flight=1)
+STRICT_PAGES = evolve(PAGES, data_loss="fail")
+
+
+@pytest.mark.parametrize("read", BOUNDED.values(), ids=BOUNDED)
+@pytest.mark.parametrize("start", ["earliest", "-55m"])
+def test_rows_that_expire_during_a_bounded_read(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+    start: str,
+) -> None:
+    """They are reported once the rest is read, as when a log is followed."""
+    write_for_50_minutes(server, clock)
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
+        read_slowly(read, open_reader(STRICT_PAGES), clock, start)
+    clock.advance(2 * HOUR)
+    write_for_50_minutes(server, clock)
+    with caplog.at_level("WARNING"):
+        found = read_slowly(read, open_reader(PAGES), clock, start)
+    assert found < 50
+    assert caplog.text.count("rows_lost") == 1
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_the_log_still_holds(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """Rows of an old log expire all the time: a reader that begins with the oldest lost none."""
+    for _ in range(2):
+        write_for_50_minutes(server, clock)
+    ticking = Ticking(clock)
+    reader = open_reader(STRICT_PAGES, ticking)
+    found = len(list(read(reader, None)))
+    assert ticking.ticks
+    assert 50 < found <= 61
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_start_before_the_table_and_a_long_read(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """What a log would have lost before it was there is no loss."""
+    for number in range(3):
+        server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
+        clock.advance(60 * SECOND)
+    reader = open_reader(STRICT_PAGES)
+    assert read_slowly(read, reader, clock, "-30m") == 3
+
+
+def test_a_position_at_which_rows_begin_to_expire(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """None has certainly expired when the reader begins, but some have when it reads them."""
+    reader = open_reader()
+    *_, last = reader.table.follow("earliest", "now")
+    assert isinstance(last, WindowComplete)
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(HOUR + 25 * SECOND)
+    with pytest.raises(DataLossError, match="expired before they were read"):
+        list(open_reader().table.follow(last.checkpoint, "now"))
+    lenient = open_reader(ReadConfig(data_loss="continue"))
+    assert not any(
+        isinstance(each, RowsRead) for each in lenient.table.follow(last.checkpoint, "now")
+    )
+    assert "rows_lost" in caplog.text

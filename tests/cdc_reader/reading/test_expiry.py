@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_reader._time import BEGINNING, FOREVER
-from cdc_reader.reading.expiry import TtlHistory
+from cdc_reader.config import DataLossMode
+from cdc_reader.cql.names import TableName
+from cdc_reader.reading.expiry import LossReporter, TtlHistory
 from cdc_reader.streams.window import Window
 
 SECOND = 1_000_000
-GRACE = 60
+GRACE, EARLY = 60, 10
 
 moments = st.integers(-1_000, 1_000)
 ttls = st.sampled_from([0, 1, 30, 300, 900])
@@ -33,18 +35,25 @@ def ttl_at(history: TtlHistory, second: int) -> int:
 def test_each_row_expires_by_the_ttl_it_was_written_with(
     history: TtlHistory, position: int, now: int
 ) -> None:
-    """The span of lost write times begins and ends with an expired row."""
-    gone = [
-        second
-        for second in range(position, now)
-        if (ttl := ttl_at(history, second)) and second + ttl + GRACE < now
-    ]
-    lost = history.lost(position * SECOND, now * SECOND)
-    assert lost.is_empty == (not gone)
+    """The span of lost write times begins and ends with a row that may have expired.
+
+    Nothing counts as lost while no row has certainly expired.
+    """
+    expiries = {
+        second: second + ttl
+        for second in range(position, now + EARLY)
+        if (ttl := ttl_at(history, second))
+    }
+    gone = [second for second, at in expiries.items() if at - EARLY < now]
+    expired = history.expired(position * SECOND, now * SECOND)
+    assert expired.is_empty == (not gone)
     if gone:
-        assert lost.start == gone[0] * SECOND
-        assert lost.end - SECOND <= gone[-1] * SECOND < lost.end
-        assert history.after(position * SECOND).lost(position * SECOND, now * SECOND) == lost
+        assert expired.start == gone[0] * SECOND
+        assert expired.end - SECOND <= gone[-1] * SECOND < expired.end
+    lost = history.lost(position * SECOND, now * SECOND)
+    is_sure = any(at + GRACE < now for at in expiries.values())
+    assert lost == (expired if is_sure else Window(position * SECOND, position * SECOND))
+    assert history.after(position * SECOND).lost(position * SECOND, now * SECOND) == lost
 
 
 @given(histories, st.integers(0, 3_000))
@@ -100,3 +109,55 @@ def test_malformed_histories_are_refused(given: list[tuple[int, int]]) -> None:
     """A stored text may be invalid."""
     with pytest.raises(ValueError, match=r"history|unpack"):
         TtlHistory(given)
+
+
+TABLE = TableName("ks", "t")
+
+
+def reporter() -> tuple[LossReporter, list[Window]]:
+    """Return a reporter, and the list that its reports go to."""
+    told: list[Window] = []
+    return LossReporter(DataLossMode.CONTINUE, "", told.append), told
+
+
+def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
+    """Small growth waits until the rows are read, or until it is a minute."""
+    losses, told = reporter()
+    minute, nothing = 60 * SECOND, Window(0, 0)
+    for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
+        losses.report_unread(lost, TABLE)
+    assert told == [Window(0, 100), Window(100, 100 + minute)]
+    losses.report_unread(Window(2 * minute, 2 * minute + 5), TABLE)
+    assert told[2:] == [Window(2 * minute, 2 * minute + 5)]
+
+
+@given(histories, st.lists(st.integers(1, 300), min_size=1, max_size=8), st.integers(0, 600))
+def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
+    history: TtlHistory, lengths: list[int], pace: int
+) -> None:
+    """Windows are read one after another, each by some time."""
+    losses, told = reporter()
+    start, now, expected = -500, 0, set[int]()
+    for length in lengths:
+        now += pace
+        window = Window(start * SECOND, (start + length) * SECOND)
+        losses.check_read(window, history, now * SECOND, TABLE)
+        expired = history.expired(window.start, now * SECOND).intersect(window)
+        expected |= {s for s in range(start, start + length) if s * SECOND in expired}
+        start += length
+    named = [s for lost in told for s in range(-500, start) if s * SECOND in lost]
+    assert sorted(named) == sorted(expected)
+
+
+def test_a_start_before_the_oldest_row_asks_for_what_is_there() -> None:
+    """Rows that expire soon are not promised; those of a later start are."""
+    history, now = TtlHistory([(0, 3_600)]), 10_000 * SECOND
+    kept, soon = now - 3_600 * SECOND, 360 * SECOND
+    for start, promised in ((BEGINNING, kept + soon), (kept - SECOND, kept + soon), (kept, kept)):
+        losses, told = reporter()
+        losses.begin(start, history, now)
+        losses.check_read(Window(start, now), history, now + 300 * SECOND, TABLE)
+        is_lost = promised == kept
+        assert told == [Window(kept, kept + 310 * SECOND)] * is_lost
+        losses.check_read(Window(start, now), history, now + 900 * SECOND, TABLE)
+        assert (told[0].start, told[-1].end) == (promised, kept + 910 * SECOND)

@@ -1,0 +1,80 @@
+"""Reports which rows of a bounded read expire, before it begins and while it goes on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
+from cdc_reader.config import DataLossMode
+from cdc_reader.cql.schema import TableSchema, TableState
+from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
+from cdc_reader.streams.window import Window
+
+_PAUSE = 60_000_000
+"""µs between two judgements of what was read; the last one comes at the end."""
+_NOTHING = Window(FOREVER, BEGINNING)
+
+
+class Table(Protocol):
+    """What is asked of the table while its log is read."""
+
+    def state(self) -> TableState:
+        """Return the table's current id and options; costs one small query."""
+        ...
+
+    def created(self) -> Micros | None:
+        """Return when the log was created, in µs by the cluster's clock; None if unknown."""
+        ...
+
+
+class BoundedRead:
+    """Judges one read of the log: its window before it begins, and each part once it is read.
+
+    A caller may take its time between two batches, so a part counts as read only when the batch
+    after it is asked for. Without a start, a read asks for what the log holds when it begins.
+    """
+
+    def __init__(self, table: Table, known: TableSchema, mode: DataLossMode, clock: Clock) -> None:
+        self._table = table
+        self._known = known
+        self._clock = clock
+        self._losses = LossReporter(
+            mode,
+            "expected a start within the log's TTL, and a read that ends within it: leave start "
+            "out to read what the log still holds, or set data_loss to 'continue'",
+        )
+        self._ttls = TtlHistory()
+        self._judged = BEGINNING
+        self._unjudged = _NOTHING
+
+    def begin(self, window: Window) -> None:
+        """Report rows of `window` that have expired; costs small queries if it has a start."""
+        now, known = self._clock.now(), self._known
+        self._judged, self._ttls = now, TtlHistory().seen(known.cdc.ttl, now, known.altered)
+        if window.start > BEGINNING:
+            self._see_ttl()
+            lost = self._ttls.lost(window.start, now).intersect(window)
+            if not lost.is_empty:
+                lost = since_created(lost, self._table.created(), now)
+            self._losses.report_unread(lost, known.name)
+        self._losses.begin(window.start, self._ttls, now)
+
+    def done(self, window: Window) -> None:
+        """Note that `window` was read; judge it once the last judgement is a minute ago."""
+        self._unjudged = self._unjudged.hull(window)
+        if self._clock.now() >= self._judged + _PAUSE:
+            self._see_ttl()
+            self.finish()
+
+    def finish(self) -> None:
+        """Report what may have expired of the parts read since the last judgement."""
+        self._judged = self._clock.now()
+        self._losses.check_read(
+            self._unjudged, self._ttls, self._judged, self._known.name, self._table.created
+        )
+        self._unjudged = _NOTHING
+
+    def _see_ttl(self) -> None:
+        """Rows that are written during a long read may have another TTL."""
+        state = self._table.state()
+        self._ttls = self._ttls.seen(state.cdc.ttl, self._clock.now(), state.altered)
