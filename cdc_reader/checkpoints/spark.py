@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from cdc_reader.checkpoints.marks import unpack_ttls
+from cdc_reader.checkpoints.marks import unpack_id, unpack_ttls
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
@@ -44,7 +44,8 @@ class SparkCheckpoint:
         """Return the position up to which all micro-batches are done."""
         if (offset := self._reached()) is None:
             return None
-        return Checkpoint(offset["position"], ttls=unpack_ttls(json.dumps(offset.get("ttl", []))))
+        ttls = unpack_ttls(json.dumps(offset.get("ttl", [])))
+        return Checkpoint(offset["position"], ttls=ttls, table_id=unpack_id(offset.get("id")))
 
     def close(self) -> None:
         """Do nothing: no resource is held."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 from rich.console import Console
 from rich.table import Table
 
@@ -34,8 +35,9 @@ from cdc_reader.cluster import Connection, SchemaSource, TableGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import CdcOptions, ImageMode
+from cdc_reader.errors import CheckpointError, ConfigurationError
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.progress import Checkpoint, check_same_table
 
 _SECOND = 1_000_000
 _UNITS = (("d", 86_400 * _SECOND), ("h", 3_600 * _SECOND), ("min", 60 * _SECOND), ("s", _SECOND))
@@ -53,12 +55,24 @@ class Reader:
     now: Micros
     ttls: TtlHistory
     """What is known of the log's TTL."""
+    table_id: UUID | None
+    """The id that the table has now."""
 
     @property
     def position(self) -> Micros | None:
         """Every row written before is acknowledged; None if reading begins with the oldest row."""
         position = self.checkpoint.position
         return None if position <= BEGINNING else position
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the checkpoint cannot be resumed: the table was created again; else None."""
+        try:
+            kept = evolve(self.checkpoint, table=self.name.table)
+            check_same_table(kept, self.name.table, self.table_id)
+        except CheckpointError as error:
+            return str(error)
+        return None
 
     @property
     def snapshot(self) -> SnapshotState | None:
@@ -68,8 +82,19 @@ class Reader:
 
     @property
     def lag(self) -> int | None:
-        """The time from the oldest possibly unread row to now; None if none can be unread."""
+        """The time from the oldest possibly unread row to now; None if it is unknown."""
         return None if self._unread is None else max(0, self.now - self._unread)
+
+    def alarm(self, most: int) -> str | None:
+        """Return why it is not certain that the reader lags by at most `most` µs; else None."""
+        if self.refusal is not None:
+            return f"{self} cannot resume: {self.refusal}"
+        if self.position is not None and self.position - self.now > most:
+            ahead = _span(self.position - self.now)
+            return f"{self} reads nothing yet: its position is {ahead} in the future"
+        if self.lag is None:
+            return f"the lag of {self} is unknown: the cluster has announced no generation yet"
+        return f"{self} lags by {_span(self.lag)}" if self.lag > most else None
 
     @property
     def left(self) -> int | None:
@@ -83,6 +108,8 @@ class Reader:
 
     @property
     def _unread(self) -> Micros | None:
+        if self.refusal is not None:
+            return None
         return self.oldest if self.position is None else self.position
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,6 +126,7 @@ class Reader:
             "marked_streams": len(self.checkpoint.marks),
             "swept": _time(self.checkpoint.late_scan_at),
             "snapshot": None if self.snapshot is None else asdict(self.snapshot),
+            "refusal": self.refusal,
         }
 
     def cells(self) -> Iterator[str]:
@@ -166,7 +194,8 @@ class Status:
 @click.option(
     "--max-lag",
     metavar="DURATION",
-    help="Exit with status 1 if a reader shown lags by more than this, or if none is shown.",
+    help="Exit with status 1 if a reader shown lags by more than this, if that is unknown, or if "
+    "none is shown.",
 )
 @connection_options
 def command(
@@ -192,7 +221,7 @@ def command(
             "--max-lag checks positions: say where they are with --checkpoint or --checkpoint-table"
         )
     with cli_errors():
-        allowed = None if max_lag is None else parse_duration(max_lag, "--max-lag")
+        allowed = None if max_lag is None else _allowed(max_lag)
         name = TableName.parse(table)
         kept = _kept(connection, place, name, application)
         queries = Connection(connection, ReadConfig())
@@ -209,15 +238,21 @@ def command(
         _judge(status, allowed, place)
 
 
+def _allowed(max_lag: str) -> timedelta:
+    if not (allowed := parse_duration(max_lag, "--max-lag")):
+        raise ConfigurationError("--max-lag", max_lag, "give a duration above zero")
+    return allowed
+
+
 def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) -> None:
-    """Exit with status 1 if a reader is behind, or if nobody reads the table."""
+    """Exit with status 1 unless the table has readers and all are known to keep up."""
     if not status.readers:
         raise Failure(f"no position of {status.table} in {place}")
     most = duration_micros(allowed)
-    behind = [reader for reader in status.readers if (reader.lag or 0) > most]
-    if behind:
-        named = ", ".join(f"{reader} by {_span(reader.lag or 0)}" for reader in behind)
-        raise Failure(f"{status.table} lags: {named}; --max-lag allows {_span(most)}")
+    alarms = [alarm for reader in status.readers if (alarm := reader.alarm(most))]
+    if alarms:
+        told = "; ".join(alarms)
+        raise Failure(f"{status.table}: {told}; --max-lag allows {_span(most)}")
 
 
 def _kept(
@@ -261,7 +296,14 @@ def _status(
     announced = [row.operates.start for row in rows if row.is_announced]
     oldest = max(expired, min(announced)) if announced else None
     readers = [
-        Reader(name, checkpoint, oldest, now, checkpoint.ttls.seen(options.ttl, now, base.altered))
+        Reader(
+            name,
+            checkpoint,
+            oldest,
+            now,
+            checkpoint.ttls.seen(options.ttl, now, base.altered),
+            base.id,
+        )
         for name, checkpoint in kept.items()
     ]
     return Status(name, options, rows, readers)
@@ -300,6 +342,8 @@ def _show_readers(readers: Sequence[Reader], place: CheckpointPlace | None) -> N
         for reader in readers:
             if reader.snapshot is not None:
                 console.print(f"{reader}: {reader.snapshot}", soft_wrap=True)
+            if reader.refusal is not None:
+                console.print(f"{reader}: {reader.refusal}", soft_wrap=True)
     else:  # do not break paths
         console.print(f"no position of this table in {place}", soft_wrap=True)
 

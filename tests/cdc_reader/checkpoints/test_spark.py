@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from cdc_reader.errors import CheckpointError
 from cdc_reader.reading.progress import Checkpoint
 
 TABLE = TableName("ks", "t")
+ID = UUID("f3b1a6c0-c7f0-11f0-8000-0123456789ab")
 QUERY = "7d4bd4f0-4f4b-4f0e-9d52-0d6f6f1c7a55"
 
 
@@ -46,7 +48,8 @@ def position(found: SparkCheckpoint) -> int | None:
         return None
     assert names == [CheckpointName(QUERY, TABLE)]
     kept = found.load(names[0])
-    assert kept == Checkpoint(kept.position if kept else 0)
+    assert kept is not None
+    assert kept == Checkpoint(kept.position, table_id=kept.table_id)
     return kept.position
 
 
@@ -81,7 +84,7 @@ def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
     [
         offset(7, 1),
         offset(7, 2),
-        offset(7, 3, table="ks.t", id="f3b1"),
+        offset(7, 3, table="ks.t", id=str(ID)),
         offset(7, 3, table="ks.t", snapshot=True),
         offset(7, 4, table="ks.t", snapshot="pending", token=-5),
     ],

@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_reader._time import BEGINNING
-from cdc_reader.checkpoints import SqliteCheckpoints
+from cdc_reader.checkpoints import ScyllaCheckpoints, SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName
 from cdc_reader.cli.command import main
+from cdc_reader.cli.status import Reader
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import LAST_KEY, Checkpoint, Mark, SnapshotProgress
 from cdc_reader.streams.ring import TokenRange, TokenRanges
 from cdc_reader.streams.shard import MIN_TOKEN
@@ -141,7 +143,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
     assert late.exit_code == 1
     assert "late" in late.stdout
     [line] = late.stderr.splitlines()
-    assert line.startswith(f"Error: {table} lags: late (1/2) by 1 h 0 min, late (2/2) by ")
+    assert line.startswith(f"Error: {table}: late (1/2) lags by 1 h 0 min; late (2/2) lags by ")
     assert line.endswith("; --max-lag allows 30 min 0 s")
     assert invoke(scylla, *arguments, "2h").exit_code == 0
     assert invoke(scylla, *arguments, "30m", "--application", "prompt").exit_code == 0
@@ -151,6 +153,81 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
     nobody = invoke(scylla, table, "--checkpoint", str(tmp_path / "others"), "--max-lag", "1h")
     assert nobody.exit_code == 1
     assert f"no position of {table} in {tmp_path}" in nobody.stderr
+
+
+@pytest.fixture(params=["sqlite", "scylla", "spark"])
+def place(
+    request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
+) -> tuple[list[str], str, Checkpoint]:
+    """A position of now in each kind of checkpoint: the options, its reader's name, and itself."""
+    keyspace, name = table.split(".")
+    [row] = scylla.session.execute(
+        "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
+        (keyspace, name),
+    )
+    kept = Checkpoint(time.time_ns() // 1_000, table_id=row.id)
+    of_app = CheckpointName("app", TableName.parse(table))
+    match request.param:
+        case "sqlite":
+            store = SqliteCheckpoints(tmp_path / "c.db")
+            store.save(of_app, kept)
+            store.close()
+            return ["--checkpoint", str(tmp_path / "c.db")], "app", kept
+        case "scylla":
+            in_table = ScyllaCheckpoints(scylla.contact_point, keyspace, "kept")
+            in_table.save(of_app, kept)
+            in_table.close()
+            return ["--checkpoint-table", f"{keyspace}.kept"], "app", kept
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id": "the-query"}')
+    of_spark = {"version": 3, "position": kept.position, "table": table, "id": str(row.id)}
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(of_spark)}")
+    return ["--checkpoint", str(tmp_path)], "the-query", kept
+
+
+def test_a_table_created_again_is_an_alarm(
+    scylla: Scylla, table: str, place: tuple[list[str], str, Checkpoint]
+) -> None:
+    """The position is of another table, so how much is unread is unknown."""
+    options, reader, kept = place
+    arguments = (table, *options, "--max-lag", "1h")
+    assert invoke(scylla, *arguments).exit_code == 0
+    scylla.session.execute(f"DROP TABLE {table}")
+    scylla.session.execute(
+        f"CREATE TABLE {table} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
+    )
+    outcome = invoke(scylla, *arguments)
+    assert outcome.exit_code == 1
+    [line] = outcome.stderr.splitlines()
+    told = f"table {table} was dropped and created again: the position belongs to the table with"
+    assert line.startswith(
+        f"Error: {table}: {reader} (1/1) cannot resume: {told} id {kept.table_id}"
+    )
+    assert f"{reader} (1/1): {told}" in outcome.stdout
+    [found] = json.loads(invoke(scylla, *arguments, "--json").stdout)["applications"]
+    assert (found["lag_seconds"], found["expires_in_seconds"]) == (None, None)
+    assert found["refusal"].startswith(told)
+
+
+def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
+    """Nothing is read until then; clocks may differ by as much as a reader may lag."""
+    file, now = tmp_path / "c.db", time.time_ns() // 1_000
+    save(file, table, ahead=Checkpoint(now + 25 * HOUR))
+    arguments = (table, "--checkpoint", str(file), "--max-lag")
+    outcome = invoke(scylla, *arguments, "1h")
+    assert outcome.exit_code == 1
+    assert "ahead (1/2) reads nothing yet: its position is 1 d " in outcome.stderr
+    assert invoke(scylla, *arguments, "26h").exit_code == 0
+
+
+def test_an_unknown_lag_is_an_alarm() -> None:
+    """A reader that has acknowledged nothing of a log without a generation has an unknown lag."""
+    name = CheckpointName("app", TableName("ks", "t"))
+    reader = Reader(name, Checkpoint(BEGINNING), None, HOUR, TtlHistory(), None)
+    assert reader.lag is None
+    assert reader.alarm(HOUR) == (
+        "the lag of app (1/1) is unknown: the cluster has announced no generation yet"
+    )
 
 
 def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path: Path) -> None:
@@ -191,6 +268,8 @@ def test_only_generations_with_live_rows_are_queried() -> None:
     [
         (["--application", "a"], "--application selects positions: say where they are "),
         (["--max-lag", "5m"], "--max-lag checks positions: say where they are "),
+        (["--checkpoint", "{tmp}/c", "--max-lag", "0s"], "--max-lag is '0s': give a duration abo"),
+        (["--checkpoint", "{tmp}/c", "--max-lag", ""], "--max-lag is '': give a duration such as"),
         (["--checkpoint", "{tmp}/c", "--max-lag", "5"], "--max-lag is '5': give a unit, such as"),
         (
             ["--checkpoint", "{tmp}/missing"],
