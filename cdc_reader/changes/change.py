@@ -24,6 +24,7 @@ from attrs import frozen
 from cdc_reader._time import Micros
 from cdc_reader.changes.columns import LogPage, layout_of
 from cdc_reader.changes.delta import Delta
+from cdc_reader.changes.json import deltas_to_json, part_to_json, value_to_json
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.changes.page import ChangePage
 from cdc_reader.changes.part import Part, snapshot_parts
@@ -223,9 +224,28 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to what JSON can represent; see `cdc_reader.changes.json`."""
-        from cdc_reader.changes.json import change_to_dict
-
-        return change_to_dict(self)
+        found: dict[str, Any] = {
+            "table": str(self.table),
+            "operation": self.operation.value,
+            "key": value_to_json(self.key),
+            "deltas": deltas_to_json(self.deltas) if self.deltas_shown else None,
+            "ttl": self.ttl,
+            "before": value_to_json(self.before),
+            "after": value_to_json(self.after),
+            "timestamp": self.timestamp,
+            "written_at": value_to_json(self.written_at),
+            "stream": self.stream.hex(),
+            "time": str(self.time),
+            "seqs": list(self.seqs),
+            "is_last": self.is_last,
+            "complete": self.complete,
+            "late": self.late,
+        }
+        if (bounds := self.range) is not None:
+            found["range"] = {"start": _shown(bounds.start), "end": _shown(bounds.end)}
+        if len(parts := self.parts) > 1:
+            found["parts"] = [part_to_json(part) for part in parts]
+        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Change):
@@ -274,6 +294,13 @@ class Change:
         cells = {name: log[name][row] for name in log.layout.clustering}
         prefix = {name: value for name, value in cells.items() if value is not None}
         return Bound(FrozenDict(prefix), log.operations[row] in _INCLUSIVE)
+
+
+def _shown(bound: Bound | None) -> dict[str, Any] | None:
+    """Convert a bound to what JSON can represent."""
+    if bound is None:
+        return None
+    return {"prefix": value_to_json(bound.prefix), "inclusive": bound.inclusive}
 
 
 def change_of_rows(

@@ -1,4 +1,4 @@
-"""Converts a change to what JSON can represent, for `Change.to_dict`.
+"""Converts the values of a change to what JSON can represent, for `Change.to_dict`.
 
 Numbers, text, booleans and null are unchanged. A decimal, and an integer beyond 64 bits, is text;
 so are uuids, addresses, points in time (ISO 8601) and durations. A blob is text ``0x…``. A set is
@@ -10,44 +10,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
-
-if TYPE_CHECKING:
-    from cdc_reader.changes.change import Bound, Change
-    from cdc_reader.changes.part import Part
+from cdc_reader.changes.part import Part
 
 _EXACT_INTEGERS = 1 << 63
 """Integers from here on, which only a varint can hold, become text."""
 
 
-def change_to_dict(change: Change) -> dict[str, Any]:
-    """Convert the change to a dict that `json.dumps` accepts."""
-    found: dict[str, Any] = {
-        "table": str(change.table),
-        "operation": change.operation.value,
-        "key": value_to_json(change.key),
-        "deltas": _deltas(change.deltas) if change.deltas_shown else None,
-        "ttl": change.ttl,
-        "before": _image(change.before),
-        "after": _image(change.after),
-        "timestamp": change.timestamp,
-        "written_at": change.written_at.isoformat().replace("+00:00", "Z"),
-        "stream": change.stream.hex(),
-        "time": str(change.time),
-        "seqs": list(change.seqs),
-        "is_last": change.is_last,
-        "complete": change.complete,
-        "late": change.late,
+def part_to_json(part: Part) -> dict[str, Any]:
+    """Convert a part of a change; it has a timestamp only in a snapshot."""
+    found = {
+        "operation": part.operation.name.lower(),
+        "seq": part.seq,
+        "ttl": part.ttl,
+        "deltas": deltas_to_json(part.deltas),
     }
-    if (bounds := change.range) is not None:
-        found["range"] = {"start": _bound(bounds.start), "end": _bound(bounds.end)}
-    if len(change.parts) > 1:
-        found["parts"] = [_part(part) for part in change.parts]
-    return found
+    return found if part.timestamp is None else {**found, "timestamp": part.timestamp}
+
+
+def deltas_to_json(deltas: Mapping[str, Delta]) -> dict[str, Any]:
+    """Convert deltas by column name."""
+    return {name: _delta(delta) for name, delta in deltas.items()}
 
 
 def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
@@ -110,10 +97,6 @@ def _in_order(elements: frozenset[Any]) -> list[Any]:
         return sorted(elements, key=repr)
 
 
-def _deltas(deltas: Mapping[str, Delta]) -> dict[str, Any]:
-    return {name: _delta(delta) for name, delta in deltas.items()}
-
-
 def _delta(delta: Delta) -> dict[str, Any]:
     match delta:
         case Set(value):
@@ -126,23 +109,3 @@ def _delta(delta: Delta) -> dict[str, Any]:
                 "added": value_to_json(added),
                 "removed": value_to_json(removed),
             }
-
-
-def _image(image: Mapping[str, Any] | None) -> Any:
-    return None if image is None else value_to_json(image)
-
-
-def _bound(bound: Bound | None) -> dict[str, Any] | None:
-    if bound is None:
-        return None
-    return {"prefix": value_to_json(bound.prefix), "inclusive": bound.inclusive}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    found = {
-        "operation": part.operation.name.lower(),
-        "seq": part.seq,
-        "ttl": part.ttl,
-        "deltas": _deltas(part.deltas),
-    }
-    return found if part.timestamp is None else {**found, "timestamp": part.timestamp}

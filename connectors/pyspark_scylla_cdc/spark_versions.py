@@ -1,7 +1,7 @@
 """Adapts the source to older versions of Spark.
 
 Spark 4.2 and later tell a stream reader where a micro-batch starts and whether limits apply, and
-ask it to prepare for trigger ``availableNow``. `StreamReader` is written for these versions.
+ask it to prepare for trigger ``availableNow``. `streaming.stream` is written for these versions.
 
 Spark 4.0 and 4.1 only ask for the end of the next micro-batch; `WithoutStart` adapts a stream
 reader to them. Their trigger ``availableNow`` runs a single micro-batch, like ``once``.
@@ -54,8 +54,6 @@ if not TELLS_START:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_scylla_cdc.streaming.stream import StreamReader
-
 __all__ = [
     "ReadAllAvailable",
     "ReadLimit",
@@ -69,7 +67,7 @@ log = get_logger(__name__)
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
-def for_this_spark(reader: StreamReader) -> DataSourceStreamReader:
+def for_this_spark(reader: DataSourceStreamReader) -> DataSourceStreamReader:
     """Adapt the stream reader to the running Spark."""
     return reader if TELLS_START else WithoutStart(reader)
 
@@ -84,7 +82,7 @@ class WithoutStart(DataSourceStreamReader):
     * Spark does not say which trigger runs. So the limits of the options always apply.
     """
 
-    def __init__(self, reader: StreamReader) -> None:
+    def __init__(self, reader: DataSourceStreamReader) -> None:
         self._reader = reader
         self._limit = reader.getDefaultReadLimit()
         self._position: dict[str, Any] | None = None

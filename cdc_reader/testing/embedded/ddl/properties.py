@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.errors import (
     ConfigurationError,
     InvalidRequest,
@@ -16,6 +15,7 @@ from cdc_reader.testing.embedded.errors import (
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.cdc_options import CdcOptions
 
 _MAPS = frozenset(
     "caching compaction compression tablets tombstone_gc per_partition_rate_limit "

@@ -12,9 +12,9 @@ from attrs import evolve, field, frozen
 
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.types import CqlType, UserType, is_multi_cell
-from cdc_reader.testing.embedded.cdc.options import CdcOptions
 from cdc_reader.testing.embedded.codec.order import SortKey, sort_key
 from cdc_reader.testing.embedded.codec.token import CDC_PARTITIONER
+from cdc_reader.testing.embedded.schema.cdc_options import CdcOptions
 
 MURMUR3 = "org.apache.cassandra.dht.Murmur3Partitioner"
 
