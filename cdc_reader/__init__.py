@@ -14,10 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cdc_reader._time import Micros, Moment
-    from cdc_reader.changes.change import Change
-    from cdc_reader.changes.delta import CollectionDelta, Deleted, Set
+    from cdc_reader._time import Clock, Micros, Moment
+    from cdc_reader.changes.change import Bound, Change, RowRange
+    from cdc_reader.changes.delta import CollectionDelta, Deleted, Delta, Set
     from cdc_reader.changes.operation import ChangeOperation
+    from cdc_reader.changes.part import Part
     from cdc_reader.checkpoints import MemoryCheckpoints, ScyllaCheckpoints, SqliteCheckpoints
     from cdc_reader.cluster import CqlWriter
     from cdc_reader.config import (
@@ -40,7 +41,18 @@ if TYPE_CHECKING:
     from cdc_reader.consumer.handling import DeadLetter, Handler
     from cdc_reader.consumer.table_progress import OnWindow
     from cdc_reader.cql.names import TableName
-    from cdc_reader.cql.schema import LogSchema, Operation, TableSchema
+    from cdc_reader.cql.schema import (
+        CdcOptions,
+        Column,
+        ColumnKind,
+        ImageMode,
+        LogSchema,
+        Operation,
+        TableSchema,
+    )
+    from cdc_reader.cql.statement import UNSET, Statement
+    from cdc_reader.cql.types import CqlType
+    from cdc_reader.cql.values import Duration, FrozenDict
     from cdc_reader.errors import CdcError
     from cdc_reader.metrics import MemoryMetrics, PrometheusMetrics
     from cdc_reader.reader import CdcReader
@@ -52,7 +64,7 @@ if TYPE_CHECKING:
         SnapshotRows,
         SnapshotShare,
     )
-    from cdc_reader.replication.replicator import Replicator
+    from cdc_reader.replication.replicator import Expiry, Replicator, Writer
     from cdc_reader.streams.ring import TokenRange, TokenRanges
     from cdc_reader.streams.shard import Shard
     from cdc_reader.streams.strategy import Strategy
@@ -63,26 +75,38 @@ if TYPE_CHECKING:
     from cdc_reader.table_snapshot import TableSnapshot
 
 __all__ = [
+    "UNSET",
     "AsyncCdcConsumer",
     "AsyncChanges",
     "AsyncHandler",
+    "Bound",
     "CdcConsumer",
     "CdcError",
+    "CdcOptions",
     "CdcReader",
     "Change",
     "ChangeOperation",
     "Checkpoint",
+    "Clock",
     "CollectionDelta",
+    "Column",
+    "ColumnKind",
     "ConnectionConfig",
     "ConsumerConfig",
     "ConsumerEvent",
+    "CqlType",
     "CqlWriter",
     "DataLossMode",
     "DeadLetter",
     "Deleted",
     "Delivery",
     "DeliveryMode",
+    "Delta",
+    "Duration",
+    "Expiry",
+    "FrozenDict",
     "Handler",
+    "ImageMode",
     "LateRowsMode",
     "LogSchema",
     "MemoryCheckpoints",
@@ -94,10 +118,12 @@ __all__ = [
     "OnHeld",
     "OnWindow",
     "Operation",
+    "Part",
     "PrometheusMetrics",
     "RangeComplete",
     "ReadConfig",
     "Replicator",
+    "RowRange",
     "RowsLost",
     "RowsRead",
     "ScyllaCheckpoints",
@@ -111,6 +137,7 @@ __all__ = [
     "SnapshotRows",
     "SnapshotShare",
     "SqliteCheckpoints",
+    "Statement",
     "Strategy",
     "StreamId",
     "TableName",
@@ -122,29 +149,41 @@ __all__ = [
     "TokenRanges",
     "Window",
     "WindowComplete",
+    "Writer",
 ]
 
 _HOMES = {
     "AsyncCdcConsumer": "cdc_reader.consumer.aio",
     "AsyncChanges": "cdc_reader.consumer.aio",
     "AsyncHandler": "cdc_reader.consumer.aio",
+    "Bound": "cdc_reader.changes.change",
     "CdcConsumer": "cdc_reader.consumer",
     "CdcError": "cdc_reader.errors",
+    "CdcOptions": "cdc_reader.cql.schema",
     "CdcReader": "cdc_reader.reader",
     "Change": "cdc_reader.changes.change",
     "ChangeOperation": "cdc_reader.changes.operation",
     "Checkpoint": "cdc_reader.reading.progress",
+    "Clock": "cdc_reader._time",
     "CollectionDelta": "cdc_reader.changes.delta",
+    "Column": "cdc_reader.cql.schema",
+    "ColumnKind": "cdc_reader.cql.schema",
     "ConnectionConfig": "cdc_reader.config",
     "ConsumerConfig": "cdc_reader.consumer",
     "ConsumerEvent": "cdc_reader.consumer.events",
+    "CqlType": "cdc_reader.cql.types",
     "CqlWriter": "cdc_reader.cluster",
     "DataLossMode": "cdc_reader.config",
     "DeadLetter": "cdc_reader.consumer.handling",
     "Deleted": "cdc_reader.changes.delta",
+    "Delta": "cdc_reader.changes.delta",
     "Delivery": "cdc_reader.reading.delivery",
     "DeliveryMode": "cdc_reader.config",
+    "Duration": "cdc_reader.cql.values",
+    "Expiry": "cdc_reader.replication.replicator",
+    "FrozenDict": "cdc_reader.cql.values",
     "Handler": "cdc_reader.consumer.handling",
+    "ImageMode": "cdc_reader.cql.schema",
     "LateRowsMode": "cdc_reader.config",
     "LogSchema": "cdc_reader.cql.schema",
     "MemoryCheckpoints": "cdc_reader.checkpoints",
@@ -156,10 +195,12 @@ _HOMES = {
     "OnHeld": "cdc_reader.consumer",
     "OnWindow": "cdc_reader.consumer.table_progress",
     "Operation": "cdc_reader.cql.schema",
+    "Part": "cdc_reader.changes.part",
     "PrometheusMetrics": "cdc_reader.metrics",
     "RangeComplete": "cdc_reader.reading.snapshot",
     "ReadConfig": "cdc_reader.config",
     "Replicator": "cdc_reader.replication.replicator",
+    "RowRange": "cdc_reader.changes.change",
     "RowsLost": "cdc_reader.consumer.events",
     "RowsRead": "cdc_reader.reading.delivery",
     "ScyllaCheckpoints": "cdc_reader.checkpoints",
@@ -173,6 +214,7 @@ _HOMES = {
     "SnapshotRows": "cdc_reader.reading.snapshot",
     "SnapshotShare": "cdc_reader.reading.snapshot",
     "SqliteCheckpoints": "cdc_reader.checkpoints",
+    "Statement": "cdc_reader.cql.statement",
     "Strategy": "cdc_reader.streams.strategy",
     "StreamId": "cdc_reader.streams.stream",
     "TableName": "cdc_reader.cql.names",
@@ -182,8 +224,10 @@ _HOMES = {
     "Task": "cdc_reader.streams.task",
     "TokenRange": "cdc_reader.streams.ring",
     "TokenRanges": "cdc_reader.streams.ring",
+    "UNSET": "cdc_reader.cql.statement",
     "Window": "cdc_reader.streams.window",
     "WindowComplete": "cdc_reader.reading.delivery",
+    "Writer": "cdc_reader.replication.replicator",
 }
 
 

@@ -40,13 +40,13 @@ from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.expiry import OnLoss
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.horizon import begin_following, lost_since
-from cdc_reader.reading.ports import GenerationSource, LogSource, SnapshotTable
+from cdc_reader.reading.ports import LogSource, SnapshotTable
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_by
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
 from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.task import RangeTask, Task
+from cdc_reader.streams.task import Task
 from cdc_reader.streams.window import Window
 from cdc_reader.table_snapshot import TableSnapshot
 
@@ -94,11 +94,6 @@ class TableReader:
         """The schema of the batches of `read` and `batches`."""
         return arrow_schema(self.schema.columns)
 
-    @property
-    def generations(self) -> GenerationSource:
-        """The source of the table's generations, for custom planners."""
-        return self._table.generations
-
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs since 1970; None if there is none yet.
 
@@ -115,7 +110,7 @@ class TableReader:
         with stopped_by(self._stop):
             return self._log.plan(window)
 
-    def read(self, tasks: Iterable[Task | RangeTask]) -> Iterator[pa.RecordBatch]:
+    def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tasks`, one batch per page, each stream in the server's order."""
         return each_stopped_by(self._stop, self._log.read(tasks))
 
@@ -199,16 +194,16 @@ class TableReader:
         reached `end`, there is nothing to deliver.
         """
         if isinstance(start, Checkpoint):
-            return self.follower(start).follow(end_micros(end, self._clock.now()))
+            return self._follower(start).follow(end_micros(end, self._clock.now()))
         window = self._window(start, end)
-        return self._followed(window, self.follower(Checkpoint(window.start)).follow(window.end))
+        return self._followed(window, self._follower(Checkpoint(window.start)).follow(window.end))
 
-    def follower(
+    def _follower(
         self, start: Moment | Checkpoint | None = None, on_loss: OnLoss | None = None
     ) -> Follower:
-        """Return a follower as `follow` runs it, for callers that monitor it; `stop` ends it.
+        """Return the follower that `follow` runs, for `CdcConsumer`, which monitors it.
 
-        It calls `on_loss` when it has warned that rows expired unread.
+        It calls `on_loss` after it has warned that rows expired unread. `stop` ends it.
         """
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start_micros(start, self._clock.now()))
@@ -256,8 +251,8 @@ class TableReader:
                 )
             return TableSnapshot(self._table, self.schema, start, partial(self._rows, start))
 
-    def snapshot_reader(self, start: Checkpoint) -> SnapshotReader:
-        """Return the reader of `TableSnapshot.deliveries` with TTLs, for callers that monitor it.
+    def _snapshot_reader(self, start: Checkpoint) -> SnapshotReader:
+        """Return the reader of a snapshot's rows and TTLs, for `CdcConsumer`, which monitors it.
 
         Raises ValueError if the checkpoint has no snapshot.
         """
@@ -337,4 +332,4 @@ class TableReader:
     @cached_property
     def _log(self) -> LogReader:
         source = self._table.source(self.schema)
-        return LogReader(source, self.generations, self._config, self._shard)
+        return LogReader(source, self._table.generations, self._config, self._shard)

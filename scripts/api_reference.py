@@ -25,8 +25,16 @@ MODULES = (
     "pyspark_scylla_cdc.local_session",
 )
 """The public modules; the names in their `__all__` are public."""
-MADE = {"Change", "RowsRead", "TableReader", "WindowComplete"}
+MADE = {
+    *("Change", "FrozenDict", "Mirror", "RowsRead"),
+    *("TableReader", "TableSnapshot", "WindowComplete"),
+}
 """Classes whose objects only the library creates: their constructors are private."""
+VALUES = {
+    *("Column", "ContainerNode", "Generation", "Node", "RowKey"),
+    *("StreamRange", "StreamSet", "TtlHistory"),
+}
+"""Values of which only the fields are public: their methods are private."""
 HEAD = """\
 # Public API
 
@@ -74,10 +82,13 @@ def _described(name: str, value: Any, module: str) -> Iterator[str]:
         yield _text(value)
         yield "\n".join(f"- `{member.name}`: `{member.value!r}`" for member in value)
     elif inspect.isclass(value):
-        if not issubclass(value, Exception) and name not in MADE:
+        if not (
+            issubclass(value, Exception) or getattr(value, "_is_protocol", False) or name in MADE
+        ):
             yield _code(name, value)
         yield _text(value)
-        yield from _members(name, value)
+        if name not in VALUES:
+            yield from _members(name, value)
     else:
         yield _code(name, value)
         yield _text(value)

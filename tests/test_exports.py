@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import inspect
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from scripts.api_reference import MODULES, PAGE, page
+from scripts.api_reference import MADE, MODULES, PAGE, VALUES, page
 
 ROOT = Path(__file__).parents[1]
 SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -80,3 +85,77 @@ def test_the_docs_import_public_names_only() -> None:
         if module not in MODULES or name not in import_module(module).__all__
     }
     assert not private
+
+
+PUBLIC = {
+    name: getattr(module, name) for module in map(import_module, MODULES) for name in module.__all__
+}
+"""The public names and what they name."""
+
+
+def test_public_signatures_name_public_types_only() -> None:
+    """Parameters, results and fields have public types, or types of Python and of dependencies."""
+    named = {use for shown in PUBLIC.values() for use in types_named(shown)}
+    assert len(named) > 100
+    private = {
+        (place, name)
+        for place, name, module in named
+        if name not in PUBLIC and is_ours(home_of(name, module))
+    }
+    assert not private
+
+
+def types_named(shown: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the place, the name and the module of each name in a public signature."""
+    if not (inspect.isclass(shown) or inspect.isfunction(shown)):
+        return
+    for place, hints, module in annotated(shown):
+        for annotation in hints.values():
+            for node in ast.walk(ast.parse(str(annotation), mode="eval")):
+                if isinstance(node, ast.Name):
+                    yield place, node.id, module
+
+
+def annotated(shown: Any) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Yield the place, the annotations and the module of each signature in the reference."""
+    name, module = shown.__name__, shown.__module__
+    if inspect.isfunction(shown):
+        yield name, shown.__annotations__, module
+        return
+    fields = vars(shown).get("__annotations__", {})
+    yield name, {field: fields[field] for field in fields if not field.startswith("_")}, module
+    if name not in MADE and inspect.isfunction(shown.__init__):
+        yield name, shown.__init__.__annotations__, shown.__init__.__module__
+    for attribute, member in vars(shown).items():
+        function = function_of(member)
+        if function and not attribute.startswith("_") and name not in VALUES:
+            yield f"{name}.{attribute}", function.__annotations__, function.__module__
+
+
+def function_of(member: Any) -> Any:
+    """Return the function of a method or property; None for other members."""
+    if isinstance(member, property):
+        return member.fget
+    if isinstance(member, cached_property):
+        return member.func
+    function = getattr(member, "__func__", member)
+    return function if inspect.isfunction(function) else None
+
+
+def home_of(name: str, module: str) -> str:
+    """Return the module that defines a name used in an annotation of `module`."""
+    if hasattr(builtins, name) or name in sys.stdlib_module_names:
+        return "builtins"
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
+        match node:
+            case ast.ImportFrom(module=str(home)) if name in names_bound(node):
+                return home
+            case ast.Import() if name in names_bound(node):
+                return name
+    is_parameter = isinstance(getattr(sys.modules[module], name, None), TypeVar)
+    return "typing" if is_parameter else module
+
+
+def names_bound(node: ast.ImportFrom | ast.Import) -> set[str]:
+    """Return the names that an import statement binds."""
+    return {(alias.asname or alias.name).split(".")[0] for alias in node.names}

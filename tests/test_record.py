@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc_reader._time import SystemClock
 from cdc_reader.testing import EmbeddedScylla, Scylla
 from tests import record
 from tests.recordings.loading import read_recording
@@ -56,7 +57,7 @@ def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     }
 
 
-class Since:
+class Since(SystemClock):
     """The system's clock, shifted so that it began at another time."""
 
     def __init__(self, start: int) -> None:

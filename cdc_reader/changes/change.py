@@ -223,7 +223,12 @@ class Change:
         return self._page.afters[self._number]
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the change to what JSON can represent; see `cdc_reader.changes.json`."""
+        """Convert the change to values that `json.dumps` accepts.
+
+        A decimal and an integer beyond 64 bits become text; so do uuids, addresses, points in time
+        (ISO 8601) and durations. A blob is text ``0x…``. A set is a sorted list. A map is an object
+        if its keys are text or numbers, else a list of pairs.
+        """
         found: dict[str, Any] = {
             "table": str(self.table),
             "operation": self.operation.value,

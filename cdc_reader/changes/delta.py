@@ -51,6 +51,7 @@ class CollectionDelta:
 
 
 Delta = Set | Deleted | CollectionDelta
+"""What a write did to a column."""
 DELETED = Deleted()
 
 

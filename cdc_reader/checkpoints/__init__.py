@@ -15,25 +15,37 @@ if TYPE_CHECKING:
     from cdc_reader.checkpoints.scylla import ScyllaCheckpoints
     from cdc_reader.checkpoints.sqlite import SqliteCheckpoints
     from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore, LeasingStore, Owner
+    from cdc_reader.reading.expiry import TtlHistory
+    from cdc_reader.reading.progress import Checkpoint, Mark, RowKey, SnapshotProgress
 
 __all__ = [
+    "Checkpoint",
     "CheckpointName",
     "CheckpointStore",
     "LeasingStore",
+    "Mark",
     "MemoryCheckpoints",
     "Owner",
+    "RowKey",
     "ScyllaCheckpoints",
+    "SnapshotProgress",
     "SqliteCheckpoints",
+    "TtlHistory",
 ]
 
 _HOMES = {
+    "Checkpoint": "cdc_reader.reading.progress",
     "CheckpointName": "cdc_reader.checkpoints.store",
     "CheckpointStore": "cdc_reader.checkpoints.store",
     "LeasingStore": "cdc_reader.checkpoints.store",
+    "Mark": "cdc_reader.reading.progress",
     "MemoryCheckpoints": "cdc_reader.checkpoints.memory",
     "Owner": "cdc_reader.checkpoints.store",
+    "RowKey": "cdc_reader.reading.progress",
     "ScyllaCheckpoints": "cdc_reader.checkpoints.scylla",
+    "SnapshotProgress": "cdc_reader.reading.progress",
     "SqliteCheckpoints": "cdc_reader.checkpoints.sqlite",
+    "TtlHistory": "cdc_reader.reading.expiry",
 }
 
 

@@ -231,10 +231,13 @@ class ConsumerRuntime:
                 f"{subscription.application!r} began is not complete: give 'initial' to go "
                 "on with it, or start under another application name"
             )
-        return table.snapshot_reader(start)
+        return table._snapshot_reader(start)  # noqa: SLF001 - monitored here alone
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
-        return table.follower(start, lambda lost: self._tell(RowsLost(table.name, lost)))
+        def tell(lost: Window) -> None:
+            self._tell(RowsLost(table.name, lost))
+
+        return table._follower(start, tell)  # noqa: SLF001 - monitored here alone
 
     def _tell(self, event: ConsumerEvent) -> None:
         """Call `on_event`."""

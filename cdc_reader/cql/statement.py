@@ -17,14 +17,15 @@ class Unset(Enum):
 
 
 UNSET = Unset.UNSET
+"""The value to bind for a column that a statement leaves unchanged; None is null."""
 
 
 @frozen
 class Statement:
     """CQL with a ``?`` for each value, the values, and their types.
 
-    Values are Python objects as in `cdc_reader.cql.values`. A table needs only a few distinct
-    texts, so preparing them pays off.
+    Values are Python objects, as in a `Change`, or `UNSET`. A table needs only a few distinct
+    texts, so it pays to prepare them.
     """
 
     cql: str

@@ -119,6 +119,7 @@ class VectorType:
 
 
 CqlType = Native | ListType | SetType | MapType | TupleType | UserType | VectorType
+"""A CQL type as a value; `str` gives its text as the server shows it. Its classes are private."""
 Collection = ListType | SetType | MapType
 
 

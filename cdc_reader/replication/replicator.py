@@ -32,7 +32,7 @@ _DELETES = frozenset(
 
 
 class Writer(Protocol):
-    """Executes statements; `cdc_reader.cluster.CqlWriter` executes them on a cluster."""
+    """Executes statements; `CqlWriter` executes them on a cluster."""
 
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute all statements, which belong to one partition; on return they are applied.

@@ -11,30 +11,48 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc_reader.testing.clock import ManualClock
-    from cdc_reader.testing.container import ContainerError, ScyllaContainer
+    from cdc_reader.testing.container import ContainerError, ContainerNode, ScyllaContainer
     from cdc_reader.testing.embedded import EmbeddedScylla
-    from cdc_reader.testing.embedded.faults import Fault
+    from cdc_reader.testing.embedded.faults import Fault, FaultKind
+    from cdc_reader.testing.embedded.scylla import Parameters
+    from cdc_reader.testing.embedded.topology.generation import Generation, StreamRange
+    from cdc_reader.testing.embedded.topology.ring import Node
+    from cdc_reader.testing.embedded.topology.tablets import StreamSet
     from cdc_reader.testing.nodes import ScyllaNodes
     from cdc_reader.testing.target import Scylla
 
 __all__ = [
     "ContainerError",
+    "ContainerNode",
     "EmbeddedScylla",
     "Fault",
+    "FaultKind",
+    "Generation",
     "ManualClock",
+    "Node",
+    "Parameters",
     "Scylla",
     "ScyllaContainer",
     "ScyllaNodes",
+    "StreamRange",
+    "StreamSet",
 ]
 
 _HOMES = {
     "ContainerError": "cdc_reader.testing.container",
+    "ContainerNode": "cdc_reader.testing.container",
     "EmbeddedScylla": "cdc_reader.testing.embedded",
     "Fault": "cdc_reader.testing.embedded.faults",
+    "FaultKind": "cdc_reader.testing.embedded.faults",
+    "Generation": "cdc_reader.testing.embedded.topology.generation",
     "ManualClock": "cdc_reader.testing.clock",
+    "Parameters": "cdc_reader.testing.embedded.scylla",
+    "Node": "cdc_reader.testing.embedded.topology.ring",
     "Scylla": "cdc_reader.testing.target",
     "ScyllaContainer": "cdc_reader.testing.container",
     "ScyllaNodes": "cdc_reader.testing.nodes",
+    "StreamRange": "cdc_reader.testing.embedded.topology.generation",
+    "StreamSet": "cdc_reader.testing.embedded.topology.tablets",
 }
 
 

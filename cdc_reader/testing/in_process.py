@@ -101,7 +101,7 @@ class InProcessConnection(Queries):
         self._before(asked)
         query = asked.query
         try:
-            prepared = self._server.prepare(query.cql)
+            prepared = self._server._prepare(query.cql)  # noqa: SLF001 - not for users
             body = self._server.page(
                 query.cql,
                 _serialised(prepared, query),

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from attrs import evolve
 
-from cdc_reader._time import SystemClock
+from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
 from cdc_reader.testing.embedded.faults import FaultPlan
-from cdc_reader.testing.embedded.node_clock import NodeClock, Now
+from cdc_reader.testing.embedded.node_clock import NodeClock
 from cdc_reader.testing.embedded.page_replay import PageReplays
 from cdc_reader.testing.embedded.profile import NEWEST, Profile, profile
 from cdc_reader.testing.embedded.protocol import responses
-from cdc_reader.testing.embedded.query.engine import Engine, Values
+from cdc_reader.testing.embedded.query.engine import Engine
 from cdc_reader.testing.embedded.query.model import MOST_KEYS, QueryOptions
 from cdc_reader.testing.embedded.query.result import EncodedPage, Prepared, Rows
 from cdc_reader.testing.embedded.rest import RestApi
@@ -52,6 +52,10 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 from cdc_reader.testing.embedded.topology.tablets import StreamSet
 
 _MAX_STREAMS = 4_000_000
+
+
+Parameters = Sequence[bytes | None] | Mapping[str, bytes | None]
+"""Serialised values in order of the markers, or by name."""
 
 
 class EmbeddedScylla:
@@ -96,7 +100,7 @@ class EmbeddedScylla:
         vnodes: int = 16,
         shards: int = 2,
         version: str = NEWEST,
-        clock: Now | None = None,
+        clock: Clock | None = None,
         credentials: tuple[str, str] | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
@@ -113,7 +117,7 @@ class EmbeddedScylla:
         _check_port("port", port)
         _check_port("api_port", api_port or 0)
         self.host = host
-        self.clock: Now = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self.profile = _profile(version)
         if tablets and not self.profile.tablets:
             raise ConfigurationError("tablets", tablets, f"ScyllaDB {version} has none; 6.0 has")
@@ -333,7 +337,7 @@ class EmbeddedScylla:
         """Stop the replay: SELECTs read the table again."""
         self._server.call(lambda: self._replays.end(keyspace, table))
 
-    def execute(self, cql: str, parameters: Values = ()) -> list[tuple[bytes | None, ...]]:
+    def execute(self, cql: str, parameters: Parameters = ()) -> list[tuple[bytes | None, ...]]:
         """Execute a statement on the first node without a connection, whether started or not.
 
         `parameters` are serialised values in order of the markers, or by name. Returns all rows,
@@ -342,7 +346,7 @@ class EmbeddedScylla:
         """
         return self._server.call(lambda: self._execute(cql, parameters))
 
-    def pages(self, cql: str, page_size: int = 5000, parameters: Values = ()) -> list[bytes]:
+    def pages(self, cql: str, page_size: int = 5000, parameters: Parameters = ()) -> list[bytes]:
         """Return the pages of a SELECT as bodies of RESULTs with their metadata.
 
         They can be replayed, or read without a connection. `parameters` and errors are those of
@@ -350,14 +354,14 @@ class EmbeddedScylla:
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
-    def prepare(self, cql: str) -> Prepared:
+    def _prepare(self, cql: str) -> Prepared:
         """Return a statement's bind variables and result columns; errors as of `execute`."""
         return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
 
     def page(
         self,
         cql: str,
-        parameters: Values = (),
+        parameters: Parameters = (),
         *,
         page_size: int = 5000,
         paging_state: bytes | None = None,
@@ -372,7 +376,7 @@ class EmbeddedScylla:
         found = self._server.call(lambda: self._first.engine.query(cql, parameters, options))
         return responses.result(found, style=style).content
 
-    def _execute(self, cql: str, parameters: Values) -> list[tuple[bytes | None, ...]]:
+    def _execute(self, cql: str, parameters: Parameters) -> list[tuple[bytes | None, ...]]:
         match self._first.engine.query(cql, parameters, QueryOptions()):
             case Rows(rows=rows):
                 return rows
@@ -381,7 +385,7 @@ class EmbeddedScylla:
             case _:
                 return []
 
-    def _pages(self, cql: str, page_size: int, parameters: Values) -> list[bytes]:
+    def _pages(self, cql: str, page_size: int, parameters: Parameters) -> list[bytes]:
         engine, options = self._first.engine, QueryOptions(page_size=page_size)
         bodies: list[bytes] = []
         while isinstance(result := engine.query(cql, parameters, options), Rows):

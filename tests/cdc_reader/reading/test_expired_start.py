@@ -133,7 +133,7 @@ def test_a_complete_snapshot_is_resumed_too_late(
 ) -> None:
     """Its checkpoint is judged like any other, though it names no generation yet."""
     table = open_reader().table
-    rows = table.snapshot_reader(table.begin_snapshot())
+    rows = table._snapshot_reader(table.begin_snapshot())
     list(rows.deliveries())
     clock.advance(2 * HOUR)
     with pytest.raises(DataLossError, match="expired before they were read"):

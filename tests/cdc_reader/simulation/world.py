@@ -88,8 +88,7 @@ class World:
     def log_columns(self) -> set[str]:
         """Return the names of the log's current columns."""
         return {
-            column.name
-            for column in self.server.prepare("SELECT * FROM ks.t_scylla_cdc_log").result_columns
+            column.name for column in self.server.catalog.table("ks", "t_scylla_cdc_log").columns
         }
 
     def _happen(self) -> None:

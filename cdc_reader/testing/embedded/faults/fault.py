@@ -54,6 +54,16 @@ class Statement:
         """True if it is about the tables that drivers read for themselves."""
         return _SYSTEM.search(self.cql) is not None
 
+    def matches(self, fault: Fault) -> bool:
+        """True if the fault may affect it, regardless of `after` and `times`."""
+        if fault.kind is FaultKind.READ_TIMEOUT and not self.is_select:
+            return False
+        if fault.kind is FaultKind.UNPREPARED and not self.is_prepared:
+            return False
+        if self.is_of_system and "system" not in fault.match.lower():
+            return False
+        return _contains(self.cql, fault.match)
+
 
 SYNTAX = "KIND[,match=TEXT][,times=N][,after=N][,seconds=S]"
 
@@ -115,16 +125,6 @@ class Fault:
         except (KeyError, ValueError):
             raise ConfigurationError("fault", text, f"expected {SYNTAX}") from None
         return cls(kind, **values)
-
-    def befalls(self, statement: Statement) -> bool:
-        """True if the statement matches, regardless of `after` and `times`."""
-        if self.kind is FaultKind.READ_TIMEOUT and not statement.is_select:
-            return False
-        if self.kind is FaultKind.UNPREPARED and not statement.is_prepared:
-            return False
-        if statement.is_of_system and "system" not in self.match.lower():
-            return False
-        return _contains(statement.cql, self.match)
 
 
 @frozen

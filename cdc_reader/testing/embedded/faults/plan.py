@@ -21,7 +21,7 @@ class _Armed:
 
     def strikes(self, statement: Statement) -> bool:
         fault = self.fault
-        if self.struck == fault.times or not fault.befalls(statement):
+        if self.struck == fault.times or not statement.matches(fault):
             return False
         self.matched += 1
         if self.matched <= fault.after:

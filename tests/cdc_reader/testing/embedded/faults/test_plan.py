@@ -13,7 +13,7 @@ SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
 
 
 @pytest.mark.parametrize(
-    ("match", "befalls"),
+    ("match", "matches"),
     [
         ("", True),
         ("ks.t_scylla_cdc_log", True),
@@ -24,26 +24,26 @@ SELECT = Statement('SELECT * FROM "ks"."t_scylla_cdc_log" WHERE pk = ?', 1)
         ("insert", False),
     ],
 )
-def test_a_fault_affects_statements_that_match(match: str, befalls: bool) -> None:
+def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> None:
     """Whole words match, ignoring case and quotes."""
-    assert Fault("overloaded", match).befalls(SELECT) is befalls
+    assert SELECT.matches(Fault("overloaded", match)) is matches
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
     """Otherwise no client could connect."""
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
-    assert not Fault("server-error").befalls(own)
-    assert Fault("server-error", "system.local").befalls(own)
-    assert Fault("server-error").befalls(Statement("SELECT * FROM system_distributed.x", 1))
+    assert not own.matches(Fault("server-error"))
+    assert own.matches(Fault("server-error", "system.local"))
+    assert Statement("SELECT * FROM system_distributed.x", 1).matches(Fault("server-error"))
 
 
 def test_some_faults_affect_only_some_kinds_of_statement() -> None:
     """Reads time out, prepared statements are lost."""
     write = Statement("INSERT INTO ks.t (pk) VALUES (?)", 1, is_prepared=True)
-    assert not Fault("read-timeout").befalls(write)
-    assert Fault("read-timeout").befalls(SELECT)
-    assert Fault("unprepared").befalls(write)
-    assert not Fault("unprepared").befalls(SELECT)
+    assert not write.matches(Fault("read-timeout"))
+    assert SELECT.matches(Fault("read-timeout"))
+    assert write.matches(Fault("unprepared"))
+    assert not SELECT.matches(Fault("unprepared"))
 
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 60))
