@@ -82,9 +82,8 @@ def _described(name: str, value: Any, module: str) -> Iterator[str]:
         yield _text(value)
         yield "\n".join(f"- `{member.name}`: `{member.value!r}`" for member in value)
     elif inspect.isclass(value):
-        if not (
-            issubclass(value, Exception) or getattr(value, "_is_protocol", False) or name in MADE
-        ):
+        is_protocol = vars(value).get("_is_protocol")
+        if not (issubclass(value, Exception) or is_protocol or name in MADE):
             yield _code(name, value)
         yield _text(value)
         if name not in VALUES:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from cdc_reader import testing
 
@@ -30,16 +33,45 @@ def test_modules_of_a_package() -> None:
     assert not crowded, f"packages of more than {MOST} modules: {crowded}"
 
 
+@pytest.mark.parametrize(
+    "package",
+    sorted(path.parent for code in (CODE, CONNECTOR) for path in code.rglob("__init__.py")),
+    ids=lambda path: str(path.relative_to(CODE.parent)),
+)
+def test_a_package_says_what_it_may_import_and_where_to_begin(package: Path) -> None:
+    """Its docstring names modules that exist."""
+    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    said = " ".join(said.split())
+    assert re.search(r"\b(may import|May import)\b", said) or package == CODE
+    [begin] = re.findall(r"\bBegin with ((?:[^`]*?`\w+`)+?)", said, re.IGNORECASE)
+    [first, *_] = re.findall(r"`(\w+)`", begin)
+    names = (package / "__init__.py").read_text()
+    assert any((package / f"{first}{end}").exists() for end in (".py", "")) or first in names
+
+
 def test_the_drawing_of_the_packages() -> None:
-    """The design names each package of the import contracts."""
+    """The design draws each package of the import contracts, above those that it may import."""
     page = (CODE.parent / "docs" / "explanation" / "design.md").read_text()
     [drawing] = re.findall(r"^```\ncdc_reader/\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     contracts = tomllib.loads((CODE.parent / "pyproject.toml").read_text())
     layers = [
-        name.strip()
+        contract["layers"]
         for contract in contracts["tool"]["importlinter"]["contracts"]
-        for layer in contract.get("layers", ())
-        for name in layer.split("|")
+        if contract["type"] == "layers"
     ]
-    assert len(layers) > 20
-    assert [name for name in layers if not re.search(rf"\b{name}\b", drawing)] == ["__main__"]
+    for of_project, rooms in zip(layers, drawing.split("\n\n"), strict=True):
+        drawn = [
+            name
+            for line in rooms.splitlines()
+            for name in re.split(r", ", re.split(r"(?<!,) +", line.strip())[0])
+        ]
+        floors = {
+            name.strip(): floor
+            for floor, layer in enumerate(of_project)
+            for name in layer.split("|")
+            if name.strip() != "__main__"
+        }
+        assert len(floors) > 10
+        assert set(floors) <= set(drawn)
+        in_contract = [floors[name] for name in drawn if name in floors]
+        assert in_contract == sorted(in_contract), "a package is drawn below one it may import"

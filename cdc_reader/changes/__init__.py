@@ -1,6 +1,6 @@
 """Turns Arrow rows of the log into changes of the base table.
 
-May import `cql` and `decoding`, and knows what `reading` delivers. Begin with `records`, which
-finds the rows of each change. `grouping` turns these rows into a `change`, the value that a handler
-gets; `frames` turns them into Arrow tables.
+May import `decoding`, `reading` and the packages below, but not `cluster`. Begin with `records`,
+which finds the rows of each change. `grouping` turns these rows into a `change`, the value that a
+handler gets; `frames` turns them into Arrow tables.
 """

@@ -1,8 +1,11 @@
 """Stores of checkpoints: in memory, in an SQLite file, in a ScyllaDB table.
 
-All implement `cdc_reader.checkpoints.store.CheckpointStore`. Each name is imported when it is used:
-only the last one needs the driver. May import `cluster` and the packages below. Begin with `store`;
-`acknowledgement` says what may be saved.
+A store of your own implements `CheckpointStore` or `LeasingStore`; the other names are the values
+that a store keeps. Each name is imported when it is used: only `ScyllaCheckpoints` needs the
+driver.
+
+May import `cluster` and the packages below. Begin with `store`; `acknowledgement` decides what may
+be saved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The command `scylla-cdc`: each subcommand is a module, imported when it is called.
 
-Needs the extra `cli`. Begin with `command`.
+Needs the extra `cli`. May import all packages; only `demo` and `serve` may import `testing`. Begin
+with `command`.
 """
 
 from __future__ import annotations

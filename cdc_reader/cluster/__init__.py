@@ -1,4 +1,4 @@
-"""The cluster through its driver, which no other package imports.
+"""The cluster, through its driver. Besides `testing`, only this package imports the driver.
 
 The driver is cassandra-driver or scylla-driver: see `cdc_reader.cluster.driver`. May import
 `reading`, `decoding` and the packages below. Begin with `connection`; `log`, `generations` and

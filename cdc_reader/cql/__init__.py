@@ -1,4 +1,4 @@
 """CQL as values: types, names, schemas, time UUIDs, and keys and values written as JSON.
 
-Imports only the root modules of `cdc_reader`. Begin with `types` and `schema`.
+May import `_time` and the modules below. Begin with `types` and `schema`.
 """

@@ -17,8 +17,10 @@ an entry under that name in these tables:
   for numbers `query.cast`, `query.aggregates` and `query.json_output`
 
 ``tests/cdc_reader/cql/test_types.py`` finds most tables that lack it. Values for tests belong in
-``tests/cdc_reader/decoding/schemas.py``, ``tests/cdc_reader/changes/test_change.py`` and
-``tests/connectors/pyspark_scylla_cdc/test_type_matrix.py``.
+``tests/cdc_reader/decoding/schemas.py``, ``tests/cdc_reader/decoding/wire.py``,
+``tests/cdc_reader/changes/test_change.py`` and
+``tests/connectors/pyspark_scylla_cdc/test_type_matrix.py``. Users find the type in the tables of
+``docs/reference/changes.md`` and ``docs/reference/spark-options.md``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Decoding creates no Python object per cell. The interface is `decode`, `instance
 `put_all`. There are two equivalent implementations: the compiled `_native`, and the slower
 `python`. `NAME` is the one in use, ``"cython"`` or ``"python"``: the compiled one if it was built,
 unless the environment variable ``CDC_READER_KERNEL`` names another.
+
+May import `cql` and the packages below. Begin with `python`, which is easier to read than
+`_native`; `metadata` and `arrow_type` decide the types of the columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """The streams of a log over time: streams, generations, windows of write time.
 
-May import `cql`. Begin with `generation`; `window` divides time, `task` is what one query reads.
+May import `cql` and the packages below. Begin with `generation`; `window` divides time, and `task`
+is what one query reads.
 """

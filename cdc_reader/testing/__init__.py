@@ -2,6 +2,9 @@
 
 Each name is imported when it is used: the plugin loads this package in every run of pytest, and
 each server needs its own extra.
+
+May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Begin with
+`target`, which chooses the server of a test, or with `embedded`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Spark imports every top-level module named ``pyspark_*`` to look for a `DefaultS
 sessions that never use this one, and one failing import hides the data sources of all. So the
 import is light and always succeeds: without Spark, or with a Spark too old for Python data sources,
 the module defines no source.
+
+For maintainers: the package may import `cdc_reader`. Begin with `source`, which Spark calls.
 """
 
 from contextlib import suppress

@@ -1,4 +1,8 @@
-"""Formats: Arrow rows made of the log, for Spark and for `change_batches`."""
+"""Formats: Arrow rows made of the log, for the Spark source and for `change_batches`.
+
+May import `changes` and what that package may import. Begin with `Format`, the interface, and
+`changes`, the most used format; `columns` names the columns that the formats add.
+"""
 
 from __future__ import annotations
 

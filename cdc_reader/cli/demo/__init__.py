@@ -1,6 +1,7 @@
-"""`scylla-cdc demo`: a Spark DataFrame fills from a CDC log, and the counts are compared.
+"""`scylla-cdc demo`: fills a Spark DataFrame from a CDC log, and compares the counts.
 
-Begin with `run`; `orders` is the table and its traffic.
+May import all packages, and the Spark source. Begin with `run`; `orders` holds the demo's table and
+the writes to it.
 """
 
 from cdc_reader.cli.demo.run import command

@@ -2,6 +2,9 @@
 
 Its packages: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
 (the log), `topology` (nodes and streams), `system` (the server's own tables), `codec` (values).
+
+Of `cdc_reader`, it may import `cql`, `streams`, `decoding` and the packages below. Begin with
+`scylla`, which puts the parts together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Whether Spark finds the data source, on the driver and on every executor.
+"""Checks whether Spark finds the data source, on the driver and on every executor.
 
-Begin with `doctor`, the command, or with `session`, which avoids the faults that it finds.
+May import `local_session`. Begin with `doctor`, the command, or with `session`, which creates a
+Spark session that finds the source.
 """

@@ -1,4 +1,4 @@
-"""What is seen of streaming queries while they run: values, a log line, Prometheus.
+"""Shows how running streaming queries do: as values, as a log line, in Prometheus.
 
 May import `offsets` and `reports`. Begin with `listener`, which Spark calls.
 """

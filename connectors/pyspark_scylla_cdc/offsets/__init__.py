@@ -1,4 +1,4 @@
 """The content of a Spark checkpoint: a position in the log, and the late rows delivered.
 
-Imports no other package of the connector. Begin with `offset`.
+May import no other package of the connector. Begin with `offset`.
 """

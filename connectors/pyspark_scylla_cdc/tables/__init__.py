@@ -1,4 +1,5 @@
-"""Folds changes into the rows that result from them, and keeps copies of tables by that.
+"""Folds changes into the rows that result from them, and keeps copies of tables that way.
 
-Begin with `fold`, then `mirror`; a `Sink` is what a copy is written to.
+May import no other package of the connector. Begin with `fold`, then `mirror`; `sink` is what a
+copy is written to.
 """

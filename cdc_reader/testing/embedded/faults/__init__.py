@@ -1,6 +1,7 @@
 """Faults on demand: the statements that fail, and how.
 
-`fault` has the values, `plan` matches statements to faults, `errors` makes the answers.
+May import no other package of the server. Begin with `fault`, the values; `plan` matches statements
+to faults, `errors` makes the answers.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Parses CQL text to syntax trees, without knowledge of the schema."""
+"""Parses CQL text to syntax trees, without knowledge of the schema.
+
+May import no other package of the server. Begin with `parser`; `ast` has the trees.
+"""

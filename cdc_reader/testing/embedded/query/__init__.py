@@ -1,4 +1,4 @@
 """Statements, prepared, bound and executed over schema and storage.
 
-Begin with `engine.Engine`.
+May import `grammar`, `ddl`, `cdc`, `system` and the packages below them. Begin with `engine`.
 """

@@ -1,1 +1,4 @@
-"""The schema: keyspaces, tables, columns, user-defined types."""
+"""The schema: keyspaces, tables, columns, user-defined types.
+
+May import `codec` and `grammar`. Begin with `table`; `catalog` holds all tables.
+"""

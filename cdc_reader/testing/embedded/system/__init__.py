@@ -1,4 +1,7 @@
 """The server's own keyspaces: their definitions, and their virtual tables.
 
 `system` and `system_schema` are virtual; the others are stored like any table.
+
+May import `query`, `topology` and the packages below them. Begin with `definitions`; `virtual`
+makes rows of a virtual table.
 """

@@ -1,1 +1,4 @@
-"""The simulated cluster: nodes, tokens, generations of streams, and the stream of each write."""
+"""The simulated cluster: nodes, tokens, generations of streams, and the stream of each write.
+
+May import `cdc`, `schema` and `codec`. Begin with `cluster`.
+"""
