@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_scylla_cdc.spark_versions import TELLS_START
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "keep_delta_current.py"
 ROUNDS = ["at first", "after a node joined", "after a crash"]
 
@@ -18,8 +20,8 @@ ROUNDS = ["at first", "after a node joined", "after a crash"]
 def test_the_delta_table_equals_the_table() -> None:
     """Each round's micro-batch creates a version of the table.
 
-    In the last round the previous micro-batch is repeated, and creates none. The number of
-    micro-batches in the first round depends on Spark.
+    In the last round the previous micro-batch is repeated, and creates none. Spark 4.2 and later
+    then run another. The number of micro-batches in the first round depends on Spark too.
     """
     ran = subprocess.run(
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=280
@@ -30,5 +32,5 @@ def test_the_delta_table_equals_the_table() -> None:
     assert [what for what, _, _ in found] == ROUNDS, ran.stdout
     first, *later = [int(version) for _, version, _ in found]
     assert first >= 1
-    assert later == [first + 1, first + 2]
+    assert later == [first + 1, first + 2 if TELLS_START else first + 1]
     assert all(int(count) > 5 for _, _, count in found)

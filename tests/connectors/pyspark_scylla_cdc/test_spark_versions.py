@@ -101,6 +101,22 @@ def test_limits_hold(make: Make) -> None:
     assert [b - a for a, b in pairwise(positions)] == [SECOND] * 3
 
 
+def test_late_rows_are_sought_once_a_minute(
+    make: Make, clock: ManualClock, execute: Execute
+) -> None:
+    """Also by a query that ends with what is available: it does not say so."""
+    execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
+    before = make(lateRows="deliver", lateHorizon="2h")
+    first = before.latestOffset()
+    before.partitions(before.initialOffset(), first)
+    execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")
+    after = make(lateRows="deliver", lateHorizon="2h")
+    after.partitions(first, first)
+    assert after.latestOffset() == first
+    clock.advance(60 * SECOND)
+    assert plan(after, first, after.latestOffset()) == [10]
+
+
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
     """It may be earlier than the checkpoint, which Spark passes only afterwards."""
     first = make().latestOffset()
