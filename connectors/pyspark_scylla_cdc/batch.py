@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+from attrs import evolve
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from cdc_reader._time import FOREVER, Clock, Micros, SystemClock, duration_micros
+from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, SystemClock, duration_micros
+from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.horizon import settled_before, warn_of_future, written_before
 from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
+from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
+from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.sessions import timeline_of
 
 
@@ -44,7 +47,7 @@ class BatchReader(DataSourceReader):
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
         asked = self._options.window(now)
-        self._check_loss(asked, ttls, now)
+        promise = self._check_loss(asked, ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
             confidence = duration_micros(self._options.confidence_window)
@@ -55,7 +58,7 @@ class BatchReader(DataSourceReader):
         end = written_before(now) if asked.end == FOREVER else asked.end
         window = Window(max(asked.start, oldest), end)
         filled = expected(self._options, self._alive(asked, now))
-        rest = plan(self._options, self._schema.base, timeline, window, filled)
+        rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
         return of_one_plan([*first, *rest])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -64,12 +67,20 @@ class BatchReader(DataSourceReader):
     def __repr__(self) -> str:
         return f"BatchReader({self._options.table})"
 
-    def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> None:
-        """Report if rows from the given start on may have expired, or cannot be there yet."""
-        if self._options.starting_offset is not None:
-            report_loss(self._options, asked, ttls, now, "leave startingOffsets out")
-        warn_of_future(asked.start, now, self._options.table)
-        report_expired_start(self._options, self._schema.base, now)
+    def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> Promise:
+        """Report if rows from the given start on may have expired, or cannot be there yet.
+
+        Returns which rows the tasks have to find. Without a start it takes no error to miss some: a
+        batch then reads what there is.
+        """
+        options = self._options
+        warn_of_future(asked.start, now, options.table)
+        report_expired_start(options, self._schema.base, now)
+        if options.starting_offset is not None:
+            return report_loss(options, asked, ttls, now, "leave startingOffsets out")
+        promise = promise_from(options, asked, ttls, now)
+        is_open = asked.start == BEGINNING and not options.snapshot
+        return evolve(promise, mode=DataLossMode.CONTINUE) if is_open else promise
 
     def _alive(self, asked: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.

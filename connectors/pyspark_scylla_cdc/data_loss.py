@@ -8,19 +8,21 @@ from cdc_reader.reading import expiry
 from cdc_reader.reading.expiry import TtlHistory, since_created, warn_of_loss
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
+from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.sessions import created_at
 
 
 def report_loss(
     options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros, remedy: str
-) -> None:
+) -> Promise:
     """Raise DataLossError, or warn, by `onDataLoss`, if rows of the window may have expired.
 
-    The window begins where the query, or an earlier one, stopped reading.
+    The window begins where the query, or an earlier one, stopped reading. Returns what its tasks
+    have to find.
     """
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
-        return
+        return Promise(ttls, window.start, options.data_loss)
     expiry.report_loss(
         lost,
         options.table,
@@ -28,6 +30,20 @@ def report_loss(
         f"their TTL was {ttls.at(lost.start)} s, and onDataLoss is {options.data_loss.value!r}: "
         f"give 'continue' to do without them, or {remedy}",
     )
+    return Promise(ttls, lost.end, options.data_loss)
+
+
+def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
+    """Return what tasks have to find of a window that begins at a moment.
+
+    A moment older than the log's rows asks for what the log still holds: rows that expire soon are
+    not promised.
+    """
+    created = created_at(options.connection(), options.read, options.table)
+    since = window.start
+    if since <= ttls.kept_since(now):
+        since = ttls.endangered(since, now).end
+    return Promise(ttls, max(since, created if created <= now else since), options.data_loss)
 
 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:

@@ -12,6 +12,7 @@ from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LogPartition, partitions
 from pyspark_scylla_cdc.planning.plan import divide, slices, spans
+from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition, snapshot_partitions
 from pyspark_scylla_cdc.sessions import created_at, ends_of, streams_loader
 
@@ -26,19 +27,21 @@ def plan(
     window: Window,
     filled: Window | None = None,
     planned: Planned | None = None,
+    promise: Promise | None = None,
 ) -> list[LogPartition]:
     """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
-    With `planned`, only rows that had arrived by then are read. `filled` is the window in which
-    rows are expected. If it is given, a stream's time may be spread over several partitions;
-    otherwise only if there are fewer streams than partitions.
+    With `planned`, only rows that had arrived by then are read. With a `promise`, tasks report rows
+    that expire before they are read. `filled` is the window in which rows are expected. If it is
+    given, a stream's time may be spread over several partitions; otherwise only if there are fewer
+    streams than partitions.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
     most = options.max_partitions if options.partition_key is None else least
     parts = spans(timeline, window, lambda generation: len(streams(generation)), filled)
     count = 1 if filled is None else slices(parts, most, options.read.chunk_size)
-    return partitions(divide(parts, least, most, count), streams, planned)
+    return partitions(divide(parts, least, most, count), streams, planned, promise)
 
 
 def plan_snapshot(

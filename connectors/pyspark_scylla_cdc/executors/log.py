@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader._time import Clock, Micros, SystemClock
+from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import STREAM_ID, Column, LogSchema
 from cdc_reader.reading.deduplication import ROW_KEY
 from cdc_reader.reading.fetch import read_ahead, read_tasks
@@ -53,6 +54,7 @@ def log_rows(
         batches = _planned_rows(
             options, source, partition, streams_loader(options, schema.base), clock
         )
+        batches = _checked(batches, partition, options.table, clock)
     if key is not None:
         batches = key.rows(batches)
     typed = options.format.types.convert(batches, read.columns)
@@ -82,6 +84,15 @@ def _planned_rows(
         return batches
     size = {"streams": partition.streams, "queries": partition.queries(chunk)}
     return timed(batches, choice, used, SystemClock(), **size)
+
+
+def _checked(
+    batches: Iterator[pa.RecordBatch], partition: LogPartition, table: TableName, clock: Clock
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; then report what may have expired before it was read."""
+    yield from batches
+    if partition.promise is not None:
+        partition.promise.check(partition.window, table, clock)
 
 
 def task_rows(

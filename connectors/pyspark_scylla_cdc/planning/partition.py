@@ -15,6 +15,7 @@ from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.late import Planned
 from pyspark_scylla_cdc.planning.plan import StreamSpan
+from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.streams import Streams
 
 INLINE = 16_384
@@ -51,7 +52,8 @@ def of_one_plan(parts: Sequence[P]) -> list[P]:
 class LogPartition(SourcePartition):
     """A share of a plan: spans, each with the ids of its streams if they are few.
 
-    With `planned`, only rows that had arrived at that moment are read.
+    With `planned`, only rows that had arrived at that moment are read. With a `promise`, the rows
+    that it names must not have expired once they are read.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class LogPartition(SourcePartition):
         spans: Sequence[StreamSpan],
         ids: Sequence[bytes | None],
         planned: Planned | None = None,
+        promise: Promise | None = None,
     ) -> None:
         self.planned = planned
+        self.promise = promise
         self._packed = tuple(
             (span.window.start, span.window.end, span.generation, span.first, span.last, raw)
             for span, raw in zip(spans, ids, strict=True)
@@ -115,6 +119,7 @@ def partitions(
     shares: Sequence[Sequence[StreamSpan]],
     load: Callable[[Micros], Streams],
     planned: Planned | None = None,
+    promise: Promise | None = None,
 ) -> list[LogPartition]:
     """Return one partition for each share of a plan."""
     few = sum(span.streams for share in shares for span in share) <= INLINE
@@ -122,4 +127,6 @@ def partitions(
     def ids(span: StreamSpan) -> bytes | None:
         return load(span.generation).part(span.first, span.last).raw if few else None
 
-    return [LogPartition(share, [ids(span) for span in share], planned) for share in shares]
+    return [
+        LogPartition(share, [ids(span) for span in share], planned, promise) for share in shares
+    ]

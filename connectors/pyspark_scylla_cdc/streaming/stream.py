@@ -29,13 +29,14 @@ from cdc_reader.reading.horizon import settled_before, warn_of_future
 from cdc_reader.streams.ring import TokenRange
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.streams.window import Window
-from pyspark_scylla_cdc.data_loss import report_expired_start, report_loss
+from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
 from pyspark_scylla_cdc.executors.partitions import read_partition
 from pyspark_scylla_cdc.log_plan import expected, oldest_alive, plan, plan_snapshot
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, SourcePartition, of_one_plan
+from pyspark_scylla_cdc.planning.promise import Promise
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
 from pyspark_scylla_cdc.sessions import check_columns, state_of, still_there, timeline_of
 from pyspark_scylla_cdc.spark_versions import (
@@ -142,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if window.is_empty and not tokens.size:
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
-        self._check_loss(since, window, ttls)
+        promise = self._check_loss(since, until, ttls)
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
         self._monitor.see(timeline)
@@ -152,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if window.is_empty:
             return of_one_plan([*rows, *parts])
         planned = None if until.late is None else until.late.planned(window, ttls)
-        rest = plan(self._options, self._schema.base, timeline, window, filled, planned)
+        rest = plan(self._options, self._schema.base, timeline, window, filled, planned, promise)
         return of_one_plan([*rows, *parts, *rest])
 
     def _marks(self, since: Offset, tokens: TokenRange) -> Iterator[MarkPartition]:
@@ -202,26 +203,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
-    def _check_loss(self, since: Offset, window: Window, ttls: TtlHistory) -> None:
-        """Report if rows of the window may have expired unread.
+    def _check_loss(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
+        """Report if rows of a micro-batch may have expired unread.
 
         During a snapshot these are all rows since it began. A query without one that is not
-        resumed begins with the rows that have not expired.
+        resumed begins with the rows that have not expired. Returns which rows the tasks have to
+        find; None if the loss is known, and the table is read again.
         """
         now, options = self._clock.now(), self._options
+        window = Window(since.position, until.position)
+        ttls = ttls.after(since.position)
+        if self._has_no_past(since):
+            return promise_from(options, window, ttls, now)
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
-        if self._has_no_past(since):
-            return
         if options.takes_new_snapshots:  # too late for this micro-batch: it has to be as planned
             lost = ttls.endangered(window.start, now).intersect(window)
             self._lost_in_plan = None if lost.is_empty else lost
-            return
+            return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
         is_first = self._initial is not None and window.start == self._initial.position
         is_given = is_first and options.starting_offset is not None
         earliest = "startingOffsets 'earliest' and " if is_given else ""
         remedy = f"start over with {earliest}a new checkpointLocation"
-        report_loss(options, window, ttls, now, remedy)
+        promise = report_loss(options, window, ttls, now, remedy)
+        is_chosen = until.began is not None and options.starting_offset is None
+        return promise_from(options, window, ttls, now) if is_chosen else promise
 
     def _has_no_past(self, since: Offset) -> bool:
         """True if a query begins at `since` and is not resumed: it reads what has not expired."""

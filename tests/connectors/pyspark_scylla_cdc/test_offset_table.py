@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import frozen
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PythonException, StreamingQueryException
 
 from cdc_reader._time import SystemClock, format_timestamp
 from cdc_reader.errors import CheckpointError, DataLossError
@@ -373,6 +374,115 @@ def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
     for each in (stream, tables.query()):
         with pytest.raises(DataLossError, match="TTL was 600 s"):
             each.partitions(offset, each.latestOffset(offset, LIMIT))
+
+
+def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPartition]]:
+    """Return a query, and its second micro-batch; row 1 of it expires after an hour."""
+    tables.create(ttl=3_600)
+    stream = tables.query(**more)
+    offset = tables.advanced(stream)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
+    return stream, stream.partitions(offset, stream.latestOffset(offset, LIMIT))
+
+
+@pytest.mark.parametrize("late_rows", ["ignore", "deliver"])
+def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows: str) -> None:
+    """The task that comes too late ends the query; one that comes in time does not."""
+    stream, parts = planned(tables, lateRows=late_rows)
+    sent = pickle.loads(pickle.dumps(parts))
+    assert read(stream, sent) == [1]
+    tables.clock.advance(2 * HOUR)
+    message = r"^rows of ks\.t written in .* expired before .* the log's TTL of 3600 s passed while"
+    with pytest.raises(DataLossError, match=message) as error:
+        read(stream, sent)
+    assert "\n" not in str(error.value)
+
+
+def test_a_task_that_comes_too_late_may_go_on(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It tells the span, by which the row that it did not find was written."""
+    stream, parts = planned(tables, onDataLoss="continue")
+    assert "rows_lost" not in caplog.text
+    tables.clock.advance(2 * HOUR)
+    assert read(stream, parts) == []
+    assert f"start='{format_timestamp(EPOCH + 90 * SECOND)}'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("start", "is_error"),
+    [
+        ({}, False),
+        ({"startingTimestamp": format_timestamp(EPOCH)}, True),
+        ({"startingOffsets": "given"}, True),
+    ],
+)
+def test_rows_that_expire_before_a_batch_reads_them(
+    tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str], is_error: bool
+) -> None:
+    """A batch without a start reads what there is, and warns."""
+    tables.create(ttl=3_600)
+    given = json.dumps(tables.advanced(tables.query()))
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
+    batch = tables.batch(
+        **{name: given if text == "given" else text for name, text in start.items()}
+    )
+    parts = batch.partitions()
+    assert read(batch, parts) == [1]
+    tables.clock.advance(2 * HOUR)
+    if is_error:
+        with pytest.raises(DataLossError, match="passed while the query read them"):
+            read(batch, parts)
+    else:
+        assert read(batch, parts) == []
+        assert "rows_lost" in caplog.text
+
+
+@pytest.mark.parametrize("start", [{}, {"startingTimestamp": format_timestamp(EPOCH)}])
+def test_the_oldest_rows_of_an_old_log(
+    tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
+) -> None:
+    """They expire all the time, so those that expire soon are not promised."""
+    tables.create(ttl=3_600)
+    tables.clock.advance(2 * HOUR)
+    tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
+    tables.clock.advance(120 * SECOND)
+    stream, batch = tables.query(**start), tables.batch(**start)
+    first = stream.initialOffset()
+    parts = stream.partitions(first, stream.latestOffset(first, LIMIT))
+    whole = batch.partitions()
+    caplog.clear()
+    tables.clock.advance(300 * SECOND)
+    assert read(stream, parts) == read(batch, whole) == [1]
+    assert "rows_lost" not in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark_ends_with_rows_that_expired_in_its_tasks(
+    execute: Callable[..., None], load: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    """Rows that live for five seconds may have expired whenever they are read."""
+    cdc = "{'enabled': true, 'ttl': 5}"
+    execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
+
+    def run() -> None:
+        frame = load(stream=True, confidenceWindow="0s")
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    start = format_timestamp(SystemClock().now())
+    execute("INSERT INTO {t} (pk) VALUES (1)")
+    run()
+    execute("INSERT INTO {t} (pk) VALUES (2)")
+    message = r"rows of .*\.t written in .* expired before they were read; the log's TTL of 5 s"
+    with pytest.raises(StreamingQueryException, match=message):
+        run()
+    with pytest.raises(PythonException, match=message):
+        load(startingTimestamp=start).collect()
+    assert load(startingTimestamp=start, onDataLoss="continue").count() <= 2
 
 
 @pytest.mark.slow

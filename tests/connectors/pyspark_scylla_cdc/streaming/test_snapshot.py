@@ -607,6 +607,35 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     assert copy.marks == ["snapshot_begin", "snapshot_complete"]
 
 
+def test_a_loss_that_shows_when_rows_were_read(
+    make: Make, session: Session, clock: ManualClock
+) -> None:
+    """The micro-batch fails; started again, the query has what is left, and a new snapshot."""
+    create(session, ttl=3_600)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query, copy = Query(lambda: make(**AGAIN, snapshot="none")), Copy()
+    query.run()
+    session.execute("DELETE FROM ks.t WHERE pk = 3")
+    session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
+    clock.advance(60 * SECOND)
+    query.start()
+    reader = query.reader
+    assert reader is not None
+    start = query.ends[-1]
+    query.offsets.append(json.dumps(reader.latestOffset(start, LIMIT)))
+    parts = reader.partitions(start, query.ends[-1])
+    clock.advance(3_600 * SECOND)
+    with pytest.raises(DataLossError, match="start the query again, and it reads the table again"):
+        [batch for part in parts for batch in reader.read(part)]
+    query.crash()
+    query.run(available_now=True)
+    for number in sorted(query.sink):
+        copy.apply(query.sink[number])
+    assert copy.table == _rows(session)
+    assert copy.marks == ["snapshot_begin", "snapshot_complete"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
