@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -67,14 +66,16 @@ def _lasting(test: Callable[[timedelta], bool], remedy: str) -> Validator:
     return validate
 
 
-POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above zero")
+POSITIVE = _lasting(lambda value: value > timedelta(0), "give a duration above zero, such as '30s'")
 NOT_NEGATIVE = _lasting(lambda value: value >= timedelta(0), "give a duration of zero or more")
 A_SECOND_OR_MORE = _lasting(lambda value: value >= timedelta(seconds=1), "give at least one second")
+_MOST = 1 << 63
+"""Larger numbers do not fit 64 bits, and some are no floats."""
 AT_LEAST_ONE = require(
-    lambda value: is_whole(value) and value >= 1, "give a whole number of at least 1"
+    lambda value: is_whole(value) and 1 <= value < _MOST, "give a whole number of at least 1"
 )
 POSITIVE_NUMBER = require(
-    lambda value: value is None or (_is_number(value) and 0 < value < math.inf),
+    lambda value: value is None or (_is_number(value) and 0 < value < _MOST),
     "give a number above zero, or None for no limit",
 )
 FLAG = require(lambda value: isinstance(value, bool), "give True or False")
@@ -82,12 +83,18 @@ FLAG_OR_NONE = require(
     lambda value: value is None or isinstance(value, bool), "give True or False, or leave it out"
 )
 TEXT = require(
-    lambda value: value is None or isinstance(value, str), "give a string, or leave it out"
+    lambda value: value is None or is_text(value),
+    "give a string that is not empty and has no NUL character, or leave it out",
 )
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_text(value: object) -> bool:
+    """Return True for a string that is not empty; NUL ends strings in files' names and logins."""
+    return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def is_whole(value: object) -> bool:

@@ -59,6 +59,8 @@ _NUMBER = re.compile(r"\+?[0-9]{1,30}")
 _COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")
 """A date such as 20261121, which as milliseconds would be a time on 1970-01-01."""
 
+_MOST_SECONDS = 1_000_000_000
+"""In a remedy that repeats the number given."""
 _DURATION_REMEDY = "give a duration such as '30s', '5 minutes', '1h30m' or '250ms'"
 _TIMESTAMP_REMEDY = (
     "give an ISO-8601 time such as '2026-11-21T05:30:00Z' (UTC if no zone is given), "
@@ -218,7 +220,9 @@ def as_duration(value: object, option: str) -> timedelta:
             return value
         case str():
             return parse_duration(value, option)
-    given = value if isinstance(value, int | float) and not isinstance(value, bool) else 5
+    given: float = 5
+    if isinstance(value, int | float) and 0 < value < _MOST_SECONDS and not isinstance(value, bool):
+        given = value
     remedy = (
         f"give a timedelta, such as timedelta(seconds={given}), or a string, such as '{given}s'"
     )
@@ -226,11 +230,13 @@ def as_duration(value: object, option: str) -> timedelta:
 
 
 def parse_duration(text: str, option: str = "duration") -> timedelta:
-    """Parse a duration such as ``1h30m``, exact to the microsecond.
+    """Parse a duration such as ``1h30m``, exact to the microsecond; zero needs no unit.
 
-    Raises ConfigurationError, naming `option`, for other text, including a number without a unit.
+    Raises ConfigurationError, naming `option`, for other text, including other numbers without one.
     """
     lowered, total, end = text.lower().rstrip(), 0, 0
+    if lowered.strip() == "0":
+        return timedelta(0)
     if re.fullmatch(r"\s*[0-9]{1,20}", lowered):
         raise ConfigurationError(option, text, f"give a unit, such as '{lowered.strip()}s'")
     while match := _PART.match(lowered, end):

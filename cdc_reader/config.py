@@ -18,6 +18,7 @@ from cdc_reader._settings import (
     TEXT,
     between,
     duration,
+    is_text,
     member,
     path,
     require,
@@ -47,12 +48,16 @@ def _contact_points(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]
 
 
 def _upper_case(value: str) -> str:
-    return str(value).upper()
+    """Convert text; other values are returned unchanged, and refused by the validator."""
+    given: object = value
+    return value.upper() if isinstance(given, str) else value
 
 
 def _password(_: object, attribute: Attribute[Any], value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise ConfigurationError(attribute.name, type(value), "give a string, or leave it out")
+    if value is not None and not is_text(value):
+        shown = "(not shown)" if value and isinstance(value, str) else type(value)
+        remedy = "give a string that is not empty and has no NUL character, or leave it out"
+        raise ConfigurationError(attribute.name, value if value == "" else shown, remedy)
 
 
 @frozen

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version as installed_version
 
 import click
+
+from cdc_reader.cli.failure import Misuse
 
 _COMMANDS = {
     "compare": "compare the rows of two tables",
@@ -40,6 +43,14 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - each module defines `command`
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            _refuse_empty(command, ctx, rest)
+        return name, command, rest
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
@@ -49,6 +60,20 @@ class _LazyGroup(click.Group):
         own = {name: self.commands[name].get_short_help_str(limit=80) for name in self.commands}
         with formatter.section("Commands"):
             formatter.write_dl(sorted({**own, **_COMMANDS}.items()))
+
+
+def _refuse_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Refuse options without a text: what a script gives if a variable of it is not set."""
+    try:
+        own = command.context_class(command, parent=ctx)
+        given, _, _ = command.make_parser(own).parse_args(list(args))
+    except click.UsageError:
+        return  # which the command reports itself
+    for param in command.params:
+        value = given.get(param.name or "")
+        values = value if isinstance(value, list) else [value]
+        if isinstance(param, click.Option) and "" in values:
+            raise Misuse(f"{param.opts[0]} is '': give a value, or leave it out")
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:

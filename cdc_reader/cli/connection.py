@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -138,8 +139,16 @@ class _Options:
         try:
             return self._config(hosts, connect_timeout=timeout, **given)
         except ConfigurationError as error:
-            option = " ".join(filter(None, [self.name, error.option]))
-            raise ConfigurationError(option, error.value, error.remedy) from error
+            raise self._in_options(error) from error
+
+    def _in_options(self, error: ConfigurationError) -> ConfigurationError:
+        """Return the error with the side's options, or its argument, in place of settings."""
+        options = {name: self.option(name) for name in _NAMES}
+        options |= {"contact_points": self.name.upper() or "--hosts"}
+        options |= {"connect_timeout": "--connect-timeout"}
+        words = re.compile(rf"(?<![-\w:])({'|'.join(options)})(?![-\w])")
+        remedy = words.sub(lambda name: options[name.group()], error.remedy)
+        return ConfigurationError(options.get(error.option, error.option), error.value, remedy)
 
     def _config(
         self,

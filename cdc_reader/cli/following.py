@@ -27,6 +27,7 @@ from cdc_reader.checkpoints.store import CheckpointName, CheckpointStore
 from cdc_reader.cli.failure import Misuse, cli_errors
 from cdc_reader.config import ConnectionConfig, DeliveryMode, LateRowsMode, ReadConfig, SnapshotMode
 from cdc_reader.cql.names import TableName
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.strategy import Strategy
@@ -155,8 +156,15 @@ def _parsed(
         BEGINNING if start == EARLIEST else parse_moment(start, "--from", now, EARLIEST),
         None if end is None else parse_moment(end, "--until", now),
         read,
-        Shard.parse(shard),
+        _shard(shard),
     )
+
+
+def _shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except ConfigurationError as error:
+        raise ConfigurationError("--shard", error.value, error.remedy) from error
 
 
 def from_snapshot(follow: FollowOptions, said: str) -> FollowOptions:
@@ -223,7 +231,7 @@ def checkpoint_options(
                     "--checkpoint and --checkpoint-table exclude each other: give one of them"
                 )
             with cli_errors():
-                at = TableName.parse(checkpoint_table) if checkpoint_table else checkpoint
+                at = _table(checkpoint_table) if checkpoint_table else checkpoint
             command(place=at and CheckpointPlace(at), **values)
 
         in_table = click.option("--checkpoint-table", metavar="KS.TABLE", help=table)
@@ -233,6 +241,13 @@ def checkpoint_options(
         return in_file(in_table(wrapped))
 
     return decorate
+
+
+def _table(name: str) -> TableName:
+    try:
+        return TableName.parse(name)
+    except ConfigurationError as error:
+        raise ConfigurationError("--checkpoint-table", error.value, error.remedy) from error
 
 
 def seconds(duration: timedelta) -> str:

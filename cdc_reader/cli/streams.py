@@ -130,7 +130,7 @@ def _run(
 def _at(spans: Sequence[Window], moment: str | None) -> Window:
     """Return the generation in force at a moment."""
     now = SystemClock().now()
-    at = now if moment is None else parse_moment(moment, "generation", now)
+    at = now if moment is None else parse_moment(moment, "--generation", now)
     for span in spans:
         if at in span:
             return span
@@ -138,7 +138,7 @@ def _at(spans: Sequence[Window], moment: str | None) -> Window:
         raise SourceError("the cluster has announced no generation yet; try again later")
     first = format_timestamp(spans[0].start)
     raise ConfigurationError(
-        "generation",
+        "--generation",
         format_timestamp(at),
         f"give a time from {first} on, when the first generation began",
     )

@@ -209,7 +209,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (
             lambda: cdc.ConnectionConfig("h", consistency=None),
-            "consistency is 'NONE': give one of ONE",
+            "consistency is None: give one of ONE",
         ),
         (lambda: cdc.ConnectionConfig("h", tls_ca=1), "tls_ca is 1: give a string"),
         (

@@ -61,13 +61,23 @@ class Option:
         text = self.default if given is None else given if self.secret else given.strip()
         if text is None and not self.required:
             return None
-        if not text:
+        text = text or ""
+        if not text and self.required:
             remedy = f"give {self.name}, {self.doc[0].lower()}{self.doc[1:]}"
             raise ConfigurationError(self.name, given, remedy)
+        if not text and self.kind is TEXT:
+            raise ConfigurationError(self.name, given, f"give {self._noun}, or leave it out")
         if "\0" in text:
             shown = "(not shown)" if self.secret else text
             raise ConfigurationError(self.name, shown, "remove the NUL character")
         return self.kind.parse(text, self.name)
+
+    @property
+    def _noun(self) -> str:
+        """What the option is, in the words before the doc's first stop."""
+        noun = re.split("[.,;] |[.]$", self.doc)[0].removeprefix("The ")
+        lowered = noun if noun[1].isupper() else f"{noun[0].lower()}{noun[1:]}"
+        return f"the {lowered}"
 
 
 def choice(values: type[StrEnum]) -> Kind:
@@ -155,7 +165,7 @@ def _offset(text: str, option: str) -> int | Offset:
 def _positive_duration(text: str, option: str) -> timedelta:
     duration = parse_duration(text, option)
     if not duration:
-        raise ConfigurationError(option, text, "give a duration above zero")
+        raise ConfigurationError(option, text, "give a duration above zero, such as '30s'")
     return duration
 
 
@@ -186,6 +196,7 @@ def _json(text: str, option: str, remedy: str) -> Any:
 
 ADDRESS = Kind("address", _address)
 TEXT = Kind("string", _text)
+CONSISTENCY = Kind("string", _text)
 TABLE = Kind("`keyspace.table`", _table)
 COUNT = Kind("number", _count)
 BYTES = Kind("number of bytes", _bytes)

@@ -20,6 +20,7 @@ from cdc_reader.streams.strategy import Strategy
 from pyspark_scylla_cdc.options.kinds import (
     ADDRESS,
     BYTES,
+    CONSISTENCY,
     COUNT,
     DECIMAL_TYPE,
     DURATION,
@@ -130,7 +131,7 @@ OPTIONS = (
     ),
     Option(
         "consistencyLevel",
-        TEXT,
+        CONSISTENCY,
         "Consistency of log reads. Lower levels than QUORUM may miss rows written at QUORUM.",
         default="QUORUM",
         aliases=(f"{_CASSANDRA}input.consistency.level",),

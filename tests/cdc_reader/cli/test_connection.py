@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.cli.command import main
 from cdc_reader.cli.connection import connection_options
 from cdc_reader.config import ConnectionConfig
@@ -56,10 +58,10 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--hosts", ","], "contact_points is (): give at least one host"),
-        (["--username", "me"], "username is 'me': give its password in --password-file or "),
-        (["--username", "me", "--password-file", "nonesuch"], "password_file is 'nonesuch': "),
-        (["--tls-cert", "c.pem"], "tls_key is None: give tls_cert and tls_key, or neither"),
+        (["--hosts", ","], "--hosts is (): give at least one host"),
+        (["--username", "me"], "--username is 'me': give its password in --password-file or "),
+        (["--username", "me", "--password-file", "nonesuch"], "--password-file is 'nonesuch': "),
+        (["--tls-cert", "c.pem"], "--tls-key is None: give --tls-cert and --tls-key, or neither"),
         (["--tls-ca", "nonesuch"], "tls_ca is 'nonesuch': give a readable PEM file"),
     ],
 )
@@ -71,7 +73,61 @@ def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: 
     assert line.startswith(f"Error: {message}")
 
 
-@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "", "soon"])
+CLUSTERS = ["127.0.0.1:1", "ks.t", "127.0.0.1:1"]
+COMMANDS: dict[str, list[str]] = {
+    "compare": CLUSTERS,
+    "demo": [],
+    "generations": [],
+    "replicate": CLUSTERS,
+    "serve": [],
+    "status": ["ks.t"],
+    "streams": ["ks.t"],
+    "tail": ["ks.t"],
+}
+ZERO = (
+    "--until --shard --checkpoint-table --max-lag --port --source-port --target-port --workers "
+    "--connect-timeout --in-flight --strategy --late-rows --snapshot --expiry --consistency "
+    "--source-consistency --target-consistency"
+).split()
+"""Options that cannot be zero."""
+OPTIONS = [
+    (name, param.opts[0])
+    for name in COMMANDS
+    for param in import_module(f"cdc_reader.cli.{name}").command.params
+    if isinstance(param, click.Option) and not param.is_flag
+]
+
+
+def test_every_command_is_known() -> None:
+    """New commands must be added."""
+    assert set(COMMANDS) | {"version"} == set(main.list_commands(click.Context(main)))
+
+
+@pytest.mark.parametrize(("command", "option"), OPTIONS)
+def test_no_option_may_be_empty(command: str, option: str) -> None:
+    """It is what a script gives if one of its variables is not set."""
+    for given in ([option, ""], [f"{option}="]):
+        outcome = CliRunner().invoke(main, [command, *COMMANDS[command], *given])
+        assert outcome.exit_code == 2
+        assert outcome.stderr == f"Error: {option} is '': give a value, or leave it out\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [pair for pair in OPTIONS if pair[0] not in ("demo", "serve") and pair[1] in ZERO],
+)
+def test_no_number_may_be_zero(command: str, option: str, tmp_path: Path) -> None:
+    """The message names the option."""
+    arguments = [command, *COMMANDS[command], option, "0"]
+    if option == "--max-lag":
+        SqliteCheckpoints(tmp_path / "c").close()
+        arguments += ["--checkpoint", str(tmp_path / "c")]
+    outcome = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 2
+    assert option in outcome.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "0", "1e300", "soon"])
 def test_a_timeout_is_a_number_of_seconds(seconds: str) -> None:
     """The status is 2, and the error names the option."""
     outcome = CliRunner().invoke(main, ["tail", "ks.t", "--connect-timeout", seconds])

@@ -101,7 +101,9 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
         assert [row["generation_micros"] for row in chosen] == [first.start_us, second.start_us]
         outcome = CliRunner().invoke(main, [*base, "--generation", "1999-01-01"])
         assert outcome.exit_code == 2
-        assert outcome.stderr.startswith("Error: generation is '1999-01-01T00:00:00Z': give a time")
+        assert outcome.stderr.startswith(
+            "Error: --generation is '1999-01-01T00:00:00Z': give a time"
+        )
 
 
 @pytest.mark.needs("topology")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.strategy import Strategy
 from cdc_reader.streams.window import Window
+from pyspark_scylla_cdc.options.kinds import POSITIVE_DURATION, Option
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.options.table import OPTIONS, SchemaMode, aliases_markdown, markdown
 from pyspark_scylla_cdc.schema import markdown as types_markdown
@@ -52,6 +54,47 @@ def test_defaults() -> None:
     assert options.window(now=7) == Window(BEGINNING, FOREVER)
     assert options.confidence_window == timedelta(seconds=30)
     assert options.max_window is None
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_no_option_may_be_empty(option: Option) -> None:
+    """The message is short, and names the option and what to give."""
+    for text in [""] if option.secret else ["", " "]:
+        refused = refusal(**{option.name: text})
+        assert re.match(rf"{option.name} is '(|{text}|\(not shown\))': give ", refused)
+        assert len(refused) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ssl.caFile", "ssl.caFile is '': give the PEM file of the authorities to trust, or leave"),
+        ("username", "username is '': give the role to log in as, or leave it out"),
+        ("password", "password is '': give the password of the role, or leave it out"),
+        ("localDC", "localDC is '': give the datacenter to query, or leave it out"),
+        ("startingTimestamp", "startingTimestamp is '': give 'earliest', 'latest', 'now', a time"),
+        ("consistencyLevel", "consistencyLevel is '': give one of ONE, TWO"),
+        ("connectTimeout", "connectTimeout is '': give a duration such as '30s'"),
+        ("columns", "columns is '': give names separated by commas"),
+    ],
+)
+def test_the_message_of_an_empty_option(name: str, message: str) -> None:
+    """It says what to give."""
+    assert refusal(**{name: ""}).startswith(message)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_options_that_cannot_be_zero(option: Option) -> None:
+    """These are numbers, durations above zero and words; files and names may be called 0."""
+    may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
+    if option.name in {*may_be, "confidenceWindow"}:
+        parse(**{option.name: "0"})
+    elif option.name not in ("keyspace", "table"):
+        given = {"username": "passwordFile", "password": "username"}.get(option.name)
+        refused = refusal(**{option.name: "0"})
+        assert given or option.name in refused or option.name.startswith("ssl."), refused
+    if option.kind is POSITIVE_DURATION:
+        assert "is '0': give a duration above zero, such as '30s'" in refusal(**{option.name: "0"})
 
 
 def test_a_query_that_begins_after_its_end_is_refused() -> None:
