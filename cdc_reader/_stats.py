@@ -22,7 +22,7 @@ class ReadStats:
     retries: int = 0
     """Requests that were sent again after a failure."""
     waited: float = 0.0
-    """Seconds in which nothing was done but wait for an answer, pauses before retries included."""
+    """Seconds spent only waiting for answers, including pauses before retries."""
     bad_records: int = 0
     """Rows that could not be converted, and were skipped or quarantined."""
 
@@ -68,7 +68,7 @@ def count(*, queries: int = 0, retries: int = 0, bad_records: int = 0) -> None:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Count the time within as spent waiting, if this context has statistics."""
+    """Count the time spent in this block as waiting, if the context has statistics."""
     stats = _current.get()
     if stats is None:
         yield

@@ -73,10 +73,10 @@ _MOMENT_REMEDY = (
 
 
 class Clock(Protocol):
-    """A source of time. Tests pass one that they advance themselves."""
+    """A source of time. Tests can pass a clock that they advance themselves."""
 
     def now(self) -> Micros:
-        """µs since 1970."""
+        """Return the time, in µs since 1970."""
         ...
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
@@ -88,7 +88,7 @@ class SystemClock:
     """The `Clock` of production: wall time, and a sleep that can be interrupted."""
 
     def now(self) -> Micros:
-        """µs since 1970."""
+        """Return the time, in µs since 1970."""
         return time.time_ns() // 1_000
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
@@ -100,7 +100,7 @@ class SteadyClock(SystemClock):
     """A monotonic clock for durations: µs since an arbitrary moment."""
 
     def now(self) -> Micros:
-        """µs since that moment."""
+        """Return the time, in µs since that moment."""
         if _SINCE_BOOT is None:
             return time.monotonic_ns() // 1_000
         return time.clock_gettime_ns(_SINCE_BOOT) // 1_000

@@ -223,7 +223,7 @@ class TableReader:
             return lost_since(start, self._table, now, self._config.data_loss)
 
     def begin(self, start: Moment | None = None) -> Checkpoint:
-        """Return the checkpoint at which following from `start` begins, to be saved before it does.
+        """Return the checkpoint at which following from `start` begins; save it before you follow.
 
         Raises DataLossError if `data_loss` is ``fail`` and rows written since `start` have expired;
         otherwise the follower warns of it.
@@ -236,11 +236,11 @@ class TableReader:
             return begin_following(self._table, now, first)
 
     def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
-        """Return a snapshot of the rows that the table has now; the rest is read from the log.
+        """Return a snapshot of the rows that the table has now; later changes are in the log.
 
         Fixes the position from which the log is followed afterwards, with a few small queries.
-        `start` is the checkpoint of a snapshot that is to go on: its `TableSnapshot.checkpoint`,
-        or that of a `RangeComplete`. Raises CheckpointError if `start` is no such checkpoint.
+        `start` is the checkpoint of a snapshot to continue: its `TableSnapshot.checkpoint`, or that
+        of a `RangeComplete`. Raises CheckpointError if `start` is no such checkpoint.
         """
         with stopped_by(self._stop):
             start = start or begin_snapshot(self._table, self._clock, self._config)

@@ -306,7 +306,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
 
 
 def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
-    """Return which rows change something different from the row before them in their record."""
+    """Return which rows begin a run: what they change differs from the row before in the record."""
     goes_on = of_row[1:] & of_row[:-1]
     for cells in key:
         goes_on &= repeats(cells)
@@ -315,7 +315,7 @@ def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
 
 
 def _groups(records: Indices, of_row: Mask, key: list[pa.Array]) -> Indices:
-    """Number runs of rows: equally if they are of the same record and base row."""
+    """Number runs of rows; runs of one record and base row get the same number."""
     groups = records
     for cells in key:
         groups = combined(groups, codes(cells))
@@ -334,7 +334,7 @@ def _in_order(groups: Indices, are_images: Mask) -> Indices:
 
 
 def _among(operations: Indices, wanted: Iterable[Operation]) -> Mask:
-    """Return which codes are of the wanted operations."""
+    """Return which operation codes are among the wanted ones."""
     found = np.zeros(len(operations), bool)
     for operation in wanted:
         found |= operations == int(operation)

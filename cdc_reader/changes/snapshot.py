@@ -84,7 +84,7 @@ def _logged(schema: LogSchema, rows: pa.RecordBatch, position: Micros) -> pa.Rec
 
 
 def _with_ids(lists: pa.ListArray, kind: pa.DataType, position: Micros) -> pa.MapArray:
-    """Return lists as a log has them: by element ids, which are of `position` and sort by place."""
+    """Return lists as a log has them: by element ids, made from `position` and sorted by place."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)

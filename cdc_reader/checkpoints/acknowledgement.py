@@ -153,7 +153,7 @@ class InFlightRows:
 
 
 class Acknowledgements:
-    """Tracks deliveries from `start`; `settled`: rows are read only once they have settled.
+    """Tracks deliveries from `start`; if `settled`, rows are read only once they have settled.
 
     A snapshot of `start` is complete before anything is delivered; see `RangeAcknowledgements`.
     """

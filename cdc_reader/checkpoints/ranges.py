@@ -58,7 +58,7 @@ class RangeAcknowledgements:
         return self._advance(reading)
 
     def take(self) -> Checkpoint | None:
-        """Return the checkpoint to save; None if it is that of the last call."""
+        """Return the checkpoint to save; None if it has not changed since the last call."""
         if not self._has_changed:
             return None
         self._has_changed = False

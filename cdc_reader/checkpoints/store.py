@@ -32,7 +32,7 @@ from cdc_reader.reading.progress import Checkpoint
 class CheckpointName:
     """Identifies a checkpoint by application, table and shard (``1/4``).
 
-    Shard ``0/4`` is what four shards share: where their snapshot begins.
+    Shard ``0/4`` names what four shards share: the start of their snapshot.
     """
 
     application: str

@@ -142,7 +142,7 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """End with status 2 on Ctrl-C: status 1 would tell of a difference."""
+    """End with status 2 on Ctrl-C: status 1 would mean a difference."""
     try:
         yield
     except KeyboardInterrupt:

@@ -265,7 +265,7 @@ def _column(row: dict[str, Any], types: _UserTypes) -> Column:
 def _refuse_shared_names(base: TableSchema) -> None:
     """Refuse a table whose log would have two columns of one name.
 
-    Such a log has only one of them, and its cells mean nothing.
+    Such a log has only one of them, and its cells are meaningless.
     """
     owners = dict.fromkeys(_META_COLUMNS, "the log itself")
     for column in base.columns:

@@ -22,9 +22,9 @@ SLOWEST = 10.0
 RECOVERY = 30.0
 """Seconds after the rate last fell until the limit alone applies again."""
 _HOLD = 1.0
-"""Seconds for which a lower rate is given to take effect, before it may fall again."""
+"""Seconds that a lower rate has to take effect, before it may fall again."""
 _BURST = 0.1
-"""Seconds whose tokens may be saved up. A thread may wake that late and still make up for it."""
+"""Seconds' worth of tokens that may be saved up: a thread that wakes this late loses none."""
 
 
 def _sleep(seconds: float) -> None:
@@ -40,7 +40,7 @@ class Throttle:
     When a node answers that it is overloaded, the rate falls to half of what was sent lately, but
     not below `SLOWEST`. Queries sent before that, or up to a second after, do not lower it again.
     From there it rises to the previous rate within half of `RECOVERY`. `RECOVERY` seconds after the
-    rate last fell, only the limit applies. The rate falls without a limit too.
+    rate last fell, only the limit applies. The rate also falls if there is no limit.
     """
 
     def __init__(

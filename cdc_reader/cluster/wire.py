@@ -79,10 +79,10 @@ class Route:
 class Query:
     """A SELECT with a ``?`` for each of its values.
 
-    If `columns` of the result are given, the query is prepared, and a result with others raises
-    DecodeError. `consistency` is the configuration's if None. `doing` says what the query is for,
-    in errors; if empty, errors quote the text. With a `route` the query goes to a node that has the
-    rows, if one is known; only a query with `columns` may have one.
+    If `columns` of the result are given, the query is prepared, and a result with other columns
+    raises DecodeError. `consistency` is the configuration's if None. `doing` says what the query is
+    for, in errors; if empty, errors quote the text. With a `route` the query goes to a node that
+    has the rows, if one is known; only a query with `columns` may have one.
     """
 
     cql: str
@@ -120,7 +120,7 @@ class Queries(ABC):
 
     @abstractmethod
     def retry(self, action: Callable[[], T]) -> T:
-        """Call `action`, again while it raises TransientError, and return its result."""
+        """Call `action` until it raises no TransientError, and return its result."""
 
     def pages(self, query: Query) -> Iterator[Page]:
         """Yield all pages; the first is requested now, each next one while the current is used.

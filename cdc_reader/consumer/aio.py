@@ -43,9 +43,9 @@ class AsyncChanges:
 
     A change is acknowledged when the next one is requested; if the loop ends at a change, that
     change is delivered again. Order is kept by partition key. Leaving the loop, also by
-    cancellation, saves what is acknowledged and ends the threads. To have that happen at once
-    when the loop is left early, use ``async with contextlib.aclosing(aiter(changes))``. If
-    `checkpoints` are given, each loop resumes where the last one ended.
+    cancellation, saves what is acknowledged and ends the threads. If you leave the loop early,
+    ``async with contextlib.aclosing(aiter(changes))`` does this at once. If `checkpoints` are
+    given, each loop resumes where the last one ended.
 
     Options and errors are those of `CdcConsumer`, without workers and attempts. A loop waits at
     its beginning while another consumer of the same name runs. It ends with LeaseLostError if

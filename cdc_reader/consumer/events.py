@@ -20,7 +20,7 @@ from cdc_reader.streams.window import Window
 
 @frozen
 class RowsLost:
-    """Changes of `table` written in `window` expired before they were read; the rest follows."""
+    """Changes of `table` written in `window` expired before they were read; later ones follow."""
 
     table: TableName
     window: Window
@@ -28,10 +28,10 @@ class RowsLost:
 
 @frozen
 class SnapshotBegins:
-    """From here on changes are the rows of `table`, as written at `time` (µs since 1970).
+    """The changes that follow are the rows of `table`, with timestamp `time` (µs since 1970).
 
-    All changes before are handled. `lost` is the reason if changes had expired unread: none written
-    before `time` comes any more.
+    All earlier changes are handled. If changes expired unread, `lost` is the span in which they
+    were written; no change written before `time` is delivered any more.
     """
 
     table: TableName
@@ -41,9 +41,9 @@ class SnapshotBegins:
 
 @frozen
 class SnapshotComplete:
-    """All rows of `table` that were there at `time` (µs), or came since, are handled.
+    """All rows of `table` have been read, with timestamp `time` (µs), and are handled.
 
-    Rows that did not come are not in the table, unless they are inserted by changes that follow.
+    A row that was not delivered is not in the table, unless a change that follows inserts it.
     """
 
     table: TableName
@@ -51,7 +51,7 @@ class SnapshotComplete:
 
 
 ConsumerEvent: TypeAlias = RowsLost | SnapshotBegins | SnapshotComplete
-"""What `on_event` is called with; use `match` to tell them apart."""
+"""The argument of `on_event`; use `match` to distinguish the events."""
 
 OnEvent = Callable[[ConsumerEvent], object]
 """Called in a thread that reads, while no change of the table is handled; `RowsLost` at any time.

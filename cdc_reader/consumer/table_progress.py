@@ -75,7 +75,7 @@ class InFlightChange(InFlightRows):
     progress: TableProgress
     page: Reservation
     reading: int = 0
-    """The number of the reading of a range that a snapshot's row is of; 0 for changes of the log.
+    """For a row of a snapshot, the number of the reading of its range; 0 for changes of the log.
     """
 
     @classmethod

@@ -11,12 +11,12 @@ from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
 from cdc_reader.streams.window import Window
 
 _PAUSE = 60_000_000
-"""µs between two judgements of what was read; the last one comes at the end."""
+"""µs between two checks of what was read; the last check comes at the end."""
 _NOTHING = Window(FOREVER, BEGINNING)
 
 
 class Table(Protocol):
-    """What is asked of the table while its log is read."""
+    """The facts about a table that a read of its log checks."""
 
     def state(self) -> TableState:
         """Return the table's current id and options; costs one small query."""
@@ -28,10 +28,10 @@ class Table(Protocol):
 
 
 class BoundedRead:
-    """Judges one read of the log: its window before it begins, and each part once it is read.
+    """Reports losses of one read: of the window before it begins, of each part once it is read.
 
-    A caller may take its time between two batches, so a part counts as read only when the batch
-    after it is asked for. Without a start, a read asks for what the log holds when it begins.
+    A caller may take its time between two batches, so a part counts as read only when the next
+    batch is requested. A read without a start covers what the log holds when the read begins.
     """
 
     def __init__(self, table: Table, known: TableSchema, mode: DataLossMode, clock: Clock) -> None:
@@ -60,14 +60,14 @@ class BoundedRead:
         self._losses.begin(window.start, self._ttls, now)
 
     def done(self, window: Window) -> None:
-        """Note that `window` was read; judge it once the last judgement is a minute ago."""
+        """Record that `window` was read; check it if the last check was a minute ago."""
         self._unjudged = self._unjudged.hull(window)
         if self._clock.now() >= self._judged + _PAUSE:
             self._see_ttl()
             self.finish()
 
     def finish(self) -> None:
-        """Report what may have expired of the parts read since the last judgement."""
+        """Report which rows of the parts read since the last check may have expired unread."""
         self._judged = self._clock.now()
         self._losses.check_read(
             self._unjudged, self._ttls, self._judged, self._known.name, self._table.created
@@ -75,6 +75,6 @@ class BoundedRead:
         self._unjudged = _NOTHING
 
     def _see_ttl(self) -> None:
-        """Rows that are written during a long read may have another TTL."""
+        """Record the log's current TTL, which may change during a long read."""
         state = self._table.state()
         self._ttls = self._ttls.seen(state.cdc.ttl, self._clock.now(), state.altered)

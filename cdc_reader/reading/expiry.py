@@ -183,7 +183,7 @@ def warn_of_loss(lost: Window, table: TableName) -> None:
 
 @define
 class LossReporter:
-    """Judges a read, and reports each loss as `report_loss` does, but no write time twice.
+    """Checks a read for losses; reports each as `report_loss` does, but no write time twice.
 
     `on_loss` is called after a warning. Windows have to be read in order of time.
     """
@@ -195,10 +195,11 @@ class LossReporter:
     """Rows written before were reported, read in time, or not asked for."""
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros) -> None:
-        """Begin to read `now` at a position that was chosen, not reached; times in µs.
+        """Begin a read at `now` (µs) from a position that was chosen, not reached by an earlier
+        read.
 
-        If it is older than the log's rows, it asks for what the log still holds: rows that expire
-        soon are not promised.
+        If the position is older than the log's rows, only the rows that the log still holds are
+        read. Rows that expire soon may then be missing without a report.
         """
         if self._named == BEGINNING and position < ttls.kept_since(now):
             self._named = ttls.endangered(position, now).end
@@ -206,8 +207,8 @@ class LossReporter:
     def report_unread(self, lost: Window, table: TableName) -> None:
         """Report `lost`, rows that are still to be read.
 
-        While a loss lasts, it is named again only when it has grown by a minute: what it lacks is
-        named by `check_read`.
+        A loss that continues is reported again only when it has grown by a minute; `check_read`
+        reports the rest.
         """
         if lost.start >= self._named or lost.end >= self._named + _GRACE:
             self._report(lost, table)
@@ -220,9 +221,9 @@ class LossReporter:
         table: TableName,
         created: Callable[[], Micros | None] | None = None,
     ) -> None:
-        """Report rows of `window`, read by `now` (µs), that may have expired before they were.
+        """Report rows of `window`, read by `now` (µs), that may have expired before that.
 
-        If the window may be from before there was a log, `created` returns since when there is one.
+        If the window may begin before the log existed, `created` returns the log's creation time.
         """
         lost = ttls.expired(window.start, now).intersect(window)
         if created is not None and max(lost.start, self._named) < lost.end:

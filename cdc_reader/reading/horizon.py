@@ -38,7 +38,7 @@ def written_before(now: Micros) -> Micros:
 
 
 def warn_of_future(start: Micros, now: Micros, table: TableName) -> None:
-    """Warn if nothing can be read yet, from `start` on (µs): a wrong year, or a wrong clock."""
+    """Warn if `start` (µs) is later than any row can be: its year or a clock is wrong."""
     if written_before(now) < start < FOREVER:
         log.warning("start_in_the_future", table=str(table), start=format_timestamp(start))
 
@@ -78,7 +78,7 @@ def lost_since(start: Checkpoint, table: LogTable, now: Micros, mode: DataLossMo
 
 
 class SettledHorizon:
-    """Checks the generations before each pass, and keeps which are accounted for.
+    """Checks the generations before each pass, and tracks which are accounted for.
 
     A generation is accounted for once its rows before the position have been delivered.
     """

@@ -172,7 +172,7 @@ class Planner:
         return streams if self._shard.is_whole else (s for s in streams if s.token in self._shard)
 
     def _spans(self, start: Micros) -> Chunking[int]:
-        """Return the possible ends of ring spans, one per token; as one span to begin with."""
+        """Return the tokens at which ring spans may end; at first they form one span."""
         shard = self._shard
         tokens = {stream.token for chunk in self._streams[start] for stream in chunk}
         ends = (*sorted(token for token in tokens if token < shard.end), shard.end)

@@ -115,7 +115,7 @@ class Checkpoint:
     ttls: TtlHistory = TtlHistory()
     snapshot: SnapshotProgress | None = None
     table: TableName | None = field(default=None, eq=False)
-    """The base table, or None if unknown; for messages, because a store has it as the key."""
+    """The base table, or None if unknown; for messages, because stores keep it in the key."""
 
     def check(self) -> None:
         """Raise CheckpointError for values that no reader writes: the checkpoint is handmade."""
@@ -150,7 +150,7 @@ def _unknown(name: str, value: object, expected: str) -> CheckpointError:
 def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:
     """Raise CheckpointError if the checkpoint `start` is not one of `table`, with the id `found`.
 
-    What is not known is not compared.
+    Unknown values are not compared.
     """
     is_same_id = start.table_id is None or found is None or start.table_id == found
     if start.table is not None and start.table != table:

@@ -101,8 +101,8 @@ class SnapshotShare:
 def begin_snapshot(table: SnapshotTable, clock: Clock, config: ReadConfig) -> Checkpoint:
     """Return the checkpoint at which a snapshot begins now; save it before reading anything.
 
-    The log is followed from its position, so that is settled: no write from before it is under
-    way. Shards of one table share one such checkpoint.
+    The log is followed from its position, which has settled: no earlier write is under way. Shards
+    of one table share one such checkpoint.
     """
     now = clock.now()
     position = settled_before(now, duration_micros(config.confidence_window))
@@ -187,8 +187,8 @@ class SnapshotReader:
     def deliveries(self) -> Iterator[SnapshotDelivery]:
         """Deliver every row once, except those of ranges that are done.
 
-        Rows of several ranges come mixed, those of one reading in order. If the schema changes so
-        that a query is refused, the open ranges are read again. Raises errors of
+        Rows of different ranges are interleaved; rows of one range come in order. If the schema
+        changes so that a query is refused, the open ranges are read again. Raises errors of
         `cdc_reader.errors`; StoppedError after `stop`.
         """
         return each_stopped_by(self._stopped, self._deliveries())

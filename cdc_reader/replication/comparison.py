@@ -21,7 +21,7 @@ from cdc_reader.cql.values import FrozenDict, converter
 from cdc_reader.reading.ports import TOKEN
 
 _LOOK_AHEAD = 16
-"""Rows in which a common key is looked for at first; then in ever more."""
+"""Rows that are searched first for a common key; each further search covers more."""
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 """Floats are compared by their bits: NaN equals itself, and 0.0 is not -0.0."""
 

@@ -76,7 +76,7 @@ def creation(schema: TableSchema, name: TableName, types: UserTypes) -> str:
 
 
 def misfits(source: TableSchema, target: TableSchema) -> Iterator[str]:
-    """Say what the target lacks of the columns of the source, and how its key differs."""
+    """Describe which of the source's columns the target lacks, and how its key differs."""
     there = {column.name: column for column in target.columns}
     for column in source.columns:
         found = there.pop(column.name, None)

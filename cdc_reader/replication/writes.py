@@ -5,12 +5,13 @@ INSERT; null where a column was set to null, and nothing where it was left alone
 their ids. In the log, an overwritten collection is a tombstone 1 µs before its elements, as an
 assignment makes it; the copy uses an assignment too.
 
-A row of a snapshot is written as it stands. A SELECT tells the write times of single cells, which
-the copy gets. It tells none for the row's marker and for collections; they count as written 1 µs
-before the position of the snapshot, so every later change wins, also the tombstone of an assignment
-at that position. Nor does it tell the ids of a list's elements. Lists are written as the oldest
-cells there can be, with ids of their own; the first change of single elements replaces them by what
-its images show: the same elements by their ids, as the next oldest cells.
+A row of a snapshot is written as it was read. A SELECT returns the write times of single cells,
+which the copy gets. It returns none for the row's marker and for collections; these are written 1
+µs before the position of the snapshot, so every later change wins, even the tombstone of an
+assignment at that position. A SELECT does not return the ids of a list's elements either. So lists
+are written with new ids and the oldest possible timestamp; the first change of single elements
+replaces them by the elements that its images show, with their own ids and the next oldest
+timestamp.
 
 A range delete gives its ends as clustering prefixes, in clustering order, in which columns may
 ascend or descend. CQL has no single condition for every such range. But the rows between two
@@ -198,7 +199,7 @@ class TableWrites:
     def _list(
         self, change: Change, name: str, elements: Any, timestamp: Micros
     ) -> Iterator[Statement]:
-        """Replace what the list has of an earlier time by these elements; if None, do nothing."""
+        """Replace the list's elements of earlier times by these; do nothing if they are None."""
         if elements is not None:
             row, delta = self._row(change, timestamp, None), CollectionDelta(True, elements)
             written = self._written(

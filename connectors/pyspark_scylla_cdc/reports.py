@@ -1,9 +1,9 @@
-"""How the tasks of a micro-batch tell the driver what reading took.
+"""How the tasks of a micro-batch report the cost of reading to the driver.
 
-Spark carries the rows of a Python data source to the driver, and no figures beside them. So a task
-that has read a partition sends one datagram to the process of the `ScyllaCdcListener` whose address
-is in option ``reportTo``. The datagram is sent once and never waited for: if a firewall stops it,
-figures are missing, and the listener tells how many partitions it heard from.
+Spark gives a Python data source no way to return figures from its tasks. So a task that has read a
+partition sends one datagram to the process of the `ScyllaCdcListener` whose address is in option
+``reportTo``. The datagram is sent once and never waited for: if a firewall stops it, figures are
+missing, and the listener says how many partitions reported.
 
 A datagram is JSON behind a keyed hash of it. The key is part of the address, so only readers of the
 query's options can make one that counts.
@@ -52,9 +52,9 @@ class Plan:
     """The start of the newest generation."""
     partitions: int
     late_rows: int
-    """Late rows found and not delivered since the plan before."""
+    """Late rows that were found, but not delivered, since the previous plan."""
     stats: ReadStats
-    """Of the driver since the plan before."""
+    """The driver's statistics since the previous plan."""
 
 
 @frozen
@@ -133,7 +133,7 @@ class Inbox:
         self.address = Address(host, self._socket.getsockname()[1], key)
 
     def take(self) -> Iterator[Report]:
-        """Yield the reports that have arrived since the last call; others' datagrams count not."""
+        """Yield the reports that arrived since the last call; ignore other senders' datagrams."""
         while (datagram := self._receive()) is not None:
             claimed, text = datagram[:_HASH], datagram[_HASH:]
             if not hmac.compare_digest(claimed, _hash(text, self.address.key)):

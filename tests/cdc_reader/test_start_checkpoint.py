@@ -125,7 +125,7 @@ def test_of_a_table_created_again(
 def test_handmade(
     open_reader: Callable[[str], CdcReader], handmade: dict[str, Any], message: str
 ) -> None:
-    """What no reader writes is refused in one line, before anything is read."""
+    """Values that no reader writes are refused in one line, before anything is read."""
     with pytest.raises(CheckpointError, match=message) as error:
         open_reader("ks.t1").table.follow(Checkpoint(**handmade), "now")
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Rows that could not be converted: left out, or emitted with what they held.
+"""Rows that could not be converted: left out, or emitted with the values that they held.
 
 An output row is bad if it shows a row of the log with a cell that could not be converted, or if the
 log has no postimage of its change. Other rows are not affected.
@@ -56,7 +56,7 @@ class Origins:
 
     @classmethod
     def each(cls, batch: pa.RecordBatch) -> Origins:
-        """Return those of output rows that are made of one row each."""
+        """Return the origins of output rows that correspond one to one to the rows of `batch`."""
         rows = np.arange(batch.num_rows)
         return cls(batch, rows, rows, faulty(batch))
 

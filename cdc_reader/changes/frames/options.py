@@ -30,7 +30,7 @@ class RangeDelete(StrEnum):
 class Preimages(StrEnum):
     """Whether to emit preimages.
 
-    `auto`: when the log has complete preimages; `none`: never; `require`: fail if it has not.
+    `auto`: when the log has complete preimages; `none`: never; `require`: fail if it lacks them.
     """
 
     AUTO = "auto"
@@ -87,7 +87,7 @@ class FormatOptions:
 
     @property
     def is_tolerant(self) -> bool:
-        """Whether rows are read on if one cannot be converted."""
+        """Whether reading continues after a row that cannot be converted."""
         return self.on_bad_record is not BadRecord.FAIL
 
     def __attrs_post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells in the rows of format `changes` where a snapshot begins, and where it is complete."""
+"""Rows of format `changes` that mark where a snapshot begins, and where it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions of a micro-batch whose tasks report to a listener what reading them took."""
+"""Partitions of a micro-batch whose tasks report the cost of reading to a listener."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReportedPartition(InputPartition):
 def reported(
     rows: Iterator[pa.RecordBatch], partition: ReportedPartition, address: Address | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the partition; report what reading them took after the last one."""
+    """Yield the rows of the partition; after the last one, report the cost of reading them."""
     stats = ReadStats()
     yield from each_recorded_in(stats, rows)
     if (task := TaskContext.get()) is None or address is None:

@@ -31,7 +31,7 @@ def faults(
     planner: Python | Unusable,
     executors: Sequence[Python | Unusable],
 ) -> list[Fault]:
-    """Return the faults, the one to fix first at the head.
+    """Return the faults; the first one should be fixed first.
 
     `here` is the Python of the driver, and `command` what Spark starts on all machines.
     """

@@ -1,4 +1,4 @@
-"""The figures of a listener for Prometheus, as of each scrape."""
+"""Exports the figures of a listener to Prometheus, computed at each scrape."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _KEPT = 64
-"""Micro-batches whose reports are kept until Spark tells of their progress."""
+"""Micro-batches whose reports are kept until Spark reports their progress."""
 
 
 class ScyllaCdcListener(StreamingQueryListener):
@@ -57,7 +57,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         host: the address at which Spark's executors reach this process, for `address`; without it,
             that of the driver of the active session, ``spark.driver.host``.
         port: the UDP port for `address`; 0 for a free one.
-        clock: the time of `streams`; for tests.
+        clock: replaces the system's clock, in tests.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class ScyllaCdcListener(StreamingQueryListener):
 
     @property
     def address(self) -> str:
-        """The value of option ``reportTo``: where tasks report to, with a key of its own.
+        """The value of option ``reportTo``: the address to which tasks report, with a secret key.
 
         The first use opens a UDP port. Raises ConfigurationError if the port cannot be opened, or
-        no `host` is given and the session does not tell one.
+        if no `host` is given and the session has none.
         """
         with self._lock:
             if self._inbox is None:
@@ -93,7 +93,7 @@ class ScyllaCdcListener(StreamingQueryListener):
 
     @property
     def streams(self) -> tuple[StreamStatus, ...]:
-        """The sources of the queries that run, after their last micro-batch, as of now."""
+        """The status of each source of the running queries, as of now."""
         return self._streams.statuses()
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ def _about(end: Offset, reports: list[Report]) -> list[Report]:
 
 
 def _facts(status: StreamStatus) -> dict[str, Any]:
-    """Return what the log line tells: the figures that are known."""
+    """Return the figures for the log line; unknown ones are left out."""
     told = {
         **asdict(status, recurse=False),
         "table": str(status.table),

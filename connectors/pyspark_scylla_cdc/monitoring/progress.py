@@ -1,4 +1,4 @@
-"""Makes a `StreamStatus` of the progress that Spark tells, and of the reports of tasks."""
+"""Makes a `StreamStatus` from Spark's progress message and the reports of tasks."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ def status_of(
 
 
 def _snapshot_share(start: str | None, end: Offset) -> float | None:
-    """Return the share of a snapshot that is read at `end`; None if it was read at `start`.
-
-    Spark tells no start of a query's first micro-batch.
+    """Return the share of a snapshot that is read at `end`; None if it was complete at `start`.
+    Spark gives no start for a query's first micro-batch.
     """
     since = None if start is None else offset_of(start)
     is_first = since is None and end.snapshot is not SnapshotState.NONE
@@ -74,7 +73,7 @@ def _snapshot_share(start: str | None, end: Offset) -> float | None:
 
 
 def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
-    """Add what the tasks of the micro-batch have told."""
+    """Add the figures that the tasks of the micro-batch reported."""
     plan = reports[0].plan
     stats = reduce(add, (report.stats for report in reports), plan.stats)
     return evolve(

@@ -1,4 +1,4 @@
-"""What is known of a streaming query that reads a log."""
+"""The status of a streaming query that reads a log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cdc_reader.cql.names import TableName
 class StreamStatus:
     """A streaming query's source after its last micro-batch, as of a moment.
 
-    The figures of the micro-batch are those that Spark and its offsets tell. The last seven need
-    option ``reportTo``: they are None without it, and cover the partitions whose tasks were heard
-    from, `partitions_reported` of `partitions`.
+    The figures of the micro-batch come from Spark's progress and its offsets. The last seven need
+    option ``reportTo``: they are None without it, and cover only the partitions whose tasks
+    reported, `partitions_reported` of `partitions`.
     """
 
     query: str
@@ -30,7 +30,7 @@ class StreamStatus:
     seconds: float
     """How long the micro-batch took."""
     late_rows: int
-    """Late rows and strays: delivered, or with `lateRows` ``report`` found since the last one."""
+    """Late rows and strays: delivered or, with `lateRows` ``report``, found since the last one."""
     position: datetime
     """Every row written before is delivered."""
     expires: datetime | None
@@ -40,17 +40,19 @@ class StreamStatus:
     """How much of its snapshot the query has read, from 0 to 1: by the table's tokens, so by its
     partitions. None if the micro-batch read no rows of a snapshot."""
     lost: tuple[datetime, datetime] | None = None
-    """From when to when the changes were written that expired unread, if that is why the
-    micro-batch begins a new snapshot (`onDataLoss` ``resnapshot``)."""
+    """When the changes that expired unread were written, if the micro-batch begins a new snapshot
+    because of them (`onDataLoss` ``resnapshot``).
+    """
     generation: datetime | None = None
     """When the newest generation began."""
     queries: int | None = None
-    """Queries sent by tasks, and by the driver since the micro-batch before; further pages are not
-    counted."""
+    """Queries sent by tasks, and by the driver since the previous micro-batch; further pages are
+    not counted.
+    """
     retries: int | None = None
-    """Times that tasks or driver asked for an answer again."""
+    """Requests that tasks or the driver repeated."""
     waiting_seconds: float | None = None
-    """How long tasks and driver waited for ScyllaDB; summed over tasks that ran side by side."""
+    """How long tasks and driver waited for ScyllaDB, summed over concurrent tasks."""
     bad_records: int | None = None
     """Rows that could not be converted, and that `onBadRecord` skipped or quarantined."""
     partitions: int | None = None

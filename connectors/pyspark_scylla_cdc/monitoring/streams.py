@@ -31,7 +31,7 @@ class Totals:
     waiting_seconds: float = 0.0
     bad_records: int = 0
     unreported: int = 0
-    """Partitions whose tasks were not heard from."""
+    """Partitions whose tasks did not report."""
 
     def add(self, status: StreamStatus) -> Self:
         """Add a micro-batch."""
@@ -48,7 +48,7 @@ class Totals:
 
 
 class Streams:
-    """Keeps what was told of each stream. Thread safe."""
+    """Keeps the last status and the sums of each stream. Thread safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ class Streams:
                 self._totals[key].failures += has_failed
 
     def statuses(self) -> tuple[StreamStatus, ...]:
-        """Return the streams of the runs that go on, as of now."""
+        """Return the status of each stream whose query runs, as of now."""
         now = moment(self._clock.now())
         with self._lock:
             found = [status for statuses in self._running.values() for status in statuses]
@@ -87,5 +87,5 @@ class Streams:
 
 
 def key_of(status: StreamStatus) -> Key:
-    """Return the stream that the status is of."""
+    """Return the key of the status's stream."""
     return status.query, status.table.keyspace, status.table.name

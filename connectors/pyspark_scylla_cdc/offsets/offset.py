@@ -62,8 +62,9 @@ class Offset:
     token: int | None = None
     """In the middle of a snapshot: the rows of partitions with tokens up to it are delivered."""
     lost: Window | None = None
-    """When the changes were written whose loss is the reason for a new snapshot: at the end of its
-    first micro-batch."""
+    """When the lost changes that made a new snapshot necessary were written; set at the end of the
+    snapshot's first micro-batch.
+    """
 
     @property
     def is_before_snapshot(self) -> bool:
@@ -120,8 +121,8 @@ class Offset:
     ) -> Offset:
         """The offset of a micro-batch that ends at `position`, by the table's state at `now` (µs).
 
-        A snapshot that is under way is then `done` up to this token; `lost` is why it began anew.
-        The history of the TTL reaches back to the first read that `late` still mentions.
+        `done` is the token up to which a snapshot has been read; `lost` is why it began again. The
+        history of the TTL reaches back to the first read that `late` still mentions.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
         snapshot, token = self.snapshot, None
@@ -143,7 +144,9 @@ class Offset:
         )
 
     def again(self, position: int) -> Offset:
-        """Return the start of a new snapshot as of `position` (µs), in place of what follows."""
+        """Return the start of a new snapshot as of `position` (µs), which replaces what would
+        follow.
+        """
         return evolve(
             self,
             position=position,

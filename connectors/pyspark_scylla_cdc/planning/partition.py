@@ -43,7 +43,7 @@ P = TypeVar("P", bound=SourcePartition)
 
 
 def of_one_plan(parts: Sequence[P]) -> list[P]:
-    """Let each partition know how many there are: the tasks share what the query may do."""
+    """Tell each partition how many there are, because their tasks share the query's limits."""
     for part in parts:
         part.tasks = len(parts)
     return list(parts)

@@ -41,7 +41,7 @@ INTERVAL = 60_000_000
 """µs between two sweeps."""
 
 MOST = 1_000
-"""Most late rows of one micro-batch, and most strays of its window; the others come later."""
+"""Most late rows of one micro-batch, and most strays of its window; others are delivered later."""
 
 REPORTED = 64, 1_000_000
 """Most queries and rows of a sweep that only reports."""

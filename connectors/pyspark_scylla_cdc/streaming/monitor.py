@@ -1,4 +1,4 @@
-"""What the driver knows of a micro-batch, sent along with its partitions to be reported."""
+"""What the driver knows of a micro-batch: its partitions carry it, and their tasks report it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Monitor:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Count the driver's queries within, and the time it waits for them."""
+        """Count the driver's queries in this block, and the time that it waits for them."""
         with recorded_in(self._stats):
             yield
 
@@ -42,7 +42,7 @@ class Monitor:
     def reported(
         self, partitions: Sequence[InputPartition], end: Micros
     ) -> Sequence[InputPartition]:
-        """Return the partitions of a micro-batch to position `end`, to be reported if asked for."""
+        """Return the partitions of a micro-batch to `end`; with `reportTo`, their tasks report."""
         if not (self._is_asked and partitions):
             return partitions
         count = len(partitions)

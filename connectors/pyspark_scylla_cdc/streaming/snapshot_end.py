@@ -40,7 +40,8 @@ class RowsAhead:
     def end(self, start: int, limit: int) -> int:
         """Return the token at which `limit` rows after `start` end, MAX_TOKEN if these are all.
 
-        The rows of a partition stay together, so a partition of more than `limit` rows comes alone.
+        The rows of a partition stay together, so one of more than `limit` rows is a micro-batch by
+        itself.
         """
         rows = len(self.tokens)
         if rows > limit:
@@ -62,8 +63,8 @@ class SnapshotEnd:
     def is_limited(self) -> bool:
         """Whether a snapshot has several micro-batches, if Spark's trigger allows it.
 
-        Spark 4.0 and 4.1 do not tell whether the query ends after the next micro-batch. So without
-        a limit of the query's own that has the whole table, and the log as well.
+        Spark 4.0 and 4.1 do not tell whether the query ends after the next micro-batch. So if the
+        query sets no limit, that micro-batch has the whole table, and the log as well.
         """
         return TELLS_START or (self._options.max_rows or self._options.max_bytes) is not None
 

@@ -206,9 +206,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_loss(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
         """Report if rows of a micro-batch may have expired unread.
 
-        During a snapshot these are all rows since it began. A query without one that is not
-        resumed begins with the rows that have not expired. Returns which rows the tasks have to
-        find; None if the loss is known, and the table is read again.
+        During a snapshot these are all rows since it began. A new query without a snapshot begins
+        with the rows that have not expired. Returns which rows the tasks have to find; None if the
+        loss is known, and the table is read again.
         """
         now, options = self._clock.now(), self._options
         window = Window(since.position, until.position)
@@ -236,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return is_first and options.starting_offset is None and not options.snapshot
 
     def _lost(self, since: Offset, state: TableState, now: Micros) -> Window:
-        """Return when changes were written that may expire, if a snapshot is to replace them."""
+        """Return when changes that may expire were written, if a snapshot is to replace them."""
         nothing = Window(since.position, since.position)
         if not self._options.takes_new_snapshots:
             return nothing

@@ -46,7 +46,7 @@ from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
 class MicroBatch:
     """What a micro-batch delivers: its window, and what its offset records about `late` rows.
 
-    A snapshot is then `done` up to this token.
+    `done` is the token up to which a snapshot has been read.
     """
 
     window: Window

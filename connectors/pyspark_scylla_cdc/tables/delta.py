@@ -1,4 +1,4 @@
-"""A copy in a Delta table, written by deltalake, which needs nothing of Spark."""
+"""A copy in a Delta table, written by deltalake, which does not need Spark."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ def fold(
     is dropped.
 
     A `snapshot_begin` (``onDataLoss`` ``resnapshot``) drops all rows and changes before it, also
-    those of `onto`: the rows of the snapshot follow, maybe in several micro-batches.
+    those of `onto`: the rows of the snapshot follow, possibly in several micro-batches.
 
     Rows with a `_bad_record` are left out, so a row keeps its last values that could be converted;
-    but a delete counts if its key could be.
+    but a delete counts if its key could be converted.
 
     `onto` is the table before these changes: an earlier result, for ``foreachBatch``. `keys` are
     the columns of the primary key; by default they come from the schema's metadata, which

@@ -95,7 +95,7 @@ class Mirror:
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """The streaming queries, one for each table; a new one after columns changed."""
+        """The streaming queries, one for each table; replaced when the table's columns change."""
         return [copy.query for copy in self._copies if copy.query is not None]
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Mirror:
         """Wait until all queries have ended; True if they have within `timeout` seconds.
 
         If one fails, stop the others and raise its error. A query that ends because the table
-        gained or lost columns is started again, with the new ones.
+        gained or lost columns is started again, with the new columns.
         """
         end = None if timeout is None else time.monotonic() + timeout
         try:
@@ -130,7 +130,7 @@ class Mirror:
             query.stop()
 
     def read(self, number: int = 0) -> DataFrame:
-        """Return the rows of the copy, as they are now; of several, that of table `number`."""
+        """Return the current rows of the copy; if there are several, of that of table `number`."""
         copy = self._copies[number]
         return copy.sink.rows(copy.spark)
 
@@ -145,14 +145,14 @@ def mirror(
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> Mirror:
-    """Start to keep a copy of a table current, or of several; return the running `Mirror`.
+    """Start keeping copies of one or several tables current; return the running `Mirror`.
 
         mirror(spark, options, target="/data/orders").awaitTermination()
 
-    The copy begins as the table, by a snapshot; then each micro-batch of changes is merged into it
-    in one commit, exactly once. It has the table's columns, also those that are added later. Its
-    rows are those of a SELECT, except that cells that expire by their TTL stay: see the how-to
-    "Keep a table current".
+    The copy begins with a snapshot of the table; then each micro-batch of changes is merged into it
+    in one commit, exactly once. It has the table's columns, including those added later. Its rows
+    are those of a SELECT, except that cells that expire by their TTL stay: see the how-to "Keep a
+    table current".
 
     Args:
         spark: the session.

@@ -15,8 +15,8 @@ _KEPT = 2
 class ParquetSink:
     """A `Sink` of versions: the folder ``12`` has the whole table after micro-batch 12.
 
-    A version counts once Spark has written the file ``_SUCCESS`` into it. The last but one is kept
-    for those who are reading it.
+    A version counts once Spark has written the file ``_SUCCESS`` into it. The previous version is
+    kept for readers that still use it.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:

@@ -72,7 +72,7 @@ def is_done(batch: int, last: int | None, target: str) -> bool:
 
 
 def merged(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the rows `after`, and the keys of those only `before`, told apart by `GONE`."""
+    """Return the rows `after`, and the keys of rows only in `before`, marked by `GONE`."""
     from pyspark.sql import functions as sf
 
     key = [sf.col(quoted(name)) for name in layout.key]

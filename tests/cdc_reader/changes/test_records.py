@@ -50,7 +50,9 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """The rows of each change by the reference: a range's end belongs to the start before it."""
+    """Return the rows of each change, row by row; the end of a range belongs to the start before
+    it.
+    """
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []
     for _, group in groupby(enumerate(rows), key=lambda each: each[1]["time"]):

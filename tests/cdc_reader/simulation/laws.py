@@ -186,8 +186,8 @@ class Laws:
     def _is_due(self, row: LogRow) -> bool:
         """True if the row must be delivered.
 
-        It must not be from before the start, or else have arrived after a snapshot began. Unless
-        late rows are wanted, it must be in time and in its own stream.
+        A row counts if it was written after the start, or arrived after a snapshot began. It must
+        also be in time and in its own stream, unless late rows are wanted.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
