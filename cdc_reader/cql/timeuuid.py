@@ -26,10 +26,14 @@ def make(micros: Micros, low: bytes) -> uuid.UUID:
     """Return the time UUID of `micros` since 1970 with `low` as its last eight bytes."""
     if not MIN_MICROS <= micros <= MAX_MICROS or len(low) != 8:
         raise ValueError(f"time uuid of {micros} µs and {len(low)} low bytes: out of range")
-    ticks = micros * TICKS_PER_MICRO + UNIX_EPOCH_TICKS
+    return uuid.UUID(bytes=at_ticks(micros * TICKS_PER_MICRO, low))
+
+
+def at_ticks(ticks: int, low: bytes) -> bytes:
+    """Return the bytes of the time UUID of a time in 100 ns ticks since 1970."""
+    ticks += UNIX_EPOCH_TICKS
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
-    high = time_low << 32 | time_mid << 16 | 0x1000 | time_high
-    return uuid.UUID(bytes=high.to_bytes(8, "big") + low)
+    return (time_low << 32 | time_mid << 16 | 0x1000 | time_high).to_bytes(8, "big") + low
 
 
 def bound(micros: Micros) -> uuid.UUID:

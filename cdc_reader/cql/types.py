@@ -277,6 +277,14 @@ def _user_type(name: str, user_type: Callable[[str], UserType] | None, text: str
     return user_type(name)
 
 
+def _frozen(inner: CqlType) -> CqlType:
+    if isinstance(inner, Native):
+        raise ValueError(  # noqa: TRY004 - of the text, not of an argument
+            f"frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
+        )
+    return freeze(inner)
+
+
 def _build(make: Callable[..., CqlType], count: int | None) -> Callable[..., CqlType]:
     def build(arguments: list[CqlType | int], text: str) -> CqlType:
         if count is not None and len(arguments) != count:
@@ -292,5 +300,5 @@ _PARAMETRIC: dict[str, Callable[..., CqlType]] = {
     "map": _build(MapType, 2),
     "tuple": _build(lambda *elements: TupleType(elements), None),
     "vector": _build(VectorType, 2),
-    "frozen": _build(freeze, 1),
+    "frozen": _build(_frozen, 1),
 }

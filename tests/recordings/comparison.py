@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import field, frozen
 
-from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.codec.order import read_fields
 
 Cells = Sequence[bytes | None]
 ComparableCell = bytes | str | list[str] | None
@@ -123,7 +123,7 @@ class _Numbering:
 def _number_elements(collection: bytes, seen: dict[bytes | None, str]) -> list[str]:
     """Return the entries of a collection keyed by timeuuid, each id replaced by its number."""
     count = int.from_bytes(collection[:4], "big")
-    cells = split_cells(collection[4:], len(collection))
+    cells = read_fields(collection[4:])
     width = len(cells) // count if count else 1
     entries: list[str] = []
     for start in range(0, len(cells), width):

@@ -6,8 +6,7 @@ CqlError
  ├── BadCredentials 0x0100     ├── InvalidRequest 0x2200
  ├── Unavailable 0x1000        ├── ConfigurationError 0x2300
  ├── Overloaded 0x1001         ├── AlreadyExists 0x2400
- ├── ReadTimeout 0x1200        └── Unprepared 0x2500
- └── ReadFailure 0x1300
+ └── ReadTimeout 0x1200        └── Unprepared 0x2500
 """
 
 from __future__ import annotations
@@ -62,25 +61,6 @@ class ReadTimeout(CqlError):
         super().__init__(message)
         self.consistency, self.received = consistency, received
         self.block_for, self.data_present = block_for, data_present
-
-
-class ReadFailure(CqlError):
-    """Carries [consistency, received, block_for, failures, data_present]."""
-
-    code = 0x1300
-
-    def __init__(
-        self,
-        message: str,
-        consistency: int,
-        received: int,
-        block_for: int,
-        failures: int,
-        data_present: bool,
-    ) -> None:
-        super().__init__(message)
-        self.consistency, self.received, self.block_for = consistency, received, block_for
-        self.failures, self.data_present = failures, data_present
 
 
 class SyntaxError(CqlError):  # noqa: A001 - the protocol's own word

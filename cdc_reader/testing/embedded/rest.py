@@ -62,7 +62,8 @@ class RestApi:
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = url.path.strip("/").split("/")
         try:
-            return HTTPStatus.OK, (self._read if method == "GET" else self._act)(path, query)
+            answer = {"GET": self._read, "POST": self._act}.get(method, self._refuse)
+            return HTTPStatus.OK, answer(path, query)
         except _Refused as refused:
             return _refusal(refused.status, str(refused))
 
@@ -79,9 +80,7 @@ class RestApi:
             "storage_service/operation_mode": lambda: "NORMAL",
             "storage_service/scylla_release_version": lambda: scylla.profile.version,
         }
-        if (fact := facts.get("/".join(path))) is None:
-            raise _Refused(HTTPStatus.NOT_FOUND, "Not found")
-        return fact()
+        return facts.get("/".join(path), self._refuse)()
 
     def _act(self, path: list[str], query: dict[str, str]) -> None:
         match path:
@@ -95,7 +94,10 @@ class RestApi:
             case ["storage_service" | "column_family", verb, *names] if verb in _OF_FILES:
                 self._check_tables(names, query)
             case _:
-                raise _Refused(HTTPStatus.NOT_FOUND, "Not found")
+                self._refuse()
+
+    def _refuse(self, *_: object) -> None:
+        raise _Refused(HTTPStatus.NOT_FOUND, "Not found")
 
     def _own_node(self) -> Node:
         return self._node(lambda node: node.address == self.address)

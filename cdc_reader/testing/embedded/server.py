@@ -22,7 +22,7 @@ from cdc_reader._log import get_logger
 from cdc_reader.testing.embedded.grammar.parser import parse_ahead
 from cdc_reader.testing.embedded.protocol.responses import Answer
 from cdc_reader.testing.embedded.rest import RestApi
-from cdc_reader.testing.embedded.session import Host, LongText, Session
+from cdc_reader.testing.embedded.session import Host, Session
 
 log = get_logger(__name__)
 
@@ -212,8 +212,8 @@ class Server:
         loop = asyncio.get_running_loop()
         while not session.is_closed and (data := await reader.read(_READ_SIZE)):
             for reply in session.receive(data):
-                if isinstance(reply, LongText):
-                    await asyncio.to_thread(parse_ahead, reply.text)
+                if isinstance(reply, str):
+                    await asyncio.to_thread(parse_ahead, reply)
                     continue
                 if reply.delay:
                     loop.call_later(reply.delay, _write_late, writer, reply.data)

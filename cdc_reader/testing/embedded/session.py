@@ -94,13 +94,6 @@ class Reply:
     breaks: bool = False
 
 
-@frozen
-class LongText:
-    """A statement whose parsing would delay other clients too long."""
-
-    text: str
-
-
 @define(eq=False)
 class Session:
     """Answers the calls of one connection.
@@ -127,13 +120,13 @@ class Session:
         shard = peer[1] % host.shards
         return cls(host, peer, shard=shard, shard_aware_port=shard_aware_port)
 
-    def receive(self, data: bytes) -> Iterator[Reply | LongText]:
+    def receive(self, data: bytes) -> Iterator[Reply | str]:
         """Yield the frames that answer the requests completed by `data`, one by one.
 
-        Yields long texts first, so that the caller can parse them without delaying other clients.
+        Yields the texts of long statements first, so that the caller can parse them in a thread.
         """
         for call in self.connection.receive(data):
-            yield from self._long_texts(call.request)
+            yield from (text for text in self._texts(call.request) if len(text) > _LONG)
             strike = self._strike(call.request) if self.host.faults else None
             answer = (self._traced if call.traced else self._answer)(call, strike)
             frame = answer.frame(call.version, call.stream, self.connection.compression)
@@ -158,11 +151,6 @@ class Session:
         )
         host.traces.add(trace)
         return evolve(answer, trace=trace.id)
-
-    def _long_texts(self, request: Request | CqlError) -> Iterator[LongText]:
-        for text in self._texts(request):
-            if len(text) > _LONG:
-                yield LongText(text)
 
     def _texts(self, request: Request | CqlError) -> Iterator[str]:
         engine = self.host.engine

@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.cdc.log_schema import (
     OPERATION,
     TIME,
 )
-from cdc_reader.testing.embedded.codec.order import join_cells, split_cells
+from cdc_reader.testing.embedded.codec.order import join_cells, read_fields
 from cdc_reader.testing.embedded.schema.table import Column, Table
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.partition import Partition
@@ -102,9 +102,9 @@ class Fold:
 def elements(column: Column, value: bytes) -> dict[bytes, bytes]:
     """Return the elements of a multi-cell column's logged value, without null UDT fields."""
     if isinstance(column.type, UserType):
-        cells = split_cells(value, len(column.type.fields))
+        cells = read_fields(value)
         return {i.to_bytes(2, "big"): cell for i, cell in enumerate(cells) if cell is not None}
-    cells = split_cells(value[4:], len(value))
+    cells = read_fields(value[4:])
     if isinstance(column.type, SetType):
         return {cell or b"": b"" for cell in cells}
     return {key or b"": cell or b"" for key, cell in zip(cells[::2], cells[1::2], strict=True)}
@@ -160,5 +160,5 @@ def _write_collection(target: Row, column: Column, row: LogRow, timestamp: int) 
         for key, value in elements(column, added).items():
             target.multi_cell(column.name).cells[key] = Cell(timestamp, value)
     if removed:
-        for element in split_cells(removed[4:], len(removed)):
+        for element in read_fields(removed[4:]):
             target.multi_cell(column.name).cells[element or b""] = Cell(timestamp, None)

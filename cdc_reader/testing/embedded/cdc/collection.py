@@ -7,6 +7,7 @@ from functools import cache
 
 from cdc_reader.cql.types import CqlType, ListType, MapType, Native, SetType, UserType
 from cdc_reader.testing.embedded.codec.order import SortKey, join_cells, sort_key
+from cdc_reader.testing.embedded.codec.validation import map_value, set_value
 
 Elements = Mapping[bytes, bytes]
 """Serialised element key -> value; a set's values are empty."""
@@ -16,16 +17,14 @@ def encode(cql_type: CqlType, elements: Elements) -> bytes:
     """Encode the value under the column's own name: a map for lists, else the frozen type."""
     if isinstance(cql_type, UserType):
         return _encode_user_type(cql_type, elements)
-    keys = sorted(elements, key=element_order(cql_type))
     if isinstance(cql_type, SetType):
-        return _collection(len(keys), keys)
-    return _collection(len(keys), [part for key in keys for part in (key, elements[key])])
+        return set_value(elements, element_order(cql_type))
+    return map_value(elements.items(), element_order(cql_type))
 
 
 def encode_keys(cql_type: CqlType, keys: Iterable[bytes]) -> bytes:
     """Encode the set under `cdc$deleted_elements_…`."""
-    ordered = sorted(keys, key=element_order(cql_type))
-    return _collection(len(ordered), ordered)
+    return set_value(keys, element_order(cql_type))
 
 
 @cache
@@ -49,7 +48,3 @@ def _encode_user_type(cql_type: UserType, elements: Elements) -> bytes:
 
 def _field_index(key: bytes) -> int:
     return int.from_bytes(key, "big")
-
-
-def _collection(count: int, cells: list[bytes]) -> bytes:
-    return count.to_bytes(4, "big") + join_cells(list[bytes | None](cells))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
-from attrs import define, field
+from attrs import astuple, define, field
 
 from cdc_reader.testing.embedded.cdc.change import (
     Change,
@@ -136,14 +137,7 @@ class _Group:
     partition_deletes: list[Change] = field(factory=list)
 
     def in_order(self) -> tuple[Change, ...]:
-        return (
-            *self.statics,
-            *self.inserts,
-            *self.updates,
-            *self.row_deletes,
-            *self.range_deletes,
-            *self.partition_deletes,
-        )
+        return tuple(chain(*astuple(self, recurse=False)))
 
 
 def _by_timestamp(mutation: Partition) -> list[Record]:

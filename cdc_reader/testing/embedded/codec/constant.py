@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
-from cassandra.cqltypes import DecimalType, DurationType, IntegerType
-from cassandra.util import Duration as DriverDuration
+from cassandra.util import Duration
 
 from cdc_reader.cql.types import CqlType, Native
+from cdc_reader.testing.embedded.codec import native
 from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
 from cdc_reader.testing.embedded.codec.time_text import (
     date_days,
@@ -24,7 +24,6 @@ from cdc_reader.testing.embedded.codec.time_text import (
 from cdc_reader.testing.embedded.errors import ServerError
 from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind
 
-_PROTOCOL = 4
 _NUMBERS = "bigint counter decimal double float int smallint tinyint varint"
 _ACCEPTED: dict[ConstantKind, frozenset[str]] = {
     ConstantKind.STRING: frozenset("ascii text inet timestamp date time".split()),
@@ -36,7 +35,7 @@ _ACCEPTED: dict[ConstantKind, frozenset[str]] = {
     ConstantKind.DURATION: frozenset(["duration"]),
 }
 _MAY_BE_EMPTY = frozenset("date inet time timestamp".split())
-_INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
+INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
 
 
 def accepts(constant: Constant, cql_type: CqlType) -> bool:
@@ -66,7 +65,7 @@ def from_text(text: str, cql_type: Native) -> bytes:
 
 def _converted(text: str, cql_type: Native) -> bytes:
     try:
-        if (size := _INTEGER_SIZES.get(cql_type.name)) is not None:
+        if (size := INTEGER_SIZES.get(cql_type.name)) is not None:
             return _integer(text, size, cql_type)
         return _FROM_TEXT[cql_type.name](text)
     except MarshalError:
@@ -82,7 +81,7 @@ def _no_value(text: str, cql_type: Native) -> MarshalError:
 # Python would also take spaces, underscores and digits of any script.
 _WHOLE, _UUID = r"[+-]?[0-9]+", r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WRITTEN = {
-    **dict.fromkeys((*_INTEGER_SIZES, "varint"), _WHOLE),
+    **dict.fromkeys((*INTEGER_SIZES, "varint"), _WHOLE),
     **dict.fromkeys(("decimal", "double", "float"), "[0-9A-Za-z.+-]+"),
     **dict.fromkeys(("timeuuid", "uuid"), _UUID),
 }
@@ -165,13 +164,7 @@ def _decimal(text: str) -> bytes:
     number = Decimal(text)
     if not number.is_finite():
         raise MarshalError(f"'{text}' is not a valid decimal")
-    return bytes(DecimalType.serialize(number, _PROTOCOL))
-
-
-def _duration(text: str) -> bytes:
-    parsed = duration(text)
-    driver = DriverDuration(parsed.months, parsed.days, parsed.nanoseconds)
-    return bytes(DurationType.serialize(driver, _PROTOCOL))
+    return native.encode(Native("decimal"), number)
 
 
 def _timeuuid(text: str) -> bytes:
@@ -192,7 +185,7 @@ _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
     "date": lambda text: _unsigned_days(date_days(text), text),
     "decimal": _decimal,
     "double": lambda text: struct.pack(">d", _double(text)),
-    "duration": _duration,
+    "duration": lambda text: native.encode(Native("duration"), Duration(*duration(text))),
     "float": _float,
     "inet": _inet,
     "text": str.encode,
@@ -200,5 +193,5 @@ _FROM_TEXT: dict[str, Callable[[str], bytes]] = {
     "timestamp": lambda text: _long(timestamp_millis(text)),
     "timeuuid": _timeuuid,
     "uuid": lambda text: uuid.UUID(text).bytes,
-    "varint": lambda text: bytes(IntegerType.serialize(int(text), _PROTOCOL)),
+    "varint": lambda text: native.encode(Native("varint"), int(text)),
 }

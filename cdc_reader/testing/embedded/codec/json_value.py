@@ -28,7 +28,6 @@ from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
 from cdc_reader.testing.embedded.codec.validation import list_value, map_value, set_value
 
-_INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _STRINGS = {
     "timeuuid": "timeuuid_type",
     "date": "simple_date_type",
@@ -60,7 +59,7 @@ def _collection(value: Any, cql_type: Collection) -> bytes:
         case ListType(element):
             return list_value([from_json(each, element) for each in _array(value, "list_type")])
         case SetType(element):
-            cells = {from_json(each, element) for each in _array(value, "set_type")}
+            cells = [from_json(each, element) for each in _array(value, "set_type")]
             return set_value(cells, sort_key(element))
         case MapType(key, element):
             return _map(value, key, element)
@@ -79,10 +78,11 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
-    entries: dict[bytes, bytes] = {}
+    order, entries = sort_key(key), dict[Any, tuple[bytes, bytes]]()
     for name, each in _object(value, "map_type").items():
-        entries.setdefault(from_json(_key(name, key), key), from_json(each, element))
-    return map_value(entries, sort_key(key))
+        found = from_json(_key(name, key), key)
+        entries.setdefault(order(found), (found, from_json(each, element)))
+    return map_value(entries.values(), order)
 
 
 def _key(name: str, key: CqlType) -> Any:
@@ -143,7 +143,7 @@ def _is_number(value: Any) -> bool:
 def _integer(value: Any, cql_type: Native) -> bytes:
     if isinstance(value, str):
         return constant.from_text(value, cql_type)
-    size = _INTEGER_SIZES[cql_type.name]
+    size = constant.INTEGER_SIZES[cql_type.name]
     return _signed(_whole(value, size), size)
 
 
@@ -213,7 +213,7 @@ def _numeric(value: Any, cql_type: Native) -> bytes:
 
 
 _READERS: dict[str, Callable[[Any, Native], bytes]] = {
-    **dict.fromkeys(_INTEGER_SIZES, _integer),
+    **dict.fromkeys(constant.INTEGER_SIZES, _integer),
     "ascii": _text,
     "blob": _blob,
     "boolean": _boolean,

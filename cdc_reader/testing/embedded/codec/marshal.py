@@ -14,27 +14,13 @@ class MarshalError(ValueError):
 
 MARSHAL_PACKAGE = "org.apache.cassandra.db.marshal."
 NATIVE_CLASSES = {
-    "ascii": "AsciiType",
-    "bigint": "LongType",
-    "blob": "BytesType",
-    "boolean": "BooleanType",
-    "counter": "CounterColumnType",
-    "date": "SimpleDateType",
-    "decimal": "DecimalType",
-    "double": "DoubleType",
-    "duration": "DurationType",
-    "float": "FloatType",
-    "inet": "InetAddressType",
-    "int": "Int32Type",
-    "smallint": "ShortType",
-    "text": "UTF8Type",
-    "time": "TimeType",
-    "timestamp": "TimestampType",
-    "timeuuid": "TimeUUIDType",
-    "tinyint": "ByteType",
-    "uuid": "UUIDType",
-    "varint": "IntegerType",
-}
+    "ascii": "AsciiType", "bigint": "LongType", "blob": "BytesType", "boolean": "BooleanType",
+    "counter": "CounterColumnType", "date": "SimpleDateType", "decimal": "DecimalType",
+    "double": "DoubleType", "duration": "DurationType", "float": "FloatType",
+    "inet": "InetAddressType", "int": "Int32Type", "smallint": "ShortType", "text": "UTF8Type",
+    "time": "TimeType", "timestamp": "TimestampType", "timeuuid": "TimeUUIDType",
+    "tinyint": "ByteType", "uuid": "UUIDType", "varint": "IntegerType",
+}  # fmt: skip
 
 
 def class_name(cql_type: CqlType) -> str:

@@ -1,28 +1,54 @@
-"""Converts scalars to and from Python values with the driver's codec."""
+"""Converts scalars to and from Python values, mostly with the driver's codec."""
 
 from __future__ import annotations
 
+import functools
+from decimal import Decimal
 from typing import Any
 
 from cassandra import cqltypes
 
 from cdc_reader.cql.types import Native
 from cdc_reader.testing.embedded.codec.marshal import class_name
+from cdc_reader.testing.embedded.codec.order import EXACT, decimal
+from cdc_reader.testing.embedded.errors import InvalidRequest
 
 _PROTOCOL = 4
+_MOST_SCALE = 10_000
 _BIGINT = Native("bigint")
 
 
 def decode(cql_type: Native, value: bytes) -> Any:
-    """Return the value as the driver would; a counter is a number."""
-    return _codec(cql_type).deserialize(value, _PROTOCOL)
+    """Return the value as the driver would; a counter is a number.
+
+    InvalidRequest for an empty value and for a decimal of too many places to calculate with.
+    """
+    if not value and cql_type.name not in ("ascii", "blob", "text"):
+        raise InvalidRequest(f"An empty {cql_type} is not supported here by this server")
+    if cql_type.name != "decimal":
+        return _codec(cql_type).deserialize(value, _PROTOCOL)
+    number = decimal(value)
+    if abs(scale(number)) > _MOST_SCALE:
+        raise InvalidRequest(f"Decimals of more than {_MOST_SCALE} places are not supported here "
+                             "by this server")  # fmt: skip
+    return number
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """Return the bytes of a Python value of the type."""
-    return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
+    """Return the bytes of a Python value of the type; OverflowError if it does not fit."""
+    if cql_type.name != "decimal":
+        return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
+    places = scale(value)
+    unscaled = encode(Native("varint"), int(EXACT.scaleb(value, places)))
+    return places.to_bytes(4, "big", signed=True) + unscaled
 
 
+def scale(number: Decimal) -> int:
+    """Return how many of the digits are decimal places."""
+    return -int(number.as_tuple().exponent)
+
+
+@functools.cache
 def _codec(cql_type: Native) -> Any:
     stored = _BIGINT if cql_type.name == "counter" else cql_type
     return cqltypes.lookup_casstype(class_name(stored))

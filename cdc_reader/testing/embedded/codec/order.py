@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable
-from decimal import Decimal
+from collections.abc import Callable, Iterable
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from cdc_reader.cql import timeuuid
@@ -22,9 +22,12 @@ from cdc_reader.cql.types import (
     TupleType,
     UserType,
     VectorType,
+    parts,
 )
+from cdc_reader.testing.embedded.codec.marshal import MarshalError
 
 SortKey = Callable[[bytes], Any]
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def sort_key(cql_type: CqlType, descending: bool = False) -> SortKey:
@@ -82,7 +85,8 @@ def _empty_first(key: SortKey) -> SortKey:
     return lambda value: (1, key(value)) if value else (0,)
 
 
-def _signed(value: bytes) -> int:
+def signed(value: bytes) -> int:
+    """Return a big-endian integer of any size."""
     return int.from_bytes(value, "big", signed=True)
 
 
@@ -96,8 +100,9 @@ def _float(layout: str) -> SortKey:
     return key
 
 
-def _decimal(value: bytes) -> Decimal:
-    return Decimal(_signed(value[4:])).scaleb(-_signed(value[:4]))
+def decimal(value: bytes) -> Decimal:
+    """Return a decimal exactly: neither its digits nor its exponent are rounded."""
+    return EXACT.scaleb(Decimal(signed(value[4:])), -signed(value[:4]))
 
 
 def _uuid(value: bytes) -> tuple[int, Any]:
@@ -106,16 +111,10 @@ def _uuid(value: bytes) -> tuple[int, Any]:
     return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
 
+_INTEGERS = "bigint counter int smallint time timestamp tinyint varint".split()
 _NATIVE: dict[str, SortKey] = {
-    "bigint": _signed,
-    "counter": _signed,
-    "int": _signed,
-    "smallint": _signed,
-    "tinyint": _signed,
-    "varint": _signed,
-    "time": _signed,
-    "timestamp": _signed,
-    "decimal": _decimal,
+    **dict.fromkeys(_INTEGERS, signed),
+    "decimal": decimal,
     "double": _float(">d"),
     "float": _float(">f"),
     "timeuuid": timeuuid.order_key,
@@ -127,8 +126,7 @@ def _collection(first: SortKey, width: int, second: SortKey | None = None) -> So
     keys = (first, second or first)
 
     def key(value: bytes) -> tuple[Any, ...]:
-        count = int.from_bytes(value[:4], "big")
-        cells = split_cells(value[4:], count * width)
+        cells = read_fields(value[4:])
         return tuple(keys[i % width](cell or b"") for i, cell in enumerate(cells))
 
     return key
@@ -136,26 +134,57 @@ def _collection(first: SortKey, width: int, second: SortKey | None = None) -> So
 
 def _fields(keys: list[SortKey]) -> SortKey:
     def key(value: bytes) -> tuple[Any, ...]:
-        cells = split_cells(value, len(keys))
+        cells = read_fields(value)
         return tuple((0,) if c is None else (1, k(c)) for k, c in zip(keys, cells, strict=False))
 
     return key
 
 
-def split_cells(value: bytes, most: int) -> list[bytes | None]:
-    """Split `value` into at most `most` [length, bytes] cells; -1 is null."""
+def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
+    """Return the values in order; of several that are equal, as 1.0 and 1.00 are, the first."""
+    first: dict[Any, bytes] = {}
+    for value in values:
+        first.setdefault(order(value), value)
+    return [first[place] for place in sorted(first)]
+
+
+class ElementKey(bytes):
+    """The key of a cell that equals the others of its value, as 1.0 equals 1.00."""
+
+    place: Any
+
+    @classmethod
+    def of(cls, key_type: CqlType, key: bytes) -> bytes:
+        """Return a key of a type whose equal values may differ in their bytes."""
+        if not any(str(part) in ("decimal", "varint") for part in parts(key_type)):
+            return key
+        made = cls(key)
+        made.place = sort_key(key_type)(key)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElementKey) and bool(self.place == other.place)
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+
+def read_fields(value: bytes) -> list[bytes | None]:
+    """Read the [length, bytes] cells that make up the whole of `value`; -1 is null."""
     cells: list[bytes | None] = []
     position = 0
-    while position < len(value) and len(cells) < most:
-        size = _signed(value[position : position + 4])
-        position += 4
-        cells.append(None if size < 0 else value[position : position + size])
-        position += max(size, 0)
+    while position < len(value):
+        size = int.from_bytes(value[position : position + 4], "big", signed=True)
+        end = position + 4 + max(size, 0)
+        if end > len(value):
+            raise MarshalError(f"Not enough bytes: expected {end}, found {len(value)}")
+        cells.append(None if size < 0 else value[position + 4 : end])
+        position = end
     return cells
 
 
 def join_cells(cells: list[bytes | None]) -> bytes:
-    """Join cells: the inverse of `split_cells`."""
+    """Join cells: the inverse of `read_fields`."""
     return b"".join(
         b"\xff\xff\xff\xff" if cell is None else len(cell).to_bytes(4, "big") + cell
         for cell in cells

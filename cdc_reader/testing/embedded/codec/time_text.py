@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from attrs import frozen
-
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -14,20 +12,22 @@ _DATE_CENTRE = 1 << 31
 _MONTHS, _FEBRUARY = 12, 2
 _MILLI_DIGITS = 3
 _NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
-_UNITS: dict[str, tuple[int, int, int]] = {
-    # unit: months, days, nanoseconds
-    "y": (12, 0, 0),
-    "mo": (1, 0, 0),
-    "w": (0, 7, 0),
-    "d": (0, 1, 0),
-    "h": (0, 0, _NANOS["h"]),
-    "m": (0, 0, _NANOS["m"]),
-    "s": (0, 0, _NANOS["s"]),
-    "ms": (0, 0, 1_000_000),
-    "us": (0, 0, 1_000),
-    "µs": (0, 0, 1_000),
-    "ns": (0, 0, 1),
+_UNITS = {
+    # unit: its name, the index of its count (months, days, nanoseconds), and its size in it
+    "y": ("years", 0, 12),
+    "mo": ("months", 0, 1),
+    "w": ("weeks", 1, 7),
+    "d": ("days", 1, 1),
+    "h": ("hours", 2, _NANOS["h"]),
+    "m": ("minutes", 2, _NANOS["m"]),
+    "s": ("seconds", 2, _NANOS["s"]),
+    "ms": ("milliseconds", 2, 1_000_000),
+    "us": ("microseconds", 2, 1_000),
+    "µs": ("microseconds", 2, 1_000),
+    "ns": ("nanoseconds", 2, 1),
 }
+_PLACES = [name for name, _, _ in _UNITS.values()]
+_MOST = ((1 << 31) - 1, (1 << 31) - 1, (1 << 63) - 1)
 
 _TIMESTAMP = re.compile(
     r"(\d{4})-(?P<month>\d\d?)-(\d\d?)"
@@ -112,23 +112,37 @@ def time_nanos(text: str) -> int:
     return hour * _NANOS["h"] + minute * _NANOS["m"] + second * _NANOS["s"] + fraction
 
 
-@frozen
-class Duration:
-    """Months, days and nanoseconds, all with one sign."""
+def duration(text: str) -> tuple[int, int, int]:
+    """Parse a duration: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``.
 
-    months: int
-    days: int
-    nanoseconds: int
-
-
-def duration(text: str) -> Duration:
-    """Parse a duration: ``1y2mo``, ``-1h30m``, ``P1Y2M``, ``P2W`` or ``P0001-02-03T04:05:06``."""
+    Returns months, days and nanoseconds, all of one sign.
+    """
     sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text)
-    months, days, nanos = (
-        sum(count * _UNITS[unit][part] for count, unit in _duration_parts(unsigned, text))
-        for part in range(3)
-    )
-    return Duration(sign * months, sign * days, sign * nanos)
+    counts, last = [0, 0, 0], ""
+    for count, unit in _duration_parts(unsigned, text):
+        name, part, factor = _UNITS[unit]
+        if last and _PLACES.index(name) <= _PLACES.index(last):
+            order = f"{last} should be after {name}"
+            order = f"{name} are specified multiple times" if name == last else order
+            raise MarshalError(f"Invalid duration. The {order}")
+        most = (_MOST[part] - counts[part]) // factor
+        if count > most:
+            number = f"number of {name} must be less than or equal to {most}"
+            raise MarshalError(f"Invalid duration. The {number}")
+        counts[part] += count * factor
+        last = name
+    months, days, nanos = counts
+    return sign * months, sign * days, sign * nanos
+
+
+def duration_text(counts: tuple[int, int, int]) -> str:
+    """Format months, days and nanoseconds as the server does: ``1y2mo3d4h``."""
+    rest, text = [abs(count) for count in counts], "-" if min(counts) < 0 else ""
+    for unit, (_, part, factor) in _UNITS.items():
+        if unit not in ("w", "µs") and rest[part] >= factor:
+            count, rest[part] = divmod(rest[part], factor)
+            text += f"{count}{unit}"
+    return text
 
 
 def _duration_parts(unsigned: str, text: str) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cdc_reader.cql.types import (
     Collection,
@@ -20,27 +20,25 @@ from cdc_reader.cql.types import (
     TupleType,
     UserType,
     VectorType,
+    children,
 )
 from cdc_reader.testing.embedded.codec.marshal import MarshalError, class_name
 from cdc_reader.testing.embedded.codec.native import decode
-from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
+from cdc_reader.testing.embedded.codec.order import (
+    SortKey,
+    distinct,
+    join_cells,
+    read_fields,
+    sort_key,
+)
 
 Validate = Callable[[bytes], bytes]
 
+_MOST_INT = (1 << 31) - 1
 _SIZES = {
-    "bigint": 8,
-    "boolean": 1,
-    "counter": 8,
-    "date": 4,
-    "double": 8,
-    "float": 4,
-    "int": 4,
-    "smallint": 2,
-    "time": 8,
-    "timestamp": 8,
-    "tinyint": 1,
-    "uuid": 16,
-}
+    "bigint": 8, "boolean": 1, "counter": 8, "date": 4, "double": 8, "float": 4, "int": 4,
+    "smallint": 2, "time": 8, "timestamp": 8, "tinyint": 1, "uuid": 16,
+}  # fmt: skip
 
 
 @functools.cache
@@ -60,13 +58,21 @@ def validator(cql_type: CqlType) -> Validate:
 
 
 def _collection(cql_type: Collection) -> Validate:
-    match cql_type:
-        case ListType(element):
-            return _list(validator(element))
-        case SetType(element):
-            return _set(element)
-        case MapType(key, value):
-            return _map(key, value)
+    checks = [validator(part) for part in children(cql_type)]
+    order, width = sort_key(children(cql_type)[0]), len(checks)
+
+    def validate(value: bytes) -> bytes:
+        cells = read_collection(value, width)
+        checked = [checks[index % width](cell) for index, cell in enumerate(cells)]
+        match cql_type:
+            case ListType():
+                return list_value(checked)
+            case SetType():
+                return set_value(checked, order)
+            case MapType():
+                return map_value(zip(checked[::2], checked[1::2], strict=True), order)
+
+    return validate
 
 
 def _anything(value: bytes) -> bytes:
@@ -122,6 +128,9 @@ def _duration(value: bytes) -> bytes:
         found = decode(Native("duration"), value) if value else None
     except (IndexError, ValueError, struct.error):
         raise _wrong_size(value, Native("duration")) from None
+    for name in ("months", "days") if found else ():
+        if not -_MOST_INT - 1 <= (count := getattr(found, name)) <= _MOST_INT:
+            raise MarshalError(f"The duration {name} ({count}) must be a 32 bit integer")
     if found and min(parts := (found.months, found.days, found.nanoseconds)) < 0 < max(parts):
         raise MarshalError(
             f"The duration months, days, and nanoseconds must be all of the same sign {parts}"
@@ -141,35 +150,6 @@ def _timeuuid(value: bytes) -> bytes:
     if value and value[6] >> 4 != 1:
         raise MarshalError(f"Unsupported UUID version ({value[6] >> 4})")
     return value
-
-
-def _list(element: Validate) -> Validate:
-    def validate(value: bytes) -> bytes:
-        count, cells = read_collection(value, 1)
-        return count + join_cells([element(cell) for cell in cells])
-
-    return validate
-
-
-def _set(element: CqlType) -> Validate:
-    check, order = validator(element), sort_key(element)
-
-    def validate(value: bytes) -> bytes:
-        _, cells = read_collection(value, 1)
-        return set_value({check(cell) for cell in cells}, order)
-
-    return validate
-
-
-def _map(key: CqlType, value_type: CqlType) -> Validate:
-    check_key, check_value, order = validator(key), validator(value_type), sort_key(key)
-
-    def validate(value: bytes) -> bytes:
-        _, cells = read_collection(value, 2)
-        pairs = zip(cells[::2], cells[1::2], strict=True)
-        return map_value({check_key(k): check_value(v) for k, v in pairs}, order)
-
-    return validate
 
 
 def _fields(cql_type: CqlType, types: tuple[CqlType, ...]) -> Validate:
@@ -193,37 +173,27 @@ def list_value(elements: list[bytes]) -> bytes:
     return len(elements).to_bytes(4, "big") + join_cells([*elements])
 
 
-def set_value(elements: set[bytes], order: Callable[[bytes], object]) -> bytes:
+def set_value(elements: Iterable[bytes], order: SortKey) -> bytes:
     """Serialise a set, with its elements in `order`."""
-    return list_value(sorted(elements, key=order))  # type: ignore[arg-type]  # keys compare
+    return list_value(distinct(elements, order))
 
 
-def map_value(entries: dict[bytes, bytes], order: Callable[[bytes], object]) -> bytes:
-    """Serialise a map, with its keys in `order`."""
-    keys = sorted(entries, key=order)  # type: ignore[arg-type]  # keys compare
-    return len(keys).to_bytes(4, "big") + join_cells([p for k in keys for p in (k, entries[k])])
+def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
+    """Serialise a map, with its keys in `order`; a key given twice has its last value."""
+    pairs = list(entries)
+    values = {order(key): value for key, value in pairs}
+    keys = distinct((key for key, _ in pairs), order)
+    return len(keys).to_bytes(4, "big") + join_cells(
+        [part for key in keys for part in (key, values[order(key)])]
+    )
 
 
-def read_collection(value: bytes, width: int) -> tuple[bytes, list[bytes]]:
-    """Read the count's bytes and the cells of a list, set (width 1) or map (width 2)."""
+def read_collection(value: bytes, width: int) -> list[bytes]:
+    """Read the cells of a list, set (width 1) or map (width 2)."""
     cells = read_fields(value[4:])
     if len(value) < 4 or len(cells) != int.from_bytes(value[:4], "big", signed=True) * width:
         raise MarshalError(f"Unexpected end of a collection of {len(value)} bytes")
     whole = [cell for cell in cells if cell is not None]
     if len(whole) != len(cells):
         raise MarshalError("null is not supported inside collections")
-    return value[:4], whole
-
-
-def read_fields(value: bytes) -> list[bytes | None]:
-    """Read the [length, bytes] cells that make up the whole of `value`."""
-    cells: list[bytes | None] = []
-    position = 0
-    while position < len(value):
-        size = int.from_bytes(value[position : position + 4], "big", signed=True)
-        end = position + 4 + max(size, 0)
-        if end > len(value):
-            raise MarshalError(f"Not enough bytes: expected {end}, found {len(value)}")
-        cells.append(None if size < 0 else value[position + 4 : end])
-        position = end
-    return cells
+    return whole

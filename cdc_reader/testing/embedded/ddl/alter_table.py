@@ -83,7 +83,7 @@ def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog)
     if properties.clustering_order:
         raise InvalidRequest("Cannot alter clustering order of a table")
     cdc = cdc_options(properties, catalog.profile, altering=True) or table.cdc_options
-    options = {**table.options, **table_options(properties, catalog.profile)}
+    options = {**table.options, **table_options(properties, catalog, table.keyspace)}
     altered = evolve(table, cdc_options=cdc, options=options)
     check_counters(altered)
     return altered
@@ -111,7 +111,7 @@ def _with_added(
         kind = check_static(definition.static, bool(table.clustering))
         column = Column(definition.name, found, kind)
         check_counter(column, among_counters=table.is_counter)
-        table = table.with_columns(column)
+        table = evolve(table, columns=(*table.columns, column))
     return table
 
 
@@ -123,7 +123,8 @@ def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
         if column.is_key:
             raise InvalidRequest(f"Cannot drop PRIMARY KEY part {name}")
         dropped = {**table.dropped, name: (column.type, now_us)}
-        table = evolve(table.without_column(name), dropped=dropped)
+        columns = tuple(c for c in table.columns if c is not column)
+        table = evolve(table, columns=columns, dropped=dropped)
     return table
 
 

@@ -47,9 +47,9 @@ def key_column(column: Column) -> Column:
         raise InvalidRequest(
             f"Invalid non-frozen {what} type for PRIMARY KEY component {column.name}"
         )
-    if column.type in (_COUNTER, _DURATION):
+    if refused := {_COUNTER, _DURATION}.intersection(parts(column.type)):
         raise InvalidRequest(
-            f"{column.type} type is not supported for PRIMARY KEY part {column.name}"
+            f"{refused.pop()} type is not supported for PRIMARY KEY part {column.name}"
         )
     return column
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_reader.testing.embedded.ddl.alter_table import AlterTable, alter_table
+from cdc_reader.testing.embedded.ddl.alter_table import alter_table
 from cdc_reader.testing.embedded.ddl.keyspaces import (
     alter_keyspace,
     create_keyspace,
@@ -16,7 +16,7 @@ from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.storage.database import Database
 
 
-def define(
+def define(  # noqa: PLR0911 - one kind of statement each
     statement: ast.SchemaStatement,
     current_keyspace: str | None,
     catalog: Catalog,
@@ -34,18 +34,7 @@ def define(
         case ast.CreateType() | ast.AddField() | ast.RenameFields() | ast.DropType():
             keyspace, _ = qualified(statement.type, current_keyspace)
             return change_type(statement, keyspace, catalog)
-        case _:
-            keyspace, _ = qualified(statement.table, current_keyspace)
-            return _change_table(statement, keyspace, catalog, database, now_us)
-
-
-def _change_table(
-    statement: ast.CreateTable | ast.DropTable | AlterTable,
-    keyspace: str,
-    catalog: Catalog,
-    database: Database,
-    now_us: int,
-) -> SchemaChange | None:
+    keyspace, _ = qualified(statement.table, current_keyspace)
     match statement:
         case ast.CreateTable():
             return create_table(statement, keyspace, catalog, now_us)

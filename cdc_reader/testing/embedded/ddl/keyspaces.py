@@ -61,13 +61,14 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
     if "tablets" in properties:
         keyspace.tablets = _tablets(properties)
     if "replication" in properties:
-        keyspace.replication = _replication(
-            properties["replication"],
-            keyspace.name,
-            catalog,
-            keyspace.replication,
-            uses_tablets=keyspace.tablets is not None,
+        old = keyspace.replication
+        uses_tablets = keyspace.tablets is not None
+        new = _replication(
+            properties["replication"], keyspace.name, catalog, old, uses_tablets=uses_tablets
         )
+        if uses_tablets:
+            _check_step(old, new)
+        keyspace.replication = new
     if "durable_writes" in properties:
         keyspace.durable_writes = bool(properties["durable_writes"])
     return catalog.changed(SchemaChange("UPDATED", "KEYSPACE", statement.name))
@@ -129,6 +130,15 @@ def _replication(
                 f"Replication factor must be numeric and non-negative, found '{factor}'"
             )
     return {"class": _LOCATOR + strategy, **factors}
+
+
+def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Refuse another strategy than that of tablets, and replicas that change by more than one."""
+    if not new["class"].endswith("NetworkTopologyStrategy"):
+        raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
+    names = (old.keys() | new.keys()) - {"class"}
+    if sum(abs(int(new.get(name, old.get(name, 0))) - int(old.get(name, 0))) for name in names) > 1:
+        raise InvalidRequest("Only one DC's RF can be changed at a time and not by more than 1")
 
 
 def _consistency(properties: Mapping[str, ast.PropertyValue]) -> str | None:

@@ -15,6 +15,7 @@ from cdc_reader.testing.embedded.errors import (
 )
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.profile import Profile
+from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.cdc_options import CdcOptions
 
 _MAPS = frozenset(
@@ -47,12 +48,14 @@ _COMPACTION_OPTIONS = frozenset(
 _TABLET_OPTIONS = frozenset(
     "min_tablet_count max_tablet_count min_per_shard_tablet_count expected_data_size_in_gb".split()
 )
+_TOMBSTONE_MODES = ("timeout", "repair", "disabled", "immediate")
 _WINDOW_UNITS = ("MINUTES", "HOURS", "DAYS")
 _RETRY = re.compile(r"(?i)always|none|\d+(\.\d+)?(percentile|ms)")
 
 
-def table_options(properties: ast.Properties, profile: Profile) -> dict[str, Any]:
+def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -> dict[str, Any]:
     """Return the properties other than `cdc`; CqlError for an unknown name or invalid value."""
+    profile = catalog.profile
     options: dict[str, Any] = {n: value for n, value in properties.values.items() if n != "cdc"}
     for name, value in options.items():
         if name not in _MAPS | _NUMBERS | _OTHERS or (name == "tablets" and not profile.tablets):
@@ -61,7 +64,14 @@ def table_options(properties: ast.Properties, profile: Profile) -> dict[str, Any
             expected = "a map" if name in _MAPS else "a constant"
             raise SyntaxError(f"Invalid value for property '{name}'. It should be {expected}.")
     numbers = {name: _number(name, options[name]) for name in _NUMBERS & options.keys()}
+    if "id" in options:
+        raise InvalidRequest("A table with a given id is not supported by this server")
+    if "tablets" in options and catalog.keyspace(keyspace).tablets is None:
+        raise ConfigurationError(
+            "tablet options cannot be used when tablets are disabled for the keyspace"
+        )
     _check_tablets(options.get("tablets", {}))
+    _check_tombstones(options.get("tombstone_gc", {}))
     _check_numbers(numbers, options, profile)
     _check_compaction(options.get("compaction", {}), profile)
     _check_compression(options.get("compression", {}), profile)
@@ -101,7 +111,15 @@ def _check_tablets(options: Mapping[str, str]) -> None:
             raise ConfigurationError(f"Invalid value '{value}' for tablet hint '{name}'")
 
 
+def _check_tombstones(options: Mapping[str, str]) -> None:
+    unknown = options.keys() - {"mode", "propagation_delay_in_seconds"}
+    if unknown or options.get("mode", "timeout") not in _TOMBSTONE_MODES:
+        raise ConfigurationError(f"Invalid tombstone_gc options: {dict(options)}")
+
+
 def _check_compaction(options: Mapping[str, str], profile: Profile) -> None:
+    if options and "class" not in options:
+        raise ConfigurationError("Missing sub-option 'class' for the 'compaction' option.")
     name = options.get("class", "SizeTieredCompactionStrategy").rpartition(".")[2]
     if name not in _COMPACTIONS:
         raise ConfigurationError(f"Unable to find compaction strategy class '{name}'")

@@ -42,7 +42,7 @@ def create_table(
         new_id(now_us),
         _columns(statement, keyspace, catalog),
         cdc_options=cdc_options(statement.properties, catalog.profile),
-        options=table_options(statement.properties, catalog.profile),
+        options=table_options(statement.properties, catalog, keyspace),
         altered_us=now_us,
     )
     if name in tables:
@@ -170,7 +170,12 @@ def _descending(properties: ast.Properties, key: ast.PrimaryKey) -> dict[str, bo
             raise InvalidRequest(
                 "Only clustering key columns can be defined in CLUSTERING ORDER directive"
             )
-    for name in key.clustering if order else ():
-        if name not in order:
-            raise InvalidRequest(f"Missing CLUSTERING ORDER for column {name}")
+    for name, expected in zip(order, key.clustering, strict=False):
+        if name != expected:
+            raise InvalidRequest(
+                "The order of columns in the CLUSTERING ORDER directive must be the one of the "
+                f"clustering key ({expected} must appear before {name})"
+                if expected in order
+                else f"Missing CLUSTERING ORDER for column {expected}"
+            )
     return order

@@ -6,17 +6,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from cdc_reader.cql.types import (
-    CqlType,
-    ListType,
-    MapType,
-    SetType,
-    TupleType,
-    UserType,
-    VectorType,
-    is_multi_cell,
-    parts,
-)
+from cdc_reader.cql.types import CqlType, UserType, is_multi_cell, parts, rebuilt
 from cdc_reader.testing.embedded.ddl.columns import in_keyspace
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
@@ -156,16 +146,9 @@ def _replace(space: Keyspace, new: UserType) -> None:
 
 
 def _replaced(cql_type: CqlType, new: UserType) -> CqlType:
-    match cql_type:
-        case UserType(name=name) if name == new.name:
-            return evolve(new, frozen=cql_type.frozen)
-        case UserType(fields=fields):
-            return evolve(cql_type, fields=tuple((n, _replaced(f, new)) for n, f in fields))
-        case ListType(element) | SetType(element) | VectorType(element):
-            return evolve(cql_type, element=_replaced(element, new))
-        case MapType(key, value):
-            return evolve(cql_type, key=_replaced(key, new), value=_replaced(value, new))
-        case TupleType(elements):
-            return TupleType(tuple(_replaced(element, new) for element in elements))
-        case _:
-            return cql_type
+    def change(part: CqlType) -> CqlType:
+        if isinstance(part, UserType) and part.name == new.name:
+            return evolve(new, frozen=part.frozen)
+        return part
+
+    return rebuilt(cql_type, change)

@@ -87,7 +87,6 @@ class Select:
     per_partition_limit: Term | None = None
     limit: Term | None = None
     allow_filtering: bool = False
-    bypass_cache: bool = False
     timeout: Term | None = None
 
 

@@ -51,7 +51,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         per_partition_limit: Term | None,
         limit: Term | None,
         allow_filtering: bool | None,
-        bypass_cache: bool | None,
+        _bypass_cache: bool | None,
         timeout: Term | None,
     ) -> ast.Select | ast.Unsupported:
         if group_by:
@@ -66,7 +66,6 @@ class AstBuilder(SchemaBuilder, TermBuilder):
             per_partition_limit,
             limit,
             bool(allow_filtering),
-            bool(bypass_cache),
             timeout,
         )
 

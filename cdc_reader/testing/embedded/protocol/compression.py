@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Protocol
 
 from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.protocol.frame import MAX_BODY
 
 _SIZE = 4
-
-
-class Compression(Protocol):
-    """A compression algorithm."""
-
-    def compress(self, body: bytes) -> bytes:
-        """Compress a frame's body."""
-        ...
-
-    def decompress(self, body: bytes) -> bytes:
-        """Decompress a frame's body; ProtocolError if it is damaged or too large."""
-        ...
 
 
 class Lz4:
@@ -71,6 +58,9 @@ class Snappy:
             return bytes(snappy.decompress_raw(body))
         except DecompressionError:
             raise ProtocolError("CQL frame Snappy uncompression failure") from None
+
+
+Compression = Lz4 | Snappy
 
 
 @cache

@@ -12,7 +12,6 @@ from attrs import frozen
 from cdc_reader.testing.embedded.errors import (
     AlreadyExists,
     CqlError,
-    ReadFailure,
     ReadTimeout,
     Unavailable,
     Unprepared,
@@ -133,11 +132,6 @@ def _error_fields(refusal: CqlError) -> bytes:
             return body.short(refusal.consistency) + numbers
         case ReadTimeout():
             numbers = body.int32(refusal.received) + body.int32(refusal.block_for)
-            return body.short(refusal.consistency) + numbers + bytes([refusal.data_present])
-        case ReadFailure():
-            numbers = b"".join(
-                map(body.int32, (refusal.received, refusal.block_for, refusal.failures))
-            )
             return body.short(refusal.consistency) + numbers + bytes([refusal.data_present])
         case AlreadyExists():
             return body.string(refusal.keyspace) + body.string(refusal.table)

@@ -22,27 +22,11 @@ CUSTOM, USER, TUPLE = 0x00, 0x30, 0x31
 _COLLECTION_IDS: dict[type, int] = {ListType: 0x20, MapType: 0x21, SetType: 0x22}
 
 NATIVE_IDS = {
-    "ascii": 0x01,
-    "bigint": 0x02,
-    "blob": 0x03,
-    "boolean": 0x04,
-    "counter": 0x05,
-    "decimal": 0x06,
-    "double": 0x07,
-    "float": 0x08,
-    "int": 0x09,
-    "timestamp": 0x0B,
-    "uuid": 0x0C,
-    "text": 0x0D,
-    "varint": 0x0E,
-    "timeuuid": 0x0F,
-    "inet": 0x10,
-    "date": 0x11,
-    "time": 0x12,
-    "smallint": 0x13,
-    "tinyint": 0x14,
-    "duration": 0x15,
-}
+    "ascii": 0x01, "bigint": 0x02, "blob": 0x03, "boolean": 0x04, "counter": 0x05,
+    "decimal": 0x06, "double": 0x07, "float": 0x08, "int": 0x09, "timestamp": 0x0B,
+    "uuid": 0x0C, "text": 0x0D, "varint": 0x0E, "timeuuid": 0x0F, "inet": 0x10,
+    "date": 0x11, "time": 0x12, "smallint": 0x13, "tinyint": 0x14, "duration": 0x15,
+}  # fmt: skip
 
 
 @functools.cache

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import struct
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from attrs import frozen
 
 from cdc_reader.cql.types import CqlType, Native
-from cdc_reader.testing.embedded.codec.native import decode, encode
-from cdc_reader.testing.embedded.codec.order import sort_key
+from cdc_reader.testing.embedded.codec.native import decode, encode, scale
+from cdc_reader.testing.embedded.codec.order import EXACT, sort_key
 from cdc_reader.testing.embedded.errors import InvalidRequest
+from cdc_reader.testing.embedded.query.cast import single
 
 _NUMBERS = frozenset("tinyint smallint int bigint counter varint float double decimal".split())
 
@@ -37,7 +43,7 @@ def _extreme(pick: Callable[..., bytes | None]) -> Callable[[CqlType | None], Ag
 
 
 def _arithmetic(
-    name: str, combine: Callable[[list[Any]], Any]
+    name: str, combine: Callable[[str, list[Any]], Any]
 ) -> Callable[[CqlType | None], Aggregate]:
     def aggregate(of: CqlType | None) -> Aggregate:
         if not isinstance(of, Native) or of.name not in _NUMBERS:
@@ -47,24 +53,45 @@ def _arithmetic(
         returns = Native("bigint") if of.name == "counter" else of
 
         def result(values: list[bytes]) -> bytes:
-            return encode(returns, combine([decode(of, value) for value in values]))
+            found = combine(of.name, [decode(of, value) for value in values])
+            try:
+                return encode(returns, Decimal(found) if of.name == "decimal" else found)
+            except struct.error:
+                raise InvalidRequest(
+                    "Sum overflow. Values should be casted to a wider type."
+                ) from None
 
         return Aggregate(returns, result)
 
     return aggregate
 
 
-def _average(numbers: list[Any]) -> Any:
-    if not numbers:
-        return 0
-    total = sum(numbers)
-    return int(total / len(numbers)) if isinstance(total, int) else total / len(numbers)
+def _sum(name: str, numbers: list[Any]) -> Any:
+    """Add in order of the rows: decimals exactly, floats with the rounding of their type."""
+    adders: dict[str, Callable[[Any, Any], Any]] = {
+        "decimal": EXACT.add,
+        "float": lambda total, number: single(total + number),
+    }
+    add = adders.get(name, operator.add)
+    return functools.reduce(add, numbers, 0)
+
+
+def _average(name: str, numbers: list[Any]) -> Any:
+    """Divide the sum: integers towards zero, decimals to the places of the sum, half to even."""
+    total, count = _sum(name, numbers), max(len(numbers), 1)
+    if isinstance(total, float):
+        return total / count
+    if isinstance(total, int):
+        return int(Fraction(total, count))
+    places = scale(total)
+    rounded = round(Fraction(int(EXACT.scaleb(total, places)), count))
+    return EXACT.scaleb(Decimal(rounded), -places)
 
 
 AGGREGATES: dict[str, Callable[[CqlType | None], Aggregate]] = {
     "count": _count,
     "min": _extreme(min),
     "max": _extreme(max),
-    "sum": _arithmetic("sum", sum),
+    "sum": _arithmetic("sum", _sum),
     "avg": _arithmetic("avg", _average),
 }

@@ -11,7 +11,7 @@ from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import BatchKind
 from cdc_reader.testing.embedded.query import lwt
 from cdc_reader.testing.embedded.query.lwt import Step
-from cdc_reader.testing.embedded.query.model import Evaluate, Execution
+from cdc_reader.testing.embedded.query.model import SERIAL, Evaluate, Execution
 from cdc_reader.testing.embedded.query.modification import Modification, check_timestamp
 from cdc_reader.testing.embedded.query.ports import MutationSink
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Rows, Void
@@ -69,7 +69,16 @@ def apply(
     if not steps:
         return Void()
     execution = steps[0][1]
-    if any(modification.conditions for modification, _ in steps):
+    is_lwt = any(modification.conditions for modification, _ in steps)
+    if execution.options.consistency in SERIAL:
+        raise InvalidRequest(
+            f"{SERIAL[execution.options.consistency]} is not supported as conditional update "
+            "commit consistency. Use ANY if you mean \"make sure it is accepted but I don't care "
+            'how many replicas commit it for non-SERIAL reads"'
+            if is_lwt
+            else "You must use conditional updates for serializable writes"
+        )
+    if is_lwt:
         outcome = lwt.check(steps, is_batch)
         if outcome.applies:
             sink.write(_mutations(steps, execution.server_timestamp()), execution.now_us)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 from cdc_reader.cql.types import TupleType, freeze
-from cdc_reader.testing.embedded.codec.validation import read_fields
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import Relation, TupleRelation
 from cdc_reader.testing.embedded.grammar.terms import Term, TupleTerm

@@ -8,12 +8,11 @@ from attrs import define
 
 from cdc_reader.cql.types import CqlType, ListType, MapType, SetType, UserType
 from cdc_reader.testing.embedded.cdc.collection import element_order
-from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
+from cdc_reader.testing.embedded.codec.order import join_cells, read_fields, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
     list_value,
     map_value,
     read_collection,
-    read_fields,
     set_value,
 )
 from cdc_reader.testing.embedded.errors import InvalidRequest
@@ -28,9 +27,10 @@ def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
         case ListType():
             return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
         case SetType(element):
-            return set_value(set(cells), sort_key(element))
+            return set_value(cells, sort_key(element))
         case MapType(key):
-            return map_value({k: cell.value or b"" for k, cell in cells.items()}, sort_key(key))
+            pairs = ((k, cell.value or b"") for k, cell in cells.items())
+            return map_value(pairs, sort_key(key))
         case UserType(fields=fields):
             by_index = [cells.get(field_key(index)) for index in range(len(fields))]
             return join_cells([None if cell is None else cell.value for cell in by_index])
@@ -45,13 +45,20 @@ def ordered(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> list[bytes]:
 
 def list_elements(value: bytes) -> list[bytes]:
     """Return the elements of a serialised list or set."""
-    return read_collection(value, 1)[1]
+    return read_collection(value, 1)
 
 
 def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) pairs of a serialised map."""
-    cells = read_collection(value, 2)[1]
+    cells = read_collection(value, 2)
     return list(zip(cells[::2], cells[1::2], strict=True))
+
+
+def map_element(of_type: MapType, value: bytes, key: bytes) -> bytes | None:
+    """Return the value of a key of a serialised map."""
+    order = sort_key(of_type.key)
+    place = order(key)
+    return next((cell for k, cell in map_entries(value) if order(k) == place), None)
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:

@@ -23,8 +23,8 @@ from cdc_reader.testing.embedded.query.model import (
     QueryOptions,
     Value,
 )
-from cdc_reader.testing.embedded.query.planner import Planner
-from cdc_reader.testing.embedded.query.ports import MutationSink, Plan, Replays, TableSource
+from cdc_reader.testing.embedded.query.planner import Plan, Planner
+from cdc_reader.testing.embedded.query.ports import MutationSink, Replays, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Prepared, Result
 from cdc_reader.testing.embedded.query.select import SelectPlan
 from cdc_reader.testing.embedded.query.wording import in_older_words
@@ -127,24 +127,16 @@ class Engine:
         options: QueryOptions,
     ) -> Result:
         """Execute a BATCH frame: statements by text (str) or prepared id (bytes), with values."""
-        with self._worded():
-            return self._batch(kind, statements, options)
-
-    def _batch(
-        self,
-        kind: BatchKind,
-        statements: Sequence[tuple[str | bytes, Values]],
-        options: QueryOptions,
-    ) -> Result:
         now, ordinals = self._clock(), Ordinals()
         steps: list[Step] = []
-        for statement, values in statements:
-            plan = self._batched(statement, options.keyspace)
-            bound = bind(plan.bind_columns, values)
-            execution = self._execution(bound, now, options, ordinals)
-            steps += [(modification, execution) for modification in plan.modifications]
-        check_kind(kind, [modification for modification, _ in steps])
-        return apply(steps, self._planner.sink, is_batch=True)
+        with self._worded():
+            for statement, values in statements:
+                plan = self._batched(statement, options.keyspace)
+                bound = bind(plan.bind_columns, values)
+                execution = self._execution(bound, now, options, ordinals)
+                steps += [(modification, execution) for modification in plan.modifications]
+            check_kind(kind, [modification for modification, _ in steps])
+            return apply(steps, self._planner.sink, is_batch=True)
 
     @contextmanager
     def _worded(self) -> Iterator[None]:

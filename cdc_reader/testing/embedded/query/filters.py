@@ -15,6 +15,7 @@ from cdc_reader.testing.embedded.query.elements import (
     RowView,
     field_value,
     list_elements,
+    map_element,
     map_entries,
     user_field,
 )
@@ -127,7 +128,7 @@ def _element(
         if place is None:
             raise InvalidRequest(f"Invalid null value for {column.type} element access")
         if isinstance(column.type, MapType):
-            return dict(map_entries(value)).get(place)
+            return map_element(column.type, value, place)
         elements, index = list_elements(value), int.from_bytes(place, "big", signed=True)
         if index < 0 and not new_words:
             raise InvalidRequest(f"Invalid negative list index {index}")
@@ -139,8 +140,8 @@ def _element(
 def _comparison(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
     match relation.operator:
         case "IN":
-            candidates = several(relation.value, spec, scope)
-            return lambda value, execution: value in candidates(execution)
+            candidates, equal = several(relation.value, spec, scope), _same(spec.type)
+            return lambda value, execution: any(equal(value, c) for c in candidates(execution))
         case "CONTAINS" | "CONTAINS KEY":
             return _contains(relation, spec, scope)
     wanted, compare = bound_value(relation.value, spec, scope), _conditions(relation, spec.type)
@@ -160,7 +161,7 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
             raise InvalidRequest(
                 f"Cannot use {relation.operator} on column {relation.column} of type {spec.type}"
             )
-    is_map = isinstance(spec.type, MapType)
+    is_map, same = isinstance(spec.type, MapType), _same(element)
     wanted = bound_value(
         relation.value, scope.spec(f"value({relation.column})", freeze(element)), scope
     )
@@ -168,9 +169,8 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
     def compare(value: bytes | None, execution: Execution) -> bool:
         if value is None:
             return False
-        if is_map:
-            return wanted(execution) in [entry[position] for entry in map_entries(value)]
-        return wanted(execution) in list_elements(value)
+        entries = map_entries(value) if is_map else [(each,) for each in list_elements(value)]
+        return any(same(entry[position], wanted(execution)) for entry in entries)
 
     return compare
 

@@ -12,6 +12,7 @@ from attrs import frozen
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.types import NATIVE_TYPES, CqlType, Native
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
+from cdc_reader.testing.embedded.codec.order import signed
 from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.model import Execution, Value
@@ -51,16 +52,15 @@ def _long(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
 
 
-def _signed(value: bytes) -> int:
-    return int.from_bytes(value, "big", signed=True)
-
-
 def _millis(value: bytes) -> int:
     return timeuuid.micros(value) // 1000
 
 
 def _days(millis: int) -> bytes:
-    return (millis // _DAY_MS + _DATE_CENTRE).to_bytes(4, "big")
+    try:
+        return (millis // _DAY_MS + _DATE_CENTRE).to_bytes(4, "big")
+    except OverflowError:
+        raise InvalidRequest("Time is out of bounds for a date of this server") from None
 
 
 def _date_millis(value: bytes) -> int:
@@ -69,17 +69,16 @@ def _date_millis(value: bytes) -> int:
 
 def _timeuuid_at(ticks: int, low: bytes) -> bytes:
     """Return the version-1 UUID of a time in 100 ns ticks since 1970; out-of-range times wrap."""
-    ticks = (ticks + timeuuid.UNIX_EPOCH_TICKS) % (1 << 60)
-    high = (ticks & 0xFFFFFFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48
-    return high.to_bytes(8, "big") + low
+    since_1970 = (ticks + timeuuid.UNIX_EPOCH_TICKS) % (1 << 60) - timeuuid.UNIX_EPOCH_TICKS
+    return timeuuid.at_ticks(since_1970, low)
 
 
 def _min_timeuuid(value: bytes) -> bytes:
-    return _timeuuid_at(_signed(value) * _TICKS_PER_MILLI, timeuuid.SMALLEST_LOW)
+    return _timeuuid_at(signed(value) * _TICKS_PER_MILLI, timeuuid.SMALLEST_LOW)
 
 
 def _max_timeuuid(value: bytes) -> bytes:
-    return _timeuuid_at((_signed(value) + 1) * _TICKS_PER_MILLI - 1, timeuuid.LARGEST_LOW)
+    return _timeuuid_at((signed(value) + 1) * _TICKS_PER_MILLI - 1, timeuuid.LARGEST_LOW)
 
 
 def _now(execution: Execution) -> bytes:
@@ -141,7 +140,7 @@ def _conversions(t: dict[str, Native]) -> list[Function]:
     """Return the conversions between timeuuid, timestamp, date and their numbers."""
     sources: dict[str, Callable[[bytes], int]] = {
         "timeuuid": _millis,
-        "timestamp": _signed,
+        "timestamp": signed,
         "date": _date_millis,
     }
 

@@ -17,7 +17,7 @@ from cdc_reader.cql.types import (
     UserType,
     VectorType,
 )
-from cdc_reader.testing.embedded.codec.validation import read_fields
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.cast import as_text
 from cdc_reader.testing.embedded.query.elements import list_elements, map_entries
@@ -76,11 +76,11 @@ def json_writer(cql_type: CqlType) -> _ToJson:
 
 def _native(cql_type: Native) -> _ToJson:
     def write(value: bytes) -> str:
-        if not value and cql_type.name not in ("text", "ascii", "blob"):
-            return _text("")
         if cql_type.name == "blob":
             return _text(f"0x{value.hex()}")
-        text = as_text(cql_type, value)
+        if not value and cql_type.name in _NUMBERS:
+            raise InvalidRequest("Cannot create JSON string - deserialization error")
+        text = as_text(cql_type, value) if value else ""
         if cql_type.name in ("float", "double") and not math.isfinite(float(text)):
             return "null"
         return text if cql_type.name in _NUMBERS else _text(text)

@@ -72,6 +72,9 @@ def _the_partition(steps: Sequence[Step]) -> Partition:
         for modification, execution in steps
         for key in modification.partition_keys(execution)
     }
+    if not places:
+        what = "BATCH" if len(steps) > 1 else "deletion" if steps[0][0].deletes else "update"
+        raise InvalidRequest(f"Unrestricted partition key in a conditional {what}")
     if len({table_id for table_id, _ in places}) > 1:
         raise InvalidRequest("BATCH with conditions cannot span multiple tables")
     if len(places) > 1:
@@ -80,8 +83,7 @@ def _the_partition(steps: Sequence[Step]) -> Partition:
             if len(steps) > 1
             else "IN on the partition key is not supported with conditional updates"
         )
-    modification, execution = steps[0]
-    key = modification.partition_keys(execution)[0]
+    modification, [(_, key)] = steps[0][0], places
     stored = modification.source.partition(modification.table, key)
     return stored or Partition(modification.table, key)
 

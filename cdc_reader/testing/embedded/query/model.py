@@ -17,6 +17,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Table
 
 MOST_KEYS = 100
 """How many keys IN lists may make by default: of partitions, and in each of them of rows."""
+SERIAL = {0x08: "SERIAL", 0x09: "LOCAL_SERIAL"}
 _UNDEFINED = "Undefined name {0} in where clause ('unresolved({0})')"
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from attrs import Factory, field, frozen
 
 from cdc_reader.testing.embedded.errors import InvalidRequest, ServerError
-from cdc_reader.testing.embedded.query.assignment import Operation
+from cdc_reader.testing.embedded.query.assignment import Operation, deleted_counter
 from cdc_reader.testing.embedded.query.clustering import ClusteringKey, ClusteringRestriction
 from cdc_reader.testing.embedded.query.filters import Conditions
 from cdc_reader.testing.embedded.query.keys import ExactKeys
@@ -123,7 +123,7 @@ class Modification:
         if self.deletes:
             self._delete(mutation, write)
         for operation in self._static_operations:
-            operation(mutation.static, write, lambda: self._read_static(mutation.key, write))
+            operation(mutation.static, write, lambda: self._read(mutation.key, None, write))
         if self._row_operations or self.inserts:
             for clustering_key in self.clustering_keys(write.execution):
                 self._write_row(mutation, clustering_key, write)
@@ -134,7 +134,7 @@ class Modification:
         if self.inserts:
             row.set_marker(write.cell(b""))
         for operation in self._row_operations:
-            operation(row, write, lambda: self._read_row(mutation.key, key, write))
+            operation(row, write, lambda: self._read(mutation.key, key, write))
         if not row.is_empty():
             mutation.rows[mutation.position(key)] = row
 
@@ -148,15 +148,15 @@ class Modification:
             for each in self.rows.ranges(write.execution):
                 mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
 
-    def _read_row(self, key: PartitionKey, clustering_key: ClusteringKey, write: Write) -> LiveRow:
+    def _read(self, key: PartitionKey, row: ClusteringKey | None, write: Write) -> LiveRow:
+        """Return the stored row, the static one if `row` is None."""
         stored = self.source.partition(self.table, key)
         if stored is None:
-            return LiveRow(clustering_key, None, {})
-        return stored.live_row(clustering_key, write.execution.now)
-
-    def _read_static(self, key: PartitionKey, write: Write) -> LiveRow:
-        stored = self.source.partition(self.table, key)
-        return LiveRow((), None, {}) if stored is None else stored.live_static(write.execution.now)
+            return LiveRow(row or (), None, {})
+        if self.table.is_counter and stored.has_deleted(row):
+            raise deleted_counter()
+        now = write.execution.now
+        return stored.live_static(now) if row is None else stored.live_row(row, now)
 
 
 def check_timestamp(timestamp: int, now_us: int) -> None:

@@ -8,8 +8,8 @@ import zlib
 from attrs import frozen
 
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
-from cdc_reader.testing.embedded.codec.order import join_cells
-from cdc_reader.testing.embedded.codec.validation import read_fields, validator
+from cdc_reader.testing.embedded.codec.order import join_cells, read_fields
+from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import ProtocolError
 from cdc_reader.testing.embedded.schema.table import Table
 

@@ -15,15 +15,18 @@ from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.query.batch import WritePlan, check_kind
 from cdc_reader.testing.embedded.query.model import Scope
 from cdc_reader.testing.embedded.query.plan_modification import plan_modification
-from cdc_reader.testing.embedded.query.ports import MutationSink, Plan, SchemaAction, TableSource
+from cdc_reader.testing.embedded.query.ports import MutationSink, SchemaAction, TableSource
 from cdc_reader.testing.embedded.query.result import ColumnSpec, Result, Rows, SetKeyspace, Void
-from cdc_reader.testing.embedded.query.select import plan_select
+from cdc_reader.testing.embedded.query.select import SelectPlan, plan_select
 from cdc_reader.testing.embedded.query.terms import compile_optional, timeout
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.describe import describe
+
+Plan = SelectPlan | WritePlan | SchemaAction
+"""A statement checked against the schema at that time."""
 
 
 @frozen
@@ -70,9 +73,9 @@ class Planner:
                 raise InvalidRequest(f"{what} is not supported by this server")
 
     def _describe(self, statement: ast.Describe, keyspace: str | None) -> Rows:
-        found, text = describe(statement, keyspace, self.catalog), Native("text")
-        columns = tuple(ColumnSpec("system", "describe", name, text) for name in found.columns)
-        return Rows(columns, [tuple(cell.encode() for cell in row) for row in found.rows])
+        names, rows = describe(statement, keyspace, self.catalog)
+        columns = tuple(ColumnSpec("system", "describe", name, Native("text")) for name in names)
+        return Rows(columns, [tuple(cell.encode() for cell in row) for row in rows])
 
     def _use(self, name: str) -> SetKeyspace:
         if name not in self.catalog.keyspaces:

@@ -1,4 +1,4 @@
-"""The ports of this package: tables to read, sinks to write to, plans to execute."""
+"""The ports of this package: tables to read, sinks to write to, actions to execute."""
 
 from __future__ import annotations
 
@@ -43,29 +43,6 @@ class MutationSink(Protocol):
 
     def write(self, mutations: list[Partition], now_us: int) -> None:
         """Apply the mutations, one per (table, partition key); CqlError for a refused timestamp."""
-        ...
-
-
-class Plan(Protocol):
-    """A statement checked against the schema at that time."""
-
-    @property
-    def bind_columns(self) -> tuple[ColumnSpec, ...]: ...
-
-    @property
-    def partition_key_indexes(self) -> tuple[int, ...]: ...
-
-    @property
-    def result_columns(self) -> tuple[ColumnSpec, ...]: ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-    @property
-    def is_lwt(self) -> bool: ...
-
-    def execute(self, execution: Execution) -> Result:
-        """Execute the plan once."""
         ...
 
 

@@ -7,7 +7,6 @@ cells directly into result tuples. `ViewReader` serves all other queries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from attrs import define, field, frozen
 
@@ -25,20 +24,6 @@ Cells = tuple[bytes | None, ...]
 Found = tuple[tuple[bytes, ...] | None, Cells]
 """A row's clustering key, None for a lone static row, and its result."""
 Intervals = Sequence[tuple[Position, Position]]
-
-
-class Reader(Protocol):
-    """Reads one partition."""
-
-    def rows(
-        self, partition: Partition, intervals: Intervals, execution: Execution, reverse: bool
-    ) -> Iterator[Found]:
-        """Return the rows of the partition between positions, in clustering order or reversed."""
-        ...
-
-    def static_row(self, partition: Partition, execution: Execution) -> Cells | None:
-        """Return the row that a partition without rows shows: its static row, or None."""
-        ...
 
 
 @define
@@ -172,3 +157,7 @@ class DistinctReader:
         """Return nothing: `rows` includes the static row."""
         del partition, execution
         return None
+
+
+Reader = PlainReader | ViewReader | DistinctReader
+"""Reads one partition: its rows between positions, or what it shows without rows."""

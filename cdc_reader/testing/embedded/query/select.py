@@ -9,7 +9,7 @@ from attrs import frozen
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar import ast
 from cdc_reader.testing.embedded.query.filters import row_test
-from cdc_reader.testing.embedded.query.model import Evaluate, Execution, Scope
+from cdc_reader.testing.embedded.query.model import SERIAL, Evaluate, Execution, Scope
 from cdc_reader.testing.embedded.query.paging import PagingState, decode
 from cdc_reader.testing.embedded.query.ports import TableSource
 from cdc_reader.testing.embedded.query.readers import (
@@ -35,7 +35,6 @@ from cdc_reader.testing.embedded.storage.position import position
 
 PAGE_BYTES = 1 << 20
 NO_LIMIT = -1
-_SERIAL = (0x08, 0x09)  # SERIAL and LOCAL_SERIAL
 
 _NEEDS_FILTERING = (
     "Cannot execute this query as it might involve data filtering and thus may have "
@@ -76,7 +75,7 @@ class SelectPlan:
     def execute(self, execution: Execution) -> Rows:
         """Return one page of the result."""
         self.timeout(execution)
-        if self.refuses_serial and execution.options.consistency in _SERIAL:
+        if self.refuses_serial and execution.options.consistency in SERIAL:
             raise InvalidRequest(
                 f"LWT is not supported on CDC log tables: {self.table.keyspace}.{self.table.name}"
             )
@@ -194,18 +193,15 @@ def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> Select
         partition_key_indexes=partition_key_markers(select.where, scope),
         result_columns=tuple(scope.spec(output.name, output.type) for output in result),
         warnings=warnings,
-        refuses_serial=_is_tablets_log(table, scope),
+        refuses_serial=table.is_cdc_log
+        and scope.catalog.keyspace(table.keyspace).tablets is not None,
     )
-
-
-def _is_tablets_log(table: Table, scope: Scope) -> bool:
-    return table.is_cdc_log and scope.catalog.keyspace(table.keyspace).tablets is not None
 
 
 def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope: Scope) -> Reader:
     tests = tuple(row_test(relation, scope) for relation in where.filters)
     if select.distinct:
-        _check_distinct(result)
+        _check_distinct(result, select, where, scope.table)
         return DistinctReader(ViewReader(result, tests))
     columns = tuple(o.column for o in result if o.column is not None and o.aggregate is None)
     if len(columns) == len(result) and not tests:
@@ -213,12 +209,28 @@ def _reader(select: ast.Select, where: Where, result: tuple[Output, ...], scope:
     return ViewReader(result, tests)
 
 
-def _check_distinct(result: tuple[Output, ...]) -> None:
-    for column in (column for output in result for column in output.columns):
+def _check_distinct(
+    result: tuple[Output, ...], select: ast.Select, where: Where, table: Table
+) -> None:
+    if select.per_partition_limit:
+        raise InvalidRequest("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
+    others = {r.column for r in where.filters} - {c.name for c in table.partition_key}
+    if others or not where.clustering.is_open:
+        raise InvalidRequest(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key."
+        )
+    selected = [column for output in result for column in output.columns]
+    for column in selected:
         if column.kind not in (Kind.PARTITION_KEY, Kind.STATIC):
             raise InvalidRequest(
                 "SELECT DISTINCT queries must only request partition key columns and/or static "
                 f"columns (not {column.name})"
+            )
+    for column in table.partition_key if not where.key_is_exact else ():
+        if column not in selected:
+            raise InvalidRequest(
+                "SELECT DISTINCT queries must request all the partition key columns (missing "
+                f"{column.name})"
             )
 
 

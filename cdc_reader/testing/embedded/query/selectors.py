@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.selectors import (
 from cdc_reader.testing.embedded.grammar.terms import Constant, Term
 from cdc_reader.testing.embedded.query.aggregates import AGGREGATES, Aggregate
 from cdc_reader.testing.embedded.query.cast import cast
-from cdc_reader.testing.embedded.query.elements import RowView, field_value, map_entries, user_field
+from cdc_reader.testing.embedded.query.elements import RowView, field_value, map_element, user_field
 from cdc_reader.testing.embedded.query.functions import Function, overloads
 from cdc_reader.testing.embedded.query.json_output import json_writer, row_writer
 from cdc_reader.testing.embedded.query.model import Execution, Scope
@@ -65,7 +65,8 @@ def json_output(outputs: Sequence[Output]) -> Output:
     def compute(view: RowView, execution: Execution) -> bytes:
         return write([output.compute(view, execution) for output in outputs]).encode()
 
-    return Output("[json]", Native("text"), compute)
+    columns = tuple(column for output in outputs for column in output.columns)
+    return Output("[json]", Native("text"), compute, columns=columns)
 
 
 def _output(selector: Selector, scope: Scope) -> Output:
@@ -150,8 +151,10 @@ def _element(column: Column, key: Term, scope: Scope) -> Output:
         value = view.value(column)
         if value is None:
             return None
-        entries = map_entries(value) if isinstance(column.type, MapType) else []
-        return dict(entries).get(given(wanted, spec, execution) or b"")
+        place = given(wanted, spec, execution)
+        if not isinstance(column.type, MapType) or place is None:
+            return None
+        return map_element(column.type, value, place)
 
     label = key.text if isinstance(key, Constant) else "?"
     return Output(f"{column.name}[{label}]", of_type, compute, columns=(column,))
@@ -226,7 +229,8 @@ def _token(arguments: tuple[Selector, ...], scope: Scope) -> Output:
     def compute(view: RowView, _: Execution) -> bytes:
         return token_of(table.partitioner, view.key).to_bytes(8, "big", signed=True)
 
-    return Output(f"system.token({', '.join(names)})", Native("bigint"), compute)
+    name = f"system.token({', '.join(names)})"
+    return Output(name, Native("bigint"), compute, columns=table.partition_key)
 
 
 def _aggregate(name: str, arguments: tuple[Selector, ...], scope: Scope) -> Output:

@@ -23,7 +23,7 @@ from cdc_reader.cql.types import (
 from cdc_reader.testing.embedded.codec import constant
 from cdc_reader.testing.embedded.codec.marshal import MarshalError
 from cdc_reader.testing.embedded.codec.native import decode
-from cdc_reader.testing.embedded.codec.order import join_cells, sort_key
+from cdc_reader.testing.embedded.codec.order import distinct, join_cells, sort_key
 from cdc_reader.testing.embedded.codec.validation import (
     list_value,
     map_value,
@@ -145,7 +145,7 @@ def _sequence(
         case ListType():
             return lambda execution: list_value([whole(part(execution)) for part in parts])
         case SetType():
-            return lambda execution: set_value({whole(part(execution)) for part in parts}, order)
+            return lambda execution: set_value([whole(part(execution)) for part in parts], order)
         case VectorType(_, dimension) if len(parts) == dimension:
             return lambda execution: b"".join(whole(part(execution)) for part in parts)
     return None
@@ -160,7 +160,7 @@ def _map(
 
     def evaluate(execution: Execution) -> bytes:
         pairs = zip(keys, values, strict=True)
-        return map_value({whole(k(execution)): whole(v(execution)) for k, v in pairs}, order)
+        return map_value([(whole(k(execution)), whole(v(execution))) for k, v in pairs], order)
 
     return evaluate
 
@@ -317,8 +317,8 @@ def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) ->
     order = sort_key(spec.type)
 
     def found(execution: Execution) -> list[bytes]:
-        first, *others = [values(execution) for values in exact]
-        kept = [value for value in first if all(value in other for other in others)]
+        first, *others = [{order(v): v for v in values(execution)} for values in exact]
+        kept = [v for place, v in first.items() if all(place in other for other in others)]
         for holds, bound in bounds:
             limit = bound(execution)
             kept = [v for v in kept if limit is not None and holds(order(v), order(limit))]
@@ -344,7 +344,7 @@ def several(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
     """Compile ``IN (...)`` or ``IN ?``: distinct values in the order of their type."""
     order = sort_key(spec.type)
     elements = listed(term, spec, scope)
-    return lambda execution: sorted(set(present(elements(execution))), key=order)
+    return lambda execution: distinct(present(elements(execution)), order)
 
 
 def bound_value(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], bytes | None]:
@@ -379,7 +379,7 @@ def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], 
 
 
 def _cells(value: bytes | None) -> list[bytes | None]:
-    return [] if value is None else [*read_collection(value, 1)[1]]
+    return [] if value is None else [*read_collection(value, 1)]
 
 
 def timeout(term: Term | None, scope: Scope) -> Callable[[Execution], None]:

@@ -84,6 +84,14 @@ def _by_column(relations: Sequence[AnyRelation], scope: Scope) -> dict[str, list
 
 
 def _check_operator(relation: Relation, column: Column) -> None:
+    if column.is_multi_cell and relation.key is None and "CONTAINS" not in relation.operator:
+        raise InvalidRequest(
+            f"Non-frozen UDT column '{column.name}' ({column.type}) cannot be restricted by any "
+            "relation"
+            if column.is_user_type
+            else f"Collection column '{column.name}' ({column.type}) cannot be restricted by a "
+            f"'{relation.operator}' relation"
+        )
     match relation.operator:
         case "!=":
             raise InvalidRequest(

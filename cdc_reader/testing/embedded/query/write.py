@@ -12,7 +12,6 @@ from cdc_reader.testing.embedded.query.model import Execution, Ordinals
 from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
-_TICKS_PER_MICRO = timeuuid.TICKS_PER_MICRO
 _CLOCK_SEQUENCE_BITS = 14
 _REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: mirrors prepended times
 _NODE = b"\xd4\x3d\x00\x22\x79\x7d"
@@ -68,10 +67,7 @@ def _element_key(micros: int, ordinal: int) -> bytes:
     """
     if ordinal >= Ordinals.LIMIT:
         raise InvalidRequest(f"Too many list elements in one statement, at most {Ordinals.LIMIT}")
-    ticks = (
-        micros * _TICKS_PER_MICRO + timeuuid.UNIX_EPOCH_TICKS + (ordinal >> _CLOCK_SEQUENCE_BITS)
-    )
+    ticks = micros * timeuuid.TICKS_PER_MICRO + (ordinal >> _CLOCK_SEQUENCE_BITS)
     sequence = ordinal & (1 << _CLOCK_SEQUENCE_BITS) - 1
-    high = (ticks & 0xFFFFFFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48
     low = bytes((0x80 | sequence >> 8, sequence & 0xFF ^ 0x80)) + _NODE
-    return high.to_bytes(8, "big") + low
+    return timeuuid.at_ticks(ticks, low)

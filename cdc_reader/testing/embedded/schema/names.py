@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cdc_reader.cql import types as cql_type
-from cdc_reader.cql.types import CqlType, UserType
+from cdc_reader.cql.types import CqlType, MapType, Native, SetType, UserType, VectorType
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.grammar.ast import TableName
 from cdc_reader.testing.embedded.profile import Profile
@@ -13,6 +13,7 @@ from cdc_reader.testing.embedded.schema.catalog import Catalog
 
 _WORD = re.compile(r"\w+", re.ASCII)
 _LONG, _SHORT = 192, 48
+_MOST_DIMENSIONS = 16_000
 
 
 def check_keyspace_name(name: str, profile: Profile) -> None:
@@ -69,6 +70,19 @@ def resolve_type(catalog: Catalog, keyspace: str, text: str) -> CqlType:
             raise InvalidRequest(f"Unknown type {keyspace}.{bare}") from None
 
     try:
-        return cql_type.parse(text, user_type)
+        found = cql_type.parse(text, user_type)
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
+    for part in cql_type.parts(found):
+        _check_part(part)
+    return found
+
+
+def _check_part(part: CqlType) -> None:
+    match part:
+        case SetType(Native("duration")):
+            raise InvalidRequest(f"Durations are not allowed inside sets: {part}")
+        case MapType(Native("duration")):
+            raise InvalidRequest(f"Durations are not allowed as map keys: {part}")
+        case VectorType(_, dimension) if not 1 <= dimension <= _MOST_DIMENSIONS:
+            raise InvalidRequest(f"Vectors have a dimension of 1 to {_MOST_DIMENSIONS}: {part}")

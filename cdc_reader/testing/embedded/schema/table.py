@@ -133,12 +133,6 @@ class Table:
     def is_counter(self) -> bool:
         return any(str(column.type) == "counter" for column in self.columns)
 
-    def with_columns(self, *added: Column) -> Table:
-        return evolve(self, columns=self.columns + added)
-
-    def without_column(self, name: str) -> Table:
-        return evolve(self, columns=tuple(c for c in self.columns if c.name != name))
-
     def _key(self, kind: Kind) -> tuple[Column, ...]:
         return tuple(sorted((c for c in self.columns if c.kind is kind), key=lambda c: c.position))
 

@@ -11,7 +11,7 @@ from attrs import define, field
 from sortedcontainers import SortedDict
 
 from cdc_reader.testing.embedded.schema.table import Table
-from cdc_reader.testing.embedded.storage.cell import latest
+from cdc_reader.testing.embedded.storage.cell import Cell, latest
 from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, Position, position
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone, RangeTombstones
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
@@ -84,6 +84,13 @@ class Partition:
         if row is None:
             return LiveRow(key, None, {})
         return row.live(self.deletion_at(place), now)
+
+    def has_deleted(self, key: tuple[bytes, ...] | None) -> bool:
+        """True if this row or one of its cells was deleted; the static row if `key` is None."""
+        row = self.static if key is None else self.rows.get(self.position(key)) or Row()
+        deletion = self.deletion if key is None else self.deletion_at(self.position(key))
+        cells = (cell for cell in row.cells.values() if isinstance(cell, Cell))
+        return any(cell.value is None for cell in cells) or (row.deletion or deletion) is not None
 
     def live_rows(
         self,

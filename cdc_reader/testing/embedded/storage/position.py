@@ -40,7 +40,3 @@ class Bound:
 
     def position(self, sort_keys: Sequence[SortKey]) -> Position:
         return position(sort_keys, self.prefix, self.place)
-
-
-BOTTOM = Bound((), BEFORE)
-TOP = Bound((), AFTER)

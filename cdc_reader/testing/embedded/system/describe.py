@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import frozen
-
 from cdc_reader.cql.names import bare_or_quoted
 from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.cdc.log_schema import log_name
@@ -30,12 +28,8 @@ _LOG_NOTE = """/* Do NOT execute this statement! It's only for informational pur
 */"""
 
 
-@frozen
-class Description:
-    """The columns and rows of the answer to DESCRIBE, all of them texts."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+Description = tuple[tuple[str, ...], tuple[Row, ...]]
+"""The columns and rows of the answer to DESCRIBE, all of them texts."""
 
 
 def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
@@ -55,7 +49,7 @@ def _all(what: str, catalog: Catalog) -> Description:
         case "CLUSTER":
             snitch = "org.apache.cassandra.locator.SimpleSnitch"
             row = (catalog.cluster_name, MURMUR3, snitch)
-            return Description(("cluster", "partitioner", "snitch"), (row,))
+            return ("cluster", "partitioner", "snitch"), (row,)
         case "KEYSPACES":
             return _listed((k.name, "keyspace", quote(k.name)) for k in keyspaces)
         case "TABLES":
@@ -96,11 +90,11 @@ def _existing(name: str | None, catalog: Catalog) -> Keyspace:
 
 
 def _listed(rows: Iterable[Row]) -> Description:
-    return Description(_ELEMENT, tuple(rows))
+    return _ELEMENT, tuple(rows)
 
 
 def _described(rows: Iterable[Row]) -> Description:
-    return Description((*_ELEMENT, "create_statement"), tuple(rows))
+    return (*_ELEMENT, "create_statement"), tuple(rows)
 
 
 def _keyspace(keyspace: Keyspace, only: bool, catalog: Catalog) -> Iterator[Row]:

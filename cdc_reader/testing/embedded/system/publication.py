@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from attrs import define, field
 
+from cdc_reader.testing.embedded.system.generation_tables import (
+    GenerationTables,
+    LegacyGenerationTable,
+)
 from cdc_reader.testing.embedded.topology.generation import Generation
 
-
-class DescriptionTables(Protocol):
-    """The tables in which a version of the server publishes generations; V1 and V2 differ."""
-
-    def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Write the description of a generation, or `rows` rows of it."""
-        ...
-
-    def announce(self, generation: Generation) -> None:
-        """Write the timestamp: from now on clients may rely on the description."""
-        ...
+DescriptionTables = GenerationTables | LegacyGenerationTable
 
 
 @define

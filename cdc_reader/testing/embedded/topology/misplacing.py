@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from attrs import define, frozen
 
-
-class NeighbourChooser(Protocol):
-    """Chooses streams of the generation in force, or of one beside it."""
-
-    def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream in force; CqlError if the server refuses the timestamp."""
-
-    def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the stream `by` generations after the one in force; None if there is none."""
+from cdc_reader.testing.embedded.topology.streams import Streams
+from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 
 
 @define
@@ -32,7 +23,7 @@ class Misplacing:
 class MisplacingChooser:
     """The `StreamChooser` of a log, subject to the fault."""
 
-    chooser: NeighbourChooser
+    chooser: Streams | StreamHistory
     misplacing: Misplacing
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:

@@ -1,11 +1,13 @@
 """Unusual use over a real socket: answered as by the server, or refused."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
-from cassandra import InvalidRequest
+from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.cluster import Session
+from cassandra.protocol import ConfigurationException
 from cassandra.query import SimpleStatement
 
 from cdc_reader.testing import EmbeddedScylla
@@ -123,3 +125,195 @@ def test_times_before_any_uuid_are_refused_like_other_old_ones(
         server.execute(
             f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (1, 1, 'x') USING TIMESTAMP {micros}"
         )
+
+
+@pytest.fixture
+def numbers(session: Session) -> Session:
+    """A session with a table of two rows whose values exceed floats."""
+    session.execute(
+        "CREATE TABLE ks.n (pk int, ck int, d decimal, v varint, i int, f float, g double, "
+        "u duration, ts timestamp, da date, m map<decimal, text>, s set<decimal>, "
+        "fm frozen<map<decimal, text>>, l list<int>, PRIMARY KEY (pk, ck))"
+    )
+    session.execute(
+        "INSERT INTO ks.n (pk, ck, d, v, i, f, g, u, ts) VALUES (1, 1, 0.10, "
+        "123456789012345678901234567891, 2147483647, 16777216, 1e300, -1mo3d4h5ms, 4102444800001)"
+    )
+    session.execute(
+        "INSERT INTO ks.n (pk, ck, d, v, i, f, g, u, da) VALUES "
+        "(1, 2, 123456789012345678901234567890.123, -2, 2147483646, 1, 0.1, 14mo, '-9999-01-01')"
+    )
+    return session
+
+
+@pytest.mark.parametrize(
+    ("selected", "value"),
+    [
+        ("sum(d)", Decimal("123456789012345678901234567890.223")),
+        ("avg(d)", Decimal("61728394506172839450617283945.112")),
+        ("sum(v)", 123456789012345678901234567889),
+        ("avg(v)", 61728394506172839450617283944),
+        ("avg(i)", 2147483646),
+        ("sum(f)", 16777216.0),
+        ("CAST(d AS text)", "0.1"),
+        ("CAST(v AS text)", "123456789012345678901234567891"),
+        ("CAST(f AS text)", "16777216"),
+        ("CAST(g AS text)", "1e+300"),
+        ("CAST(g AS float)", float("inf")),
+        ("CAST(i AS decimal)", Decimal("2147483647.0")),
+        ("toJson(u)", '"-1mo3d4h5ms"'),
+        ("toJson(ts)", '"2100-01-01T00:00:00.001Z"'),
+    ],
+)
+def test_calculations_are_exact(numbers: Session, selected: str, value: object) -> None:
+    """Neither floats nor 28 digits come between."""
+    found = numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").one()[0]
+    assert (found, str(found)) == (value, str(value))
+
+
+@pytest.mark.parametrize(
+    ("selected", "message"),
+    [
+        ("sum(i)", "Sum overflow. Values should be casted to a wider type."),
+        ("CAST(g AS int)", "CAST of 1e\\+300 to int is not supported by this server"),
+        ("CAST(da AS text)", "outside the years 1 to 9999"),
+        ("toJson(da)", "outside the years 1 to 9999"),
+        ("JSON da", "outside the years 1 to 9999"),
+        ("CAST(u AS text)", "DurationType cannot be cast to .*UTF8Type"),
+    ],
+)
+def test_what_cannot_be_calculated_is_refused(
+    numbers: Session, selected: str, message: str
+) -> None:
+    """The refusal says why."""
+    with pytest.raises(InvalidRequest, match=message):
+        numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").all()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "selected"),
+    [
+        ("d", "1e2000000000", "CAST(d AS varint)"),
+        ("d", "1e2000000000", "toJson(d)"),
+        ("d", "1e-2000000000", "sum(d)"),
+        ("g", "NaN", "CAST(g AS bigint)"),
+        ("g", "Infinity", "CAST(g AS varint)"),
+        ("g", "-Infinity", "CAST(g AS decimal)"),
+        ("i", "blobAsInt(0x)", "CAST(i AS text)"),
+        ("i", "blobAsInt(0x)", "sum(i)"),
+        ("ts", "blobAsTimestamp(0x7fffffffffffffff)", "toDate(ts)"),
+        ("ts", "blobAsTimestamp(0x7fffffffffffffff)", "JSON ts"),
+    ],
+)
+def test_extreme_values_are_kept_but_not_converted(
+    numbers: Session, column: str, value: str, selected: str
+) -> None:
+    """The answer is a refusal by name, at once, and never an error of this server."""
+    numbers.execute(f"INSERT INTO ks.n (pk, ck, {column}) VALUES (2, 1, {value})")
+    assert len(numbers.execute("SELECT pk, ck FROM ks.n WHERE pk = 2").all()) == 1
+    with pytest.raises(InvalidRequest, match=r"not supported|out of bounds"):
+        numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 2").all()
+
+
+def test_decimal_keys_are_equal_by_value(numbers: Session) -> None:
+    """An element that is written again with other places is the same element."""
+    row = "ks.n WHERE pk = 3 AND ck = 1"
+    numbers.execute("INSERT INTO ks.n (pk, ck, m, s, fm) VALUES (3, 1, {1.0: 'a', 10: 'b'}, "
+                    "{2, 1.0, 1.00}, {10: 'b', 9.5: 'c', 9.50: 'd'})")  # fmt: skip
+    numbers.execute("UPDATE ks.n SET m[1.00] = 'c', s = s + {2.0} WHERE pk = 3 AND ck = 1")
+    found = numbers.execute(f"SELECT toJson(m), toJson(s), toJson(fm), m[1] FROM {row}").one()
+    assert found == ('{"1": "c", "10": "b"}', "[1, 2]", '{"9.5": "d", "10": "b"}', "c")
+    numbers.execute(f"DELETE m[1.000] FROM {row}")
+    assert numbers.execute(f"SELECT toJson(m) FROM {row}").one()[0] == '{"10": "b"}'
+
+
+@pytest.mark.parametrize(
+    "duration", ["2147483648d", "-178956971y", "9223372036854775808ns", "1d1y", "1h1h"]
+)
+def test_durations_have_limits(numbers: Session, duration: str) -> None:
+    """Months and days have 32 bits, nanoseconds 64; each unit comes once, the larger one first."""
+    with pytest.raises(InvalidRequest, match="Invalid duration"):
+        numbers.execute(f"UPDATE ks.n SET u = {duration} WHERE pk = 1 AND ck = 1")
+
+
+@pytest.mark.parametrize(
+    "deletion", ["DELETE FROM ks.c WHERE pk = 1", "DELETE c FROM ks.c WHERE pk = 1"]
+)
+def test_a_deleted_counter_does_not_count_on(session: Session, deletion: str) -> None:
+    """What a real server would show is left open, so this one refuses."""
+    session.execute("CREATE TABLE ks.c (pk int PRIMARY KEY, c counter)")
+    for _ in range(2):
+        session.execute("UPDATE ks.c SET c = c + 1 WHERE pk = 1")
+    session.execute(deletion)
+    with pytest.raises(InvalidRequest, match="not supported by this server"):
+        session.execute("UPDATE ks.c SET c = c + 1 WHERE pk = 1")
+    assert not session.execute("SELECT c FROM ks.c WHERE pk = 1").all()
+
+
+ALTER_SIMPLE = (
+    "ALTER KEYSPACE tb WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+)
+ORDER_OF_THE_LAST = (
+    "CREATE TABLE ks.x (a int, b int, c int, PRIMARY KEY (a, b, c)) "
+    "WITH CLUSTERING ORDER BY (c DESC)"
+)
+ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrategy', "
+
+
+@pytest.mark.parametrize(
+    ("cql", "message"),
+    [
+        ("CREATE TABLE ks.x (a frozen<int> PRIMARY KEY)", "frozen<> is only allowed on"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY, b set<duration>)", "not allowed inside sets"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY, b map<duration, int>)", "not allowed as map keys"),
+        ("CREATE TABLE ks.x (a frozen<list<duration>> PRIMARY KEY)", "duration type is not"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY, b vector<int, 0>)", "a dimension of 1 to 16000"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY, b vector<int, 16001>)", "a dimension of 1 to 1600"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH compaction = {'enabled': 'true'}", "Missing"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH tombstone_gc = {'mode': 'x'}", "tombstone_gc"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH id = 'x'", "not supported by this server"),
+        ("ALTER TABLE ks.t WITH tablets = {'min_tablet_count': 2}", "tablets are disabled"),
+        (ALTER_TB + "'datacenter1': 3}", "not by more than 1"),
+        (ALTER_SIMPLE, "Cannot alter replication strategy"),
+        ("SELECT DISTINCT a FROM ks.two", "must request all the partition key columns"),
+        ("SELECT DISTINCT a, b FROM ks.two WHERE c = 1 ALLOW FILTERING", "by partition key"),
+        ("SELECT DISTINCT a, b FROM ks.two PER PARTITION LIMIT 1", "PER PARTITION LIMIT"),
+        ("SELECT JSON DISTINCT c FROM ks.two", "only request partition key columns"),
+        ("SELECT * FROM ks.two WHERE l = [1] ALLOW FILTERING", "cannot be restricted by a '='"),
+        ("UPDATE ks.t SET v = 'y' WHERE pk IN () AND ck = 1 IF v = 'x'", "Unrestricted partition"),
+        (ORDER_OF_THE_LAST, "Missing CLUSTERING ORDER for column b"),
+    ],
+)
+def test_what_a_real_server_refuses(session: Session, cql: str, message: str) -> None:
+    """Nothing is accepted and then left undone."""
+    session.execute(
+        "CREATE TABLE ks.two (a int, b int, c int, l list<int>, PRIMARY KEY ((a, b), c))"
+    )
+    with pytest.raises((InvalidRequest, ConfigurationException), match=message):
+        session.execute(cql)
+
+
+def test_a_clustering_order_may_name_the_first_columns_only(session: Session) -> None:
+    """The others ascend."""
+    session.execute(
+        "CREATE TABLE ks.o (a int, b int, c int, PRIMARY KEY (a, b, c)) "
+        "WITH CLUSTERING ORDER BY (b DESC)"
+    )
+    for b, c in ((1, 1), (2, 2), (2, 1)):
+        session.execute(f"INSERT INTO ks.o (a, b, c) VALUES (1, {b}, {c})")
+    rows = session.execute("SELECT b, c FROM ks.o WHERE a = 1").all()
+    assert rows == [(2, 1), (2, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [("", "conditional updates for serializable writes"), ("IF NOT EXISTS", "commit consistency")],
+)
+def test_serial_consistencies_are_for_reads(session: Session, condition: str, message: str) -> None:
+    """A write has another one, with a condition too."""
+    statement = SimpleStatement(
+        f"INSERT INTO ks.t (pk, ck) VALUES (5, 5) {condition}",
+        consistency_level=ConsistencyLevel.SERIAL,
+    )
+    with pytest.raises(InvalidRequest, match=message):
+        session.execute(statement)

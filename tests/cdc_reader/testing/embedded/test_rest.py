@@ -77,6 +77,16 @@ def test_a_decommissioned_node_leaves_and_the_streams_are_repaired(scylla: Embed
     assert status == 500  # the last node stays
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "HEAD", "PUT", "DELETE"])
+def test_other_methods_do_nothing(scylla: EmbeddedScylla, method: str) -> None:
+    """A node leaves only when it is told to with POST."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(scylla, method, "storage_service/decommission")
+    with refused.value as answer:
+        assert answer.code == 404
+    assert len(scylla.cluster.nodes) == 2
+
+
 def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
     """This includes a node that is down, and one that has joined."""
     scylla.join()

@@ -25,7 +25,7 @@ from cassandra.protocol import QueryMessage, RegisterMessage, StartupMessage
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.errors import CqlError
 from tests.recordings.replay import raw_select
 
@@ -306,7 +306,7 @@ def test_a_later_generation_is_published_to_clients() -> None:
             "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 "
             f"WHERE time = {generation.timestamp}",
         )
-        assert [(end, split_cells((ids or b"")[4:], 99)) for end, ids in streams.rows] == [
+        assert [(end, read_fields((ids or b"")[4:])) for end, ids in streams.rows] == [
             (span.range_end.to_bytes(8, "big", signed=True), list(span.streams))
             for span in generation.ranges
         ]

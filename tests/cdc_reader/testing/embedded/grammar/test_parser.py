@@ -145,7 +145,6 @@ def test_statements_of_log_readers_are_parsed() -> None:
         per_partition_limit=ONE,
         limit=Constant(ConstantKind.INTEGER, "2"),
         allow_filtering=True,
-        bypass_cache=True,
     )
 
 

@@ -190,13 +190,11 @@ def test_a_node_event_names_the_nodes_address() -> None:
 
 
 def test_errors_about_replicas_carry_their_counts() -> None:
-    """Unavailable, read timeouts and read failures have the fields of the specification."""
+    """Unavailable and read timeouts have the fields of the specification."""
     unavailable = responses.error(errors.Unavailable("u", 4, 2, 1)).body
     assert unavailable == bytes.fromhex("00001000 0001 75 0004 00000002 00000001")
     timeout = responses.error(errors.ReadTimeout("t", 4, 1, 2, data_present=True)).body
     assert timeout == bytes.fromhex("00001200 0001 74 0004 00000001 00000002 01")
-    failure = responses.error(errors.ReadFailure("f", 4, 1, 2, 1, data_present=False)).body
-    assert failure == bytes.fromhex("00001300 0001 66 0004 00000001 00000002 00000001 00")
 
 
 def test_a_vector_is_a_custom_type() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.errors import CqlError, ServerError, Unauthorized
 from cdc_reader.testing.embedded.query.model import QueryOptions
 from cdc_reader.testing.embedded.query.result import Rows
@@ -99,7 +99,7 @@ def legacy(server: EmbeddedScylla) -> Iterator[tuple[int, list[bytes | None]]]:
     for time, streams, expired in rows(server, LEGACY):
         assert streams is not None
         assert expired is None
-        yield number(time), split_cells(streams[4:], int.from_bytes(streams[:4], "big"))
+        yield number(time), read_fields(streams[4:])
 
 
 def streams_of(generation: Generation) -> list[bytes]:

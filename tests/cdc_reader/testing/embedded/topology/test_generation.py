@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cdc_reader.cql import timeuuid
 from cdc_reader.streams.stream import StreamId
-from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.codec.token import MAX_TOKEN, MIN_TOKEN, token_of
 from cdc_reader.testing.embedded.profile import profile
 from cdc_reader.testing.embedded.schema.table import MURMUR3
@@ -49,7 +49,7 @@ def generations() -> Iterator[Generation]:
     rows = recorded()["phases"][-1]["streams"]["rows"]
     for time in sorted({row[0] for row in rows}):
         ranges = [
-            StreamRange(signed(end), tuple(s for s in split_cells(bytes.fromhex(ids)[4:], 99) if s))
+            StreamRange(signed(end), tuple(s for s in read_fields(bytes.fromhex(ids)[4:]) if s))
             for when, end, ids in rows
             if when == time
         ]

@@ -17,7 +17,7 @@ from cdc_reader.cql import timeuuid
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.clock import ManualClock
-from cdc_reader.testing.embedded.codec.order import split_cells
+from cdc_reader.testing.embedded.codec.order import read_fields
 from cdc_reader.testing.embedded.codec.token import token_of
 from cdc_reader.testing.embedded.errors import CqlError
 from cdc_reader.testing.embedded.query.engine import Engine
@@ -161,7 +161,7 @@ def generations_of(life: Life) -> dict[int, list[tuple[int, list[StreamId]]]]:
     for time, end, streams in life.rows(
         "SELECT time, range_end, streams FROM system_distributed.cdc_streams_descriptions_v2"
     ):
-        cells = split_cells(streams[4:], number(streams[:4]))
+        cells = read_fields(streams[4:])
         found[number(time)].append((number(end), [StreamId(c or b"") for c in cells]))
     return found
 
