@@ -111,7 +111,8 @@ def command(
 ) -> None:
     """Run the embedded ScyllaDB, for development and tests, until SIGINT or SIGTERM.
 
-    It keeps nothing on disk. Prints `listening on HOST:PORT` when clients may connect.
+    It keeps nothing on disk. Prints `listening on HOST:PORT` when clients may connect, and the port
+    of the REST API if there is one.
     """
     if (username is None) != (password is None):
         raise click.UsageError("--username and --password go together: give both or neither")
@@ -188,6 +189,8 @@ def _serve(scylla: EmbeddedScylla, events: Sequence[threading.Timer]) -> None:
         ) from error
     try:
         click.echo(f"listening on {scylla.contact_point}")
+        if scylla.api_port is not None:
+            click.echo(f"REST API on port {scylla.api_port} of each node")
         for event in events:
             event.daemon = True  # a running one does not keep the process alive
             event.start()

@@ -1,9 +1,11 @@
 """`scylla-cdc serve` as a process."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -49,6 +51,18 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
         process.send_signal(number)
         assert process.wait(timeout=120) == 0
         cluster.shutdown()
+
+
+def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
+    """With 0 it is a free one, which answers."""
+    with serving("--api-port", "0") as (process, line):
+        assert process.stdout is not None
+        told = re.fullmatch(r"REST API on port (\d+) of each node\n", process.stdout.readline())
+        assert told
+        host = line.strip().rpartition(" ")[2].rpartition(":")[0]
+        url = f"http://{host}:{told[1]}/storage_service/operation_mode"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.read() == b'"NORMAL"'
 
 
 def test_a_node_joins_a_served_cluster() -> None:

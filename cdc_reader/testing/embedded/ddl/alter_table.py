@@ -39,8 +39,10 @@ def alter_table(
     table = catalog.table(keyspace, statement.table.name)
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
-    if not isinstance(statement, ast.AlterProperties):
-        _check_log_columns(table, isinstance(statement, ast.RenameColumns), catalog)
+    is_of_columns = not isinstance(statement, ast.AlterProperties)
+    if is_of_columns and table.is_cdc_log and catalog.profile.protects_log_columns:
+        renaming = isinstance(statement, ast.RenameColumns)
+        raise columns_are_the_log_s_own(renaming, Log(catalog).base_of(table) is not None)
     altered = evolve(_altered(table, statement, catalog, now_us), altered_us=now_us)
     check_cdc(altered, catalog)
     if isinstance(statement, ast.DropColumns):
@@ -74,14 +76,11 @@ def _store(table: Table, catalog: Catalog, database: Database, now_us: int) -> S
     return updated
 
 
-def _check_log_columns(table: Table, renaming: bool, catalog: Catalog) -> None:
-    if table.is_cdc_log and catalog.profile.protects_log_columns:
-        raise columns_are_the_log_s_own(renaming, Log(catalog).base_of(table) is not None)
-
-
 def _with_properties(table: Table, properties: ast.Properties, catalog: Catalog) -> Table:
     if properties.clustering_order:
         raise InvalidRequest("Cannot alter clustering order of a table")
+    if "id" in properties.values:
+        raise ConfigurationError("Cannot alter table id.")
     cdc = cdc_options(properties, catalog.profile, altering=True) or table.cdc_options
     options = {**table.options, **table_options(properties, catalog, table.keyspace)}
     altered = evolve(table, cdc_options=cdc, options=options)

@@ -63,9 +63,7 @@ def alter_keyspace(statement: ast.AlterKeyspace, catalog: Catalog) -> SchemaChan
     if "replication" in properties:
         old = keyspace.replication
         uses_tablets = keyspace.tablets is not None
-        new = _replication(
-            properties["replication"], keyspace.name, catalog, old, uses_tablets=uses_tablets
-        )
+        new = _replication(properties["replication"], keyspace.name, catalog, old, uses_tablets)
         if uses_tablets:
             _check_step(old, new)
         keyspace.replication = new

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from cdc_reader.testing.embedded.errors import (
     ConfigurationError,
@@ -65,7 +66,7 @@ def table_options(properties: ast.Properties, catalog: Catalog, keyspace: str) -
             raise SyntaxError(f"Invalid value for property '{name}'. It should be {expected}.")
     numbers = {name: _number(name, options[name]) for name in _NUMBERS & options.keys()}
     if "id" in options:
-        raise InvalidRequest("A table with a given id is not supported by this server")
+        options["id"] = _uuid(options["id"])
     if "tablets" in options and catalog.keyspace(keyspace).tablets is None:
         raise ConfigurationError(
             "tablet options cannot be used when tablets are disabled for the keyspace"
@@ -109,6 +110,13 @@ def _check_tablets(options: Mapping[str, str]) -> None:
             raise ConfigurationError(f"Unknown tablet hint '{name}'")
         if not re.fullmatch(r"\d{1,6}(\.\d+)?", value):
             raise ConfigurationError(f"Invalid value '{value}' for tablet hint '{name}'")
+
+
+def _uuid(given: object) -> UUID:
+    try:
+        return UUID(str(given))
+    except ValueError:
+        raise ConfigurationError("Invalid table id") from None
 
 
 def _check_tombstones(options: Mapping[str, str]) -> None:

@@ -36,13 +36,14 @@ def create_table(
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot CREATE <table {keyspace}.{name}>")
     check_table_name(name, catalog.profile)
+    options = table_options(statement.properties, catalog, keyspace)
     table = Table(
         keyspace,
         name,
-        new_id(now_us),
+        options.pop("id", None) or new_id(now_us),
         _columns(statement, keyspace, catalog),
         cdc_options=cdc_options(statement.properties, catalog.profile),
-        options=table_options(statement.properties, catalog, keyspace),
+        options=options,
         altered_us=now_us,
     )
     if name in tables:

@@ -91,6 +91,8 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         match name, arguments:
             case (("writetime" | "ttl"), (ColumnSelector(column),)):
                 return MetadataSelector(name, column)
+            case (("writetime" | "ttl"), _):
+                raise InvalidRequest(f"{name} of an element is not supported by this server")
         return CallSelector(name, tuple(a for a in arguments if a is not None))
 
     def count_integer(self, name: str, number: Token) -> CallSelector:

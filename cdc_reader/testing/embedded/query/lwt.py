@@ -36,7 +36,9 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
     views = [_view(partition, modification, each) for modification, each in steps]
     applies = all(
         modification.conditions is None
-        or modification.conditions.hold(view, _exists(modification, view), each)
+        or modification.conditions.hold(
+            view, bool(view.row if modification.rows.names_rows else view.static), each
+        )
         for (modification, each), view in zip(steps, views, strict=True)
     )
     columns = result_columns([modification for modification, _ in steps], is_batch)
@@ -97,10 +99,6 @@ def _view(partition: Partition, modification: Modification, execution: Execution
     static = partition.live_static(execution.now)
     row: LiveRow | None = partition.live_row(keys[0], execution.now) if keys else None
     return RowView(partition.key, static, row or None, execution.now)
-
-
-def _exists(modification: Modification, view: RowView) -> bool:
-    return bool(view.row if modification.rows.names_rows else view.static)
 
 
 def _cells(columns: Sequence[Column], view: RowView, partition_is_seen: bool) -> Cells:

@@ -33,7 +33,9 @@ class Scan:
         self, execution: Execution, after: PagingState | None
     ) -> Iterator[tuple[Partition, Iterator[Found]]]:
         """Yield each partition with its rows, after the position `after`."""
-        intervals = self._intervals(execution)
+        ranges = self.where.clustering.ranges(execution)
+        places = [each.positions(self.table) for each in ranges]
+        intervals: Intervals = places[::-1] if self.reverse else places
         for partition in self._from(execution, after):
             rest, resumes = intervals, after is not None and partition.key == after.key
             if after is not None and resumes:
@@ -51,11 +53,6 @@ class Scan:
             static: Cells | None = self.reader.static_row(partition, execution)
             if static is not None:
                 yield None, static
-
-    def _intervals(self, execution: Execution) -> Intervals:
-        ranges = self.where.clustering.ranges(execution)
-        intervals = [each.positions(self.table) for each in ranges]
-        return intervals[::-1] if self.reverse else intervals
 
     def _behind(self, intervals: Intervals, after: PagingState) -> Intervals:
         """Return the parts of the intervals after a row."""

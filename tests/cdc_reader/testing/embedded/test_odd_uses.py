@@ -271,7 +271,11 @@ ALTER_TB = "ALTER KEYSPACE tb WITH replication = {'class': 'NetworkTopologyStrat
         ("CREATE TABLE ks.x (a int PRIMARY KEY, b vector<int, 16001>)", "a dimension of 1 to 1600"),
         ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH compaction = {'enabled': 'true'}", "Missing"),
         ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH tombstone_gc = {'mode': 'x'}", "tombstone_gc"),
-        ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH id = 'x'", "not supported by this server"),
+        ("CREATE TABLE ks.x (a int PRIMARY KEY) WITH id = 'x'", "Invalid table id"),
+        (
+            "ALTER TABLE ks.t WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c18",
+            "Cannot alter table id",
+        ),
         ("ALTER TABLE ks.t WITH tablets = {'min_tablet_count': 2}", "tablets are disabled"),
         (ALTER_TB + "'datacenter1': 3}", "not by more than 1"),
         (ALTER_SIMPLE, "Cannot alter replication strategy"),
@@ -291,6 +295,16 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
     )
     with pytest.raises((InvalidRequest, ConfigurationException), match=message):
         session.execute(cql)
+
+
+def test_a_table_may_bring_its_id(session: Session) -> None:
+    """As when a schema is restored."""
+    given = "5a1c395e-b41f-11e5-9f22-ba0be0483c18"
+    session.execute(f"CREATE TABLE ks.own (a int PRIMARY KEY) WITH id = {given}")
+    found = session.execute(
+        "SELECT id FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 'own'"
+    )
+    assert str(found.one().id) == given
 
 
 def test_a_clustering_order_may_name_the_first_columns_only(session: Session) -> None:
