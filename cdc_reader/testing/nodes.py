@@ -1,4 +1,4 @@
-"""A cluster of a test's own, whose nodes come and go as the test says."""
+"""A cluster for the tests of a module, which may add, stop and remove nodes."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class BatchReader(DataSourceReader):
     def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Report if rows from the given start on may have expired, or cannot be there yet.
 
-        Returns which rows the tasks have to find. Without a start it takes no error to miss some: a
-        batch then reads what there is.
+        Returns which rows the tasks have to find. Without a start, missing some is no error: the
+        batch then reads what the log holds.
         """
         options = self._options
         warn_of_future(asked.start, now, options.table)

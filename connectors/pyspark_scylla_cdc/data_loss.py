@@ -17,8 +17,8 @@ def report_loss(
 ) -> Promise:
     """Raise DataLossError, or warn, by `onDataLoss`, if rows of the window may have expired.
 
-    The window begins where the query, or an earlier one, stopped reading. Returns what its tasks
-    have to find.
+    The window begins where the query, or an earlier one, stopped reading. Returns which rows the
+    tasks have to find.
     """
     lost = ttls.lost(window.start, now).intersect(window)
     if lost.is_empty:
@@ -34,10 +34,10 @@ def report_loss(
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
-    """Return what tasks have to find of a window that begins at a moment.
+    """Return which rows of a window that begins at a moment the tasks have to find.
 
-    A moment older than the log's rows asks for what the log still holds: rows that expire soon are
-    not promised.
+    For a moment older than the log's rows, the tasks have to find what the log still holds, except
+    rows that expire soon.
     """
     created = created_at(options.connection(), options.read, options.table)
     since = window.start

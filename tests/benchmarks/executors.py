@@ -25,7 +25,7 @@ from tests.cluster.standalone import Standalone, standalone
 PAGE_ROWS = 8_000
 PAGES = 100
 PARTITIONS = 8
-"""So many tasks share the work: each executor does one after the other."""
+"""Number of tasks that share the work; each executor runs them one after another."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -44,7 +44,7 @@ class Read:
 
 
 def scale_figures(times: int) -> Iterator[Figure]:
-    """Reads of the same pages by one executor and by two, in turns."""
+    """Measure reads of the same pages by one executor and by two, in turns."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with (
         tempfile.TemporaryDirectory() as name,

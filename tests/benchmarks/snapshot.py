@@ -32,7 +32,7 @@ FEW, MANY = 50_000, 5_000_000
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Rows a second, and how far memory rises with the number of rows."""
+    """Measure rows per second, and how memory rises with the number of rows."""
     with serving() as served:
         fill(served)
         yield from _rates(served, times)

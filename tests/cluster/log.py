@@ -14,7 +14,7 @@ from cdc_reader.testing import EmbeddedScylla
 from cdc_reader.testing.cql_session import open_session
 
 ROWS = 50_000
-"""So many rows have the logs that are read on several machines."""
+"""Number of rows in the logs that are read on several machines."""
 _KEYSPACE = (
     "CREATE KEYSPACE ks WITH replication = "
     "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"

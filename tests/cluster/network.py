@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.cluster.machine import UNTIL_CLOSED, Isolation, Machine, hold, release
 
 _NODES = 4
-"""So many addresses of the network are this system's own: nodes of ScyllaDB listen there."""
+"""Number of addresses that belong to this system: nodes of ScyllaDB listen there."""
 _COUNT = itertools.count()
 _SWITCH = f"""
 set -e

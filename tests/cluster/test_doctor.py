@@ -180,7 +180,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
 
 
 def test_session_says_what_is_wrong(driver: Driver) -> None:
-    """In one line, before any query."""
+    """It says so in one line, before any query."""
     settings = {**driver.cluster.conf, "spark.master": driver.cluster.master}
     given = [f"{name}={value}" for name, value in settings.items()]
     told = driver.run("-c", READ, "none", *given).stderr

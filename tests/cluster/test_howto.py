@@ -44,7 +44,7 @@ def blocks(language: str) -> list[str]:
 
 @frozen
 class Reader:
-    """Who follows the page, in the folder `reader` of the driver's disk."""
+    """A reader who follows the page, in the folder `reader` of the driver's disk."""
 
     cluster: Standalone
 

@@ -49,7 +49,7 @@ def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
 
 
 def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
-    """They need not say so themselves."""
+    """Keyspaces need not request them."""
     with ScyllaContainer(image, tablets=True) as scylla:
         session = scylla.connect()
         session.execute(
@@ -95,6 +95,6 @@ def test_a_version_is_a_tag_of_scylladb_s_image() -> None:
 
 
 def test_no_nodes_are_refused() -> None:
-    """Before anything starts."""
+    """They are refused before anything starts."""
     with pytest.raises(ContainerError, match="0 nodes: expected at least 1"):
         ScyllaContainer("5.2", nodes=0)

@@ -98,31 +98,31 @@ def promtool() -> Path:
 
 
 def run(promtool: Path, *arguments: str | Path) -> str:
-    """What promtool says; it must be content."""
+    """Return promtool's output; it must succeed."""
     ran = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
 
 def test_the_dashboard_shows_each_metric() -> None:
-    """No more and no fewer than are exported."""
+    """It shows exactly the metrics that are exported."""
     assert {name for expression in shown() for name in NAME.findall(expression)} == exported()
 
 
 def test_the_exported_names() -> None:
-    """One for each metric of the code."""
+    """There is one for each metric in the code."""
     assert len(exported()) == len(METRICS) + len(COUNTERS) + len(GAUGES)
 
 
 def test_alerts_use_exported_metrics_only() -> None:
-    """Of consumers and of Spark."""
+    """This covers alerts for consumers and for Spark."""
     named = {name for rule in rules() for name in NAME.findall(rule["expr"])}
     assert named <= exported()
     assert any("_spark_" in name for name in named)
 
 
 def test_each_alert_is_tested() -> None:
-    """By a case in which it fires."""
+    """Each alert has a case in which it fires."""
     tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text())["tests"]
     cases = [case for test in tests for case in test["alert_rule_test"]]
     fired = {case["alertname"] for case in cases if case.get("exp_alerts")}
@@ -155,7 +155,7 @@ def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -
 
 
 def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
-    """Each expression, as a rule of its own."""
+    """Each expression is checked as a separate rule."""
     found = [{"record": f"panel:{at}", "expr": text} for at, text in enumerate(shown())]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": found}]}))
@@ -164,7 +164,7 @@ def test_promtool_parses_the_queries_of_the_dashboard(promtool: Path, tmp_path: 
 
 @pytest.fixture
 def registry(scylla: Scylla, keyspace: str, tmp_path: Path) -> Iterator[CollectorRegistry]:
-    """What a consumer and a Spark query export that have read a table; the query goes on."""
+    """What a consumer and a Spark query export after reading a table; the query still runs."""
     table = f"{keyspace}.orders"
     scylla.session.execute(
         f"CREATE TABLE {table} (id int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -239,7 +239,7 @@ class Prometheus:
         return found["data"]
 
     def wait_for(self, find: Callable[[], Any]) -> Any:
-        """What `find` finds in the end; the server must not have ended before."""
+        """Return what `find` finds in the end; fail if the server ends first."""
         while not (found := find()):
             with suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"ended with {self.process.wait(0.1)}")

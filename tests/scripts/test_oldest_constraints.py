@@ -15,7 +15,7 @@ def test_the_lower_end_of_a_range_is_pinned() -> None:
 def test_the_dependencies_of_the_project_are_pinned_to_their_oldest_versions(
     tmp_path: Path,
 ) -> None:
-    """Those with extras and upper ends too."""
+    """This includes dependencies with extras and upper bounds."""
     target = tmp_path / "constraints.txt"
     main(target)
     written = target.read_text().splitlines()

@@ -14,7 +14,7 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """A behaviour that begins with a release: in its branch, and with the last one in all later."""
+    """A behaviour that began in these releases, each in its branch; in all later than the last."""
 
     def has(made: Profile) -> bool:
         number = _number(made.version)

@@ -27,7 +27,7 @@ _OF_FILES = {
 
 
 class _Refused(Exception):
-    """What the client asked for cannot be done; carries the status and the reason."""
+    """The request cannot be fulfilled; carries the status and the reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)

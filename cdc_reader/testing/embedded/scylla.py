@@ -274,7 +274,7 @@ class EmbeddedScylla:
     def skew_clock(self, node: Node, micros: int) -> None:
         """Set a node's clock ahead of the cluster's by `micros`; negative for behind.
 
-        It gives the timestamps of writes through this node that bring none.
+        The clock gives timestamps to writes through this node that have none.
         """
         self._clocks[node.address].ahead = micros
 
@@ -289,8 +289,8 @@ class EmbeddedScylla:
     def hold_publication(self, rows: int | None = None) -> None:
         """Publish later generations only in part, until `complete_publication`.
 
-        Writes so many rows of each description, all of them if None, and not the timestamp. Writes
-        go to such a generation all the same.
+        Writes `rows` rows of each description (all if None), but no timestamp. The server logs
+        writes in the streams of such a generation even so.
         """
         self._server.call(lambda: self._publication.hold(rows))
 

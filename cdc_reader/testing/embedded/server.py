@@ -38,8 +38,8 @@ class Server:
     """Listens for clients: on each node's address, on one port for all.
 
     On another port of each address, a client's own port selects its shard: the remainder by the
-    number of shards. On `rest_port`, unless None, what `rest` makes of a host answers HTTP. A port
-    of 0 means any free port. `start` and `stop` may each be called once.
+    number of shards. On `rest_port`, unless None, the API that `rest` makes for a host answers
+    HTTP. A port of 0 means any free port. `start` and `stop` may each be called once.
     """
 
     def __init__(

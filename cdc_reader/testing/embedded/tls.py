@@ -11,7 +11,7 @@ from cdc_reader.errors import ConfigurationError
 def server_context(
     certificate: str | Path | None, key: str | Path | None, client_authority: str | Path | None
 ) -> ssl.SSLContext | None:
-    """The context, or None without a certificate; an authority makes clients prove themselves.
+    """Return the context, or None without a certificate.
 
     With an authority, clients must show a certificate that it signed. Raises ConfigurationError,
     naming the unusable file.

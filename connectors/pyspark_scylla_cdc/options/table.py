@@ -230,7 +230,7 @@ OPTIONS = (
         f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
         f"holds; `{LATEST}` is the moment the query starts. See below for timestamps. A "
         "checkpoint overrides it. A stream starts no earlier than the log's TTL ago. If changes "
-        "since have expired, a warning tells so.",
+        "since have expired, a warning says so.",
         default=EARLIEST,
     ),
     Option(
@@ -397,7 +397,7 @@ OPTIONS = (
     Option(
         "reportTo",
         ADDRESS,
-        "Where the tasks of a stream report what reading took: the `address` of a "
+        "Where the tasks of a stream report the cost of reading: the `address` of a "
         "`ScyllaCdcListener`. Its key is shown in no plan and no error. See [Monitor a "
         "stream](../howto/monitor-a-stream.md).",
         secret=True,

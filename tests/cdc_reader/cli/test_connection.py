@@ -105,7 +105,7 @@ def test_every_command_is_known() -> None:
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_no_option_may_be_empty(command: str, option: str) -> None:
-    """It is what a script gives if one of its variables is not set."""
+    """A script gives an empty option if one of its variables is not set."""
     for given in ([option, ""], [f"{option}="]):
         outcome = CliRunner().invoke(main, [command, *COMMANDS[command], *given])
         assert outcome.exit_code == 2

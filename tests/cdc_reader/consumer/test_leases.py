@@ -190,7 +190,7 @@ def test_shards_and_applications_have_leases_of_their_own(
 
 
 class WithoutLeases:
-    """A store of a user, without leases."""
+    """A user's store, without leases."""
 
     def __init__(self) -> None:
         self._store = MemoryCheckpoints()

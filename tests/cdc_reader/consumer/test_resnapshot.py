@@ -1,4 +1,4 @@
-"""After rows expired unread, a consumer takes a new snapshot, and a copy is right again.
+"""After rows expired unread, a consumer takes a new snapshot, which corrects a copy.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
 """
@@ -149,7 +149,7 @@ def write(server: EmbeddedScylla, *statements: str) -> None:
 def test_rows_deleted_in_the_lost_span_leave_the_copy(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """No change tells of them; they are older than the snapshot that did not show them."""
+    """No change reports them; they are older than the snapshot, which does not have them."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     assert copy.table == table_of(server)
@@ -198,7 +198,7 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """With the same time, so that rows handled before the crash stay."""
+    """It continues with the same time, so that rows handled before the crash stay."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -246,7 +246,7 @@ def test_a_snapshot_that_outlasts_the_log_begins_again(
 def test_going_on_names_what_is_lost(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """With `continue` the event is all there is; `warn` is its former name."""
+    """With `continue` only the event reports the loss; `warn` is the former name."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run(snapshot="none")
     write(server, "INSERT INTO {t} (p, c, v) VALUES (2, 0, 1)")
@@ -263,7 +263,7 @@ def test_going_on_names_what_is_lost(
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
-    """Before the position is saved, so it comes again."""
+    """It ends before the position is saved, so the event comes again."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(event: ConsumerEvent) -> None:
@@ -290,7 +290,7 @@ def test_shards_are_refused(copy: Copy) -> None:
 
 
 def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy) -> None:
-    """It has nobody to hand rows to; the error has the lost span."""
+    """A reader cannot deliver the snapshot, so it raises an error with the lost span."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run()
     kept = copy.store.load(CheckpointName("copy", NAME))
@@ -308,7 +308,7 @@ def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy)
 def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
     copy: Copy, server: EmbeddedScylla
 ) -> None:
-    """As ever: `snapshot` is 'none', and no loss explains the snapshot."""
+    """`snapshot` is 'none', and no loss explains the snapshot."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(change: Change) -> None:
@@ -393,7 +393,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The same, of many seeds."""
+    """The same holds for many seeds."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

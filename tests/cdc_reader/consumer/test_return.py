@@ -243,7 +243,7 @@ def test_a_start_before_the_table_has_lost_nothing(
 def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """So another start can be given."""
+    """The start is not saved, so another one can be given."""
     create(server, ttl=3_600)
     insert(server, 1)
     clock.advance(3 * HOUR)

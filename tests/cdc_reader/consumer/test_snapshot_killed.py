@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KILLS, ROWS, PARTITIONS = 20, 200_000, 20_000
 READING = evolve(READ, fetch_size=500, in_flight=4)
 LINE = 24
-"""Bytes of a line that tells a row, about."""
+"""The approximate number of bytes of a line that describes a row."""
 
 Key = tuple[int, int]
 

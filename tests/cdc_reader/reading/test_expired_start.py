@@ -184,7 +184,7 @@ def test_rows_that_expire_while_a_log_is_followed(
     caplog: pytest.LogCaptureFixture,
     start: str,
 ) -> None:
-    """The loss is reported where it happened, not only when a position is looked at next."""
+    """The loss is reported when it happens, not only when the position is next checked."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         follow_slowly(open_reader(), clock, start)
@@ -203,7 +203,7 @@ def test_rows_that_are_read_in_time(
     open_reader: Callable[..., CdcReader],
     start: str,
 ) -> None:
-    """A reader that is ahead of expiry loses nothing, and is told of no loss."""
+    """A reader that is ahead of expiry loses nothing, and reports no loss."""
     write_for_50_minutes(server, clock)
     found = [
         number
@@ -229,7 +229,7 @@ def read_slowly(
 
 
 class Ticking:
-    """A clock of which every look takes some time."""
+    """A clock that advances each time it is read."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.ticks = 0
@@ -276,7 +276,7 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """Rows of an old log expire all the time: a reader that begins with the oldest lost none."""
+    """Rows of an old log expire all the time: a reader that begins with the oldest loses none."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock)
@@ -293,7 +293,7 @@ def test_a_start_before_the_table_and_a_long_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """What a log would have lost before it was there is no loss."""
+    """Rows that would have expired before the log existed are not lost."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)

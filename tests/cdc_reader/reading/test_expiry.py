@@ -121,7 +121,7 @@ def reporter() -> tuple[LossReporter, list[Window]]:
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """Small growth waits until the rows are read, or until it is a minute."""
+    """A loss is reported again once its rows are read, or once it has grown by a minute."""
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
@@ -135,7 +135,7 @@ def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
 def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
     history: TtlHistory, lengths: list[int], pace: int
 ) -> None:
-    """Windows are read one after another, each by some time."""
+    """Windows are read one after another, each up to some time."""
     losses, told = reporter()
     start, now, expected = -500, 0, set[int]()
     for length in lengths:
@@ -150,7 +150,7 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
 
 
 def test_a_start_before_the_oldest_row_asks_for_what_is_there() -> None:
-    """Rows that expire soon are not promised; those of a later start are."""
+    """Rows that expire soon may be missing without a report; after a later start they may not."""
     history, now = TtlHistory([(0, 3_600)]), 10_000 * SECOND
     kept, soon = now - 3_600 * SECOND, 360 * SECOND
     for start, promised in ((BEGINNING, kept + soon), (kept - SECOND, kept + soon), (kept, kept)):

@@ -510,7 +510,7 @@ def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: 
 def test_a_start_in_the_future_is_told(
     followed: Followed, caplog: pytest.LogCaptureFixture, *, is_far: bool
 ) -> None:
-    """Nothing is read for long: of a wrong year, or a clock that was wrong."""
+    """A warning says that nothing can be read yet, because the year or a clock is wrong."""
     start = followed.clock.now() + (60 * MINUTE if is_far else SECOND)
     list(followed.follower(start).follow(start))
     told = [line for line in caplog.messages if "start_in_the_future" in line]

@@ -402,7 +402,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It tells the span, by which the row that it did not find was written."""
+    """It logs the span in which the row that it did not find was written."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)

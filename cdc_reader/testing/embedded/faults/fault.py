@@ -39,7 +39,7 @@ class FaultKind(enum.Enum):
 
 @frozen
 class Statement:
-    """The facts of a statement about to be executed that faults match."""
+    """A statement about to be executed: the facts that faults match."""
 
     cql: str
     consistency: int

@@ -76,7 +76,7 @@ class Execution:
     """The context of one execution of a statement.
 
     `values` are the validated bound values by marker index; `now_us` is the server's time in µs;
-    `server_timestamp` takes a write timestamp from the server, for statements that bring none.
+    `server_timestamp` takes a write timestamp from the server, for statements that have none.
     `most_partitions` is the largest number of partitions that IN lists may name.
     """
 

@@ -18,7 +18,7 @@ def shard_of(token: int, shards: int, ignore_msb: int) -> int:
 
 
 def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: int) -> int:
-    """Return the first token of the range (start, end] that `shard` owns, from `start`; else `end`.
+    """Return the first token that `shard` owns in the range (start, end]; `end` if it owns none.
 
     A range with start >= end wraps around the ring.
     """

@@ -42,7 +42,7 @@ FITTING = {"decimalType": "decimal(6, 2)"}
 NUMBERS = ("1", "2.50", "-9999.99", "null", "1.234", "99999.5", "1e10")
 KEYS = ("1", "2", "3", "99999", "123456", "-99999999999999999999999999999999999999999")
 TIMES = ("1000", "-86400000", "null", str((1 << 63) - 1), str(1 - (1 << 63)))
-"""Of each, the last two or three do not fit; times are milliseconds, and Arrow counts µs."""
+"""The last two or three of each do not fit; times are in ms, and Arrow counts µs."""
 UNITS = Context(prec=6, traps=[Inexact, InvalidOperation])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BAD = object()
@@ -355,7 +355,7 @@ WRITES = (
     "UPDATE {t} SET d = 2 WHERE pk = 1 AND k = 2",
     "INSERT INTO {t} (pk, k, d) VALUES (1, 99999, 3)",
 )
-"""Good are three rows: the first INSERT, the preimage of the first UPDATE, and what the second one
+"""Three rows are good: the first INSERT, the preimage of the first UPDATE, and what the second one
 made. Bad are two inserts, an update, a delete, a preimage, and the last row.
 """
 

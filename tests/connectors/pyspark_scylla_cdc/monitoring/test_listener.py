@@ -104,7 +104,7 @@ def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[Scylla
 
 
 def test_the_figures_of_a_micro_batch(listener: ScyllaCdcListener) -> None:
-    """They need no arithmetic: lag and headroom are in seconds."""
+    """Lag and headroom are in seconds, so they need no arithmetic."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     (status,) = listener.streams
     assert (status.query, status.table, status.batch) == ("copy", TABLE, 3)
@@ -162,7 +162,7 @@ def test_the_share_of_a_snapshot(
 def test_a_new_snapshot_names_what_was_lost(
     listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the line of its first micro-batch, and as a value."""
+    """The loss is in the line of the first micro-batch, and in a value."""
     caplog.set_level("INFO")
     lost = Window(NOW - 9_000 * SECOND, NOW - 5_400 * SECOND)
     first = evolve(END, snapshot=SnapshotState.PENDING, token=0, lost=lost)

@@ -331,7 +331,7 @@ def test_strays_are_delivered_once(
 def test_strays_that_arrive_late_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, by: int
 ) -> None:
-    """The look back finds them on both sides of a switch."""
+    """The search finds them on both sides of a switch."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     before, after = followed.switch(cluster)
@@ -500,7 +500,7 @@ def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> 
 
 
 def test_available_now_ends(follow: Make) -> None:
-    """A query that ends looks back once."""
+    """A query that ends searches once."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)

@@ -66,7 +66,7 @@ def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int)
 
 @given(st.lists(st.integers(1 - (1 << 62), 0), min_size=1, max_size=40).map(sorted))
 def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
-    """By those counted, which are about as close together."""
+    """The counted rows are a sample: the others are about as close together."""
     ahead = RowsAhead(np.array(found, np.int64), is_all=False)
     start = -(1 << 62)
     double = ahead.end(start, 2 * len(found))
@@ -75,7 +75,7 @@ def test_rows_that_are_not_counted_are_estimated(found: list[int]) -> None:
 
 
 def test_static_columns_count_as_rows(make: Make, session: Session) -> None:
-    """They come as a row of each partition."""
+    """The static columns of a partition come as one row."""
     create(session, statics=True)
     for pk in range(30):
         session.execute("INSERT INTO ks.t (pk, ck, s, v) VALUES (%s, 1, 2, 3)", (pk,))
@@ -111,7 +111,7 @@ class Query:
         return self.reader
 
     def crash(self) -> None:
-        """End the run, with no more than the checkpoint left of it."""
+        """End the run; only the checkpoint is left."""
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
@@ -235,7 +235,7 @@ def token_of(pk: int) -> int:
 def test_micro_batches_are_resumed_by_token(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """A query that is started again goes on behind the last token, with the same position."""
+    """A query that is started again continues after the last token, with the same position."""
     create(session)
     fill(session, 100, 50)
     clock.advance(60 * SECOND)
@@ -328,7 +328,7 @@ def test_a_trigger_that_asks_for_everything_gets_it(
 
 @pytest.mark.skipif(not TELLS_START, reason="this Spark does not tell which trigger runs")
 def test_the_log_comes_after_the_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """Also without limits, in micro-batches of its own."""
+    """This also holds without limits; the log has its own micro-batches."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -361,7 +361,7 @@ def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> Non
 def test_a_snapshot_that_outlasts_the_log_loses_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Rows written since it began have expired, so going on makes no sense."""
+    """Rows written since it began have expired, so it cannot be completed."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -378,7 +378,7 @@ def test_a_snapshot_that_outlasts_the_log_loses_rows(
 
 
 def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> None:
-    """The rows that are left would never come."""
+    """The remaining rows would never be read."""
     create(session)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -507,7 +507,7 @@ def _rows(session: Session) -> dict[Key, int | None]:
 
 
 def check_seeds(count: int, check: Callable[[int], None]) -> None:
-    """Check so many seeds; a failure names its seed."""
+    """Check this many seeds; a failure names its seed."""
     for seed in range(FIRST, FIRST + count):
         try:
             check(seed)
@@ -524,7 +524,7 @@ def test_some_histories(make: Make, session: Session, clock: ManualClock) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same, of many seeds."""
+    """The same holds for many seeds."""
     check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -648,7 +648,7 @@ def test_a_loss_that_shows_when_rows_were_read(
     ],
 )
 def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:
-    """Is refused when the query is made."""
+    """It is refused when the query is created."""
     with pytest.raises(ConfigurationError, match=message):
         make(**AGAIN, **given)
 
@@ -696,5 +696,5 @@ def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same, of many seeds."""
+    """The same holds for many seeds."""
     check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))

@@ -83,7 +83,7 @@ class Crashing:
 
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Say where the copies started from now on crash."""
+    """Decide where copies that are started from now on crash."""
     made = mirroring._sink
     planned: list[str | None] = [None]
 
@@ -101,7 +101,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
 @pytest.fixture
 def start(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Start:
-    """Start a copy that ends when it has all."""
+    """Start a copy that ends when it has read everything."""
 
     def start(**more: Any) -> Mirror:
         source = {**options, "confidenceWindow": "0s", "maxPartitions": "2"}
@@ -165,7 +165,7 @@ def statements(draw: random.Random, count: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_new_columns_come_along(execute: Execute, start: Start, format_name: str) -> None:
-    """Those added between two runs, and those added while a copy runs; a dropped one stays."""
+    """This covers columns added between two runs and during a run; a dropped column stays."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v, w) VALUES (1, 1, 1)",
@@ -218,7 +218,7 @@ def test_several_tables_in_one_call(
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a loss: also those of partitions that it does not have."""
+    """This is so after a loss, even for partitions that the snapshot lacks."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",
@@ -233,7 +233,7 @@ def test_a_new_snapshot_replaces_the_rows(
 
 
 def test_wrong_values_are_told(start: Start) -> None:
-    """Before anything is read."""
+    """They are refused before anything is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, parquet"),
         ({"tables": ["t"]}, "table"),
