@@ -134,8 +134,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
         shown += f": {parameter.annotation}"
     if parameter.default is not inspect.Parameter.empty:
         default = parameter.default
-        text = str(default) if isinstance(default, StrEnum) else default
-        shown += " = ..." if default is NOTHING else f" = {text!r}".replace("datetime.", "")
+        text = repr(str(default) if isinstance(default, StrEnum) else default)
+        text = str(default) if isinstance(default, Enum) and not isinstance(default, str) else text
+        shown += " = ..." if default is NOTHING else f" = {text}".replace("datetime.", "")
     return shown
 
 

@@ -67,7 +67,7 @@ class SparkCheckpoint:
         """Yield the table's offsets at the end of the newest micro-batch that is done.
 
         Before the first one is done, they are where the first one began. An offset of a version
-        before 3 does not tell that: its own position stands for it.
+        before 3 does not record that, so its own position is used.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:

@@ -61,7 +61,7 @@ def test_an_error_about_a_silent_server_names_its_address() -> None:
 
 
 def test_the_embedded_server_can_all_that_a_test_may_need() -> None:
-    """A test that no other server can run, runs on the embedded one."""
+    """Tests that no other server can run use the embedded one."""
     assert EmbeddedTarget().capabilities == set(CAPABILITIES)
 
 

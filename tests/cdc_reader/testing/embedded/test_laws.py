@@ -191,7 +191,7 @@ def test_the_fold_of_the_log_is_the_table(tables: Tables, history: list[str], im
 def test_every_record_is_numbered_and_ends_once(
     tables: Tables, history: list[str], images: str
 ) -> None:
-    """Rows of a record count from 0; `end_of_batch` stands on the last row alone."""
+    """Rows of a record count from 0; only the last row has `end_of_batch`."""
     for record in tables.run(images, history)[0]:
         numbers = [int.from_bytes(row["cdc$batch_seq_no"] or b"", "big") for row in record]
         assert numbers == list(range(len(record)))

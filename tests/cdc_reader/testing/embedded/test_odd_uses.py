@@ -120,7 +120,7 @@ def test_a_node_leaves_once(server: EmbeddedScylla) -> None:
 def test_times_before_any_uuid_are_refused_like_other_old_ones(
     server: EmbeddedScylla, keyspace: str, micros: int
 ) -> None:
-    """No `cdc$time` can say them, on vnodes or on tablets."""
+    """No `cdc$time` can represent them, on vnodes or on tablets."""
     with pytest.raises(CqlError, match="stream"):
         server.execute(
             f"INSERT INTO {keyspace}.t (pk, ck, v) VALUES (1, 1, 'x') USING TIMESTAMP {micros}"

@@ -19,7 +19,7 @@ from tests.fuzzing.statements import Statements
 COUNT = int(os.environ.get("SCYLLA_CDC_STATEMENTS", "2000"))
 SEED = int(os.environ.get("SCYLLA_CDC_FUZZ_SEED", "1"))
 RENEWED = 100
-"""After how many statements the schema is made anew: some of them drop it."""
+"""Number of statements after which the schema is created again, because some drop it."""
 SCHEMA = (
     "DROP KEYSPACE IF EXISTS f",
     "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

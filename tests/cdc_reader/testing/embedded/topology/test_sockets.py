@@ -196,7 +196,7 @@ def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
 
 @pytest.mark.parametrize("tablets", [True, False])
 def test_keyspaces_use_tablets_by_default_if_the_server_does(tablets: bool) -> None:
-    """Unless they say otherwise, or replicate by SimpleStrategy; `system.config` tells."""
+    """They do unless they say otherwise or use SimpleStrategy; `system.config` shows it."""
     server = EmbeddedScylla(tablets=tablets)
     for name, options in (
         ("ks", NTS),
