@@ -76,7 +76,7 @@ class Reader:
 
     @property
     def snapshot(self) -> SnapshotState | None:
-        """How far the snapshot is with which reading begins; None if it is complete."""
+        """The state of the snapshot with which reading begins; None if it is complete."""
         kept = self.checkpoint.snapshot
         return None if kept is None else SnapshotState.of(self.name, kept, self.now)
 

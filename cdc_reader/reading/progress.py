@@ -78,7 +78,7 @@ class SnapshotProgress:
 
     It `began` after the checkpoint's position had settled. `generation` is the start of the
     generation that tells which rows are a shard's, None if there was none. The rows of the ranges
-    in `done`, `rows` of them, need not be read again.
+    in `done` need not be read again; `rows` is their number.
     """
 
     began: Micros
@@ -104,7 +104,7 @@ class Checkpoint:
     `table_id` is the id of the base table, or None if unknown; it changes when the table is dropped
     and created again. `ttls` shows which rows from the position on may have expired, and when rows
     arrived since `late_scan_at`. While `snapshot` is given, nothing is read from the log yet: the
-    snapshot is to be completed first.
+    snapshot must be completed first.
     """
 
     position: Micros

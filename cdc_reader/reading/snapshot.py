@@ -84,7 +84,7 @@ class RangeComplete:
 
 
 SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
-"""What reading a snapshot yields; `match` tells the two apart."""
+"""What reading a snapshot yields; use `match` to distinguish the two."""
 
 
 @frozen

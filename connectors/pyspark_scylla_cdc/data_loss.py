@@ -49,8 +49,8 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:
     """Warn if rows written since `startingTimestamp` may have expired.
 
-    A moment, unlike an offset, does not say that a reader stopped there: it asks for what the log
-    still holds. A log younger than its TTL has lost nothing.
+    A moment, unlike an offset, does not say that a reader stopped there, so the query reads what
+    the log still holds. A log younger than its TTL has lost nothing.
     """
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:
         return

@@ -178,7 +178,7 @@ class Delivered:
 
 
 class Reported:
-    """Counts late rows and tells their number; its state is lost when the process ends.
+    """Counts late rows and reports their number; its state is lost when the process ends.
 
     It does not know which rows the executors read, so it counts only rows that arrived after a
     micro-batch was read for certain.

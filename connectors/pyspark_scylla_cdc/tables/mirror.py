@@ -38,7 +38,7 @@ _SET = {
 _OTHER_COLUMNS = ("schemaMode is 'fail'", "dropped while the query ran")
 """What the source's error says if the table has gained or lost columns."""
 _TICK = 0.2
-"""Seconds between looks at the queries of several tables."""
+"""Seconds between checks of the queries of several tables."""
 
 
 class Format(StrEnum):
