@@ -18,7 +18,7 @@ from cdc_reader.testing.embedded.cdc.change import (
 from cdc_reader.testing.embedded.cdc.collection import encode, encode_keys
 from cdc_reader.testing.embedded.cdc.log_schema import DELETED, DELETED_ELEMENTS
 from cdc_reader.testing.embedded.schema.table import Table
-from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
+from cdc_reader.testing.embedded.storage.cell import MultiCell
 from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 
@@ -69,18 +69,13 @@ def _range(tombstone: RangeTombstone) -> Iterator[LogRow]:
 def _cells(table: Table, write: RowWrite) -> dict[str, bytes]:
     cells: dict[str, bytes] = {}
     for name, value in write.cells.items():
-        if isinstance(value, Cell):
-            _atomic(cells, name, value)
-        else:
+        if isinstance(value, MultiCell):
             _collection(cells, table, name, value)
+        elif value.value is None:
+            cells[DELETED + name] = TRUE
+        else:
+            cells[name] = value.value
     return cells
-
-
-def _atomic(cells: dict[str, bytes], name: str, cell: Cell) -> None:
-    if cell.value is None:
-        cells[DELETED + name] = TRUE
-    else:
-        cells[name] = cell.value
 
 
 def _collection(cells: dict[str, bytes], table: Table, name: str, value: MultiCell) -> None:

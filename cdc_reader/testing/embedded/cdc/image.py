@@ -70,7 +70,7 @@ class ImageState:
             state.static = _row_state(stored.live_static(now), read)
         touched = state.all_regulars() if deletes_only_row else _regulars_touched(mutation)
         read = _columns_read(table, table.regulars, touched)
-        for key in [()] if deletes_only_row else _keys(mutation):
+        for key in [()] if deletes_only_row else [row.key for row in mutation.rows.values()]:
             if row := stored.live_row(key, now):
                 state.rows[key] = _row_state(row, read)
         return state
@@ -172,10 +172,6 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
     for key in removed:
         after.pop(key, None)
     return after
-
-
-def _keys(mutation: Partition) -> list[tuple[bytes, ...]]:
-    return [row.key for row in mutation.rows.values()]
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:

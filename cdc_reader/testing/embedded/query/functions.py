@@ -17,7 +17,7 @@ from cdc_reader.testing.embedded.codec.validation import validator
 from cdc_reader.testing.embedded.errors import InvalidRequest
 from cdc_reader.testing.embedded.query.model import Execution, Value
 
-_DAY_MS = 86_400_000
+_DAY_MS, _DAY_NS = 86_400_000, 86_400_000_000_000
 _DATE_CENTRE = 1 << 31
 _TICKS_PER_MILLI = 10_000
 
@@ -52,19 +52,11 @@ def _long(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
 
 
-def _millis(value: bytes) -> int:
-    return timeuuid.micros(value) // 1000
-
-
 def _days(millis: int) -> bytes:
     try:
         return (millis // _DAY_MS + _DATE_CENTRE).to_bytes(4, "big")
     except OverflowError:
         raise InvalidRequest("Time is out of bounds for a date of this server") from None
-
-
-def _date_millis(value: bytes) -> int:
-    return (int.from_bytes(value, "big") - _DATE_CENTRE) * _DAY_MS
 
 
 def _timeuuid_at(ticks: int, low: bytes) -> bytes:
@@ -87,10 +79,6 @@ def _now(execution: Execution) -> bytes:
     return _timeuuid_at(execution.now_us * timeuuid.TICKS_PER_MICRO, bytes(low))
 
 
-def _current_time(execution: Execution) -> bytes:
-    return _long(execution.now_us % (_DAY_MS * 1000) * 1000)
-
-
 @functools.cache
 def _functions() -> dict[str, list[Function]]:
     t = {name: Native(name) for name in NATIVE_TYPES}
@@ -99,7 +87,7 @@ def _functions() -> dict[str, list[Function]]:
         Function("currenttimeuuid", (), t["timeuuid"], _now, True),
         Function("currenttimestamp", (), t["timestamp"], lambda e: _long(e.now_us // 1000), True),
         Function("currentdate", (), t["date"], lambda e: _days(e.now_us // 1000), True),
-        Function("currenttime", (), t["time"], _current_time, True),
+        Function("currenttime", (), t["time"], lambda e: _long(e.now_us * 1000 % _DAY_NS), True),
         Function("uuid", (), t["uuid"], lambda: uuid.uuid4().bytes),
         Function("mintimeuuid", (t["timestamp"],), t["timeuuid"], _min_timeuuid),
         Function("maxtimeuuid", (t["timestamp"],), t["timeuuid"], _max_timeuuid),
@@ -139,9 +127,9 @@ def _checked(name: str, of_type: CqlType) -> Callable[[bytes], bytes]:
 def _conversions(t: dict[str, Native]) -> list[Function]:
     """Return the conversions between timeuuid, timestamp, date and their numbers."""
     sources: dict[str, Callable[[bytes], int]] = {
-        "timeuuid": _millis,
+        "timeuuid": lambda value: timeuuid.micros(value) // 1000,
         "timestamp": signed,
-        "date": _date_millis,
+        "date": lambda value: (int.from_bytes(value, "big") - _DATE_CENTRE) * _DAY_MS,
     }
 
     def convert(name: str, source: str, returns: str, to: Callable[[int], bytes]) -> Function:

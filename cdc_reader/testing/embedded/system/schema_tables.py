@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from cdc_reader.testing.embedded.profile import Profile
 from cdc_reader.testing.embedded.schema.catalog import Catalog, Keyspace
-from cdc_reader.testing.embedded.schema.table import MURMUR3, Column, Kind, Table
+from cdc_reader.testing.embedded.schema.table import MURMUR3, Kind, Table
 from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.system.virtual import (
     WRITTEN,
@@ -129,7 +129,7 @@ def _tables(keyspace: Keyspace, profile: Profile) -> Iterator[Values]:
             "table_name": table.name,
             "id": table.id,
             "flags": ("compound", "counter") if table.is_counter else ("compound",),
-            "extensions": _extensions(table),
+            "extensions": {"cdc": table.cdc_options.as_extension()} if table.cdc_options else {},
             WRITTEN: table.altered_us,
             **properties(table, profile),
         }
@@ -172,29 +172,20 @@ def _compression(given: Mapping[str, str] | None, profile: Profile) -> dict[str,
     return {"sstable_compression": shown, **rest}
 
 
-def _extensions(table: Table) -> dict[str, bytes]:
-    return {} if table.cdc_options is None else {"cdc": table.cdc_options.as_extension()}
-
-
 def _columns(keyspace: Keyspace) -> Iterator[Values]:
     for table in keyspace.tables.values():
         for column in table.columns:
+            order = "DESC" if column.descending else "ASC"
             yield {
                 "keyspace_name": keyspace.name,
                 "table_name": table.name,
                 "column_name": column.name,
-                "clustering_order": _clustering_order(column),
+                "clustering_order": order if column.kind is Kind.CLUSTERING else "NONE",
                 "column_name_bytes": column.name.encode(),
                 "kind": column.kind.value,
                 "position": column.position if column.is_key else -1,
                 "type": str(column.type),
             }
-
-
-def _clustering_order(column: Column) -> str:
-    if column.kind is not Kind.CLUSTERING:
-        return "NONE"
-    return "DESC" if column.descending else "ASC"
 
 
 def _dropped_columns(keyspace: Keyspace) -> Iterator[Values]:
