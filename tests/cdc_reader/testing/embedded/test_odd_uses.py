@@ -137,7 +137,7 @@ def numbers(session: Session) -> Session:
     )
     session.execute(
         "INSERT INTO ks.n (pk, ck, d, v, i, f, g, u, ts) VALUES (1, 1, 0.10, "
-        "123456789012345678901234567891, 2147483647, 16777216, 1e300, -1mo3d4h5ms, 4102444800001)"
+        "123456789012345678901234567891, 2147483647, 16777216, 1e300, -1mo3d4h5ms, 37290752609340)"
     )
     session.execute(
         "INSERT INTO ks.n (pk, ck, d, v, i, f, g, u, da) VALUES "
@@ -162,7 +162,7 @@ def numbers(session: Session) -> Session:
         ("CAST(g AS float)", float("inf")),
         ("CAST(i AS decimal)", Decimal("2147483647.0")),
         ("toJson(u)", '"-1mo3d4h5ms"'),
-        ("toJson(ts)", '"2100-01-01T00:00:00.001Z"'),
+        ("toJson(ts)", '"3151-09-12T22:23:29.340Z"'),
     ],
 )
 def test_calculations_are_exact(numbers: Session, selected: str, value: object) -> None:
