@@ -43,7 +43,7 @@ def as_text(source: Native, value: bytes) -> str:
     match source.name:
         case "boolean":
             return "true" if value == b"\x01" else "false"
-        case "timestamp" | "date":
+        case "date" | "time" | "timestamp":
             return _time(source.name, value)
         case "decimal" | "varint":  # str would refuse long integers
             text = f"{Decimal(decode(source, value)):f}"
@@ -59,15 +59,17 @@ def as_text(source: Native, value: bytes) -> str:
 
 def _time(name: str, value: bytes) -> str:
     try:
+        if name == "time":
+            return str(decode(Native(name), value))
         if name == "date":
             days = int.from_bytes(value, "big") - (1 << 31)
             return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
         millis = timedelta(milliseconds=int.from_bytes(value, "big", signed=True))
         moment = datetime(1970, 1, 1, tzinfo=UTC) + millis
         return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
-    except OverflowError:
-        raise InvalidRequest(f"A {name} outside the years 1 to 9999 as text is not supported by "
-                             "this server") from None  # fmt: skip
+    except (OverflowError, ValueError):
+        raise InvalidRequest(f"A {name} outside the years 1 to 9999, or the day, as text is "
+                             "not supported by this server") from None  # fmt: skip
 
 
 def _shortest(source: Native, value: bytes) -> str:

@@ -132,7 +132,7 @@ def numbers(session: Session) -> Session:
     """A session with a table of two rows whose values exceed floats."""
     session.execute(
         "CREATE TABLE ks.n (pk int, ck int, d decimal, v varint, i int, f float, g double, "
-        "u duration, ts timestamp, da date, m map<decimal, text>, s set<decimal>, "
+        "u duration, ts timestamp, da date, tm time, m map<decimal, text>, s set<decimal>, "
         "fm frozen<map<decimal, text>>, l list<int>, PRIMARY KEY (pk, ck))"
     )
     session.execute(
@@ -201,6 +201,7 @@ def test_what_cannot_be_calculated_is_refused(
         ("g", "-Infinity", "CAST(g AS decimal)"),
         ("i", "blobAsInt(0x)", "CAST(i AS text)"),
         ("i", "blobAsInt(0x)", "sum(i)"),
+        ("tm", "blobAsTime(0x7fffffffffffffff)", "toJson(tm)"),
         ("ts", "blobAsTimestamp(0x7fffffffffffffff)", "toDate(ts)"),
         ("ts", "blobAsTimestamp(0x7fffffffffffffff)", "JSON ts"),
     ],
