@@ -62,9 +62,7 @@ CHANGES = Metric("changes", "Changes that the handler has finished.")
 WINDOWS = Metric("windows", "Windows read to their end.")
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
 WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
-RETRIES = Metric(
-    "read_retries", "Times that a request for a page, or another request, was retried."
-)
+RETRIES = Metric("read_retries", "Requests for pages, and other requests, that were retried.")
 OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
 LAG = Metric("lag_seconds", "Time from the acknowledged position to now.", is_gauge=True)
 HEADROOM = Metric(
@@ -85,7 +83,7 @@ SNAPSHOT_SHARE = Metric(
 )
 SNAPSHOT_SECONDS_LEFT = Metric(
     "snapshot_seconds_left",
-    "Until the snapshot is read, at its pace; NaN while that is unknown.",
+    "Time until the snapshot is read, at the pace of this run; NaN while that is unknown.",
     is_gauge=True,
 )
 METRICS = (

@@ -63,15 +63,15 @@ COUNTERS = (
     ),
     _counter(
         "unreported_partitions",
-        "Partitions whose tasks the listener did not hear from.",
+        "Partitions whose tasks did not report to the listener.",
         lambda of: of.unreported,
     ),
 )
 GAUGES = (
-    _gauge("lag_seconds", "From the position to now.", lambda of: of.lag_seconds),
+    _gauge("lag_seconds", "Time from the position to now.", lambda of: of.lag_seconds),
     _gauge(
         "retention_headroom_seconds",
-        "Until the oldest unread rows expire; +Inf if the log keeps rows for good.",
+        "Time until the oldest unread rows expire; +Inf if the log keeps rows forever.",
         lambda of: of.retention_headroom_seconds,
     ),
     _gauge(
@@ -81,7 +81,7 @@ GAUGES = (
     ),
     _gauge(
         "snapshot_seconds_left",
-        "Until the snapshot is read, at its mean pace, while one is read.",
+        "Time until the snapshot is read, at its mean pace, while one is read.",
         lambda of: of.snapshot_seconds_left,
     ),
     _gauge(

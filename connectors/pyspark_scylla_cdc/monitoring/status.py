@@ -34,7 +34,7 @@ class StreamStatus:
     position: datetime
     """Every row written before is delivered."""
     expires: datetime | None
-    """When the first unread row may expire; None if the log keeps rows for good."""
+    """When the first unread row may expire; None if the log keeps rows forever."""
     as_of: datetime
     snapshot_share: float | None = None
     """How much of its snapshot the query has read, from 0 to 1: by the table's tokens, so by its
@@ -65,7 +65,7 @@ class StreamStatus:
 
     @property
     def retention_headroom_seconds(self) -> float:
-        """Seconds until the first unread row may expire; inf if the log keeps rows for good."""
+        """Seconds until the first unread row may expire; inf if the log keeps rows forever."""
         return math.inf if self.expires is None else (self.expires - self.as_of).total_seconds()
 
     @property
