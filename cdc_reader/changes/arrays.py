@@ -79,7 +79,7 @@ def comparable(column: pa.Array) -> pa.Array:
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Return a key column as `comparable` does, or as numbers if it has cells with faults.
 
-    Such cells differ from all others, and are equal if they held the same value.
+    Cells with faults differ from all others, and equal each other if they held the same value.
     """
     cells = comparable(batch.column(name))
     if not (raw := _raw(batch, name)):

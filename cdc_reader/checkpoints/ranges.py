@@ -37,7 +37,7 @@ class RangeAcknowledgements:
 
     @property
     def progress(self) -> SnapshotProgress:
-        """What is acknowledged."""
+        """The acknowledged part of the snapshot."""
         return self._progress
 
     def deliver(self, reading: int, rows: int = 1) -> None:

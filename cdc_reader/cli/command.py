@@ -63,7 +63,7 @@ class _LazyGroup(click.Group):
 
 
 def _refuse_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
-    """Refuse options without a text: what a script gives if a variable of it is not set."""
+    """Refuse empty options, which a script gives if one of its variables is not set."""
     try:
         own = command.context_class(command, parent=ctx)
         given, _, _ = command.make_parser(own).parse_args(list(args))

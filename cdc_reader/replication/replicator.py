@@ -92,8 +92,8 @@ class Replicator:
     def statements(self, change: Change) -> list[Statement]:
         """Return the statements to execute, in any order; none if there are only images.
 
-        Raises UnsupportedTableError if the log does not say what was written, or in a form that
-        this version does not know.
+        Raises UnsupportedTableError if the log does not say what was written, or says it in a form
+        that this version does not know.
         """
         try:
             return list(self._statements(change))

@@ -62,7 +62,7 @@ Cells = Sequence[bytes | None]
 def record_frames(
     session: Session, address: tuple[str, int], recorded: Any, properties: str
 ) -> Any:
-    """Ask the system tables what was asked in `recorded`; write its base rows, read them and their
+    """Send the queries of system tables in `recorded`; write its base rows, read them and their
     log, in a keyspace with `properties` that `session` drops.
     """
     keyspace = f"f{uuid.uuid4().hex[:6]}"

@@ -16,7 +16,7 @@ _WAIT = 2.0  # seconds for the last events
 
 
 def record_responses(session: Session, address: tuple[str, int], recorded: Any) -> Any:
-    """Ask what was asked in `recorded`, in a keyspace that `session` drops."""
+    """Send the requests in `recorded`, in a keyspace that `session` drops."""
     keyspace = _free_name(session)
     try:
         with socket.create_connection(address, timeout=60) as connection:

@@ -1,8 +1,8 @@
 """A snapshot's partitions: the base table's current rows, read before the log.
 
-They are the start of a table of changes. Rows are read after the position where following begins,
-and appear as inserts there. A change made in between may already be in a row and is read again from
-the log; applying it again changes nothing.
+They are the first rows of a table of changes. Rows are read after the position from which the log
+is followed, and count as inserts at that position. A change made in between may already be in a row
+and is read again from the log; applying it again changes nothing.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_limits_hold(make: Make) -> None:
 def test_late_rows_are_sought_once_a_minute(
     make: Make, clock: ManualClock, execute: Execute
 ) -> None:
-    """This includes a query that ends with what is available: Spark does not say that it does."""
+    """This includes a query that ends with what is available: Spark does not name the trigger."""
     execute("ALTER TABLE {t} WITH cdc = {'enabled': true, 'ttl': 86400}")
     before = make(lateRows="deliver", lateHorizon="2h")
     first = before.latestOffset()

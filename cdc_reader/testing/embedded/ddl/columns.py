@@ -64,7 +64,7 @@ def check_counters(table: Table) -> None:
 
 
 def check_counter(column: Column, among_counters: bool) -> None:
-    """Refuse a counter in a table without counters, and another column in one with them."""
+    """Refuse a counter in a table without counters, and other columns in a table with counters."""
     if among_counters and column.type != _COUNTER:
         raise ConfigurationError(
             f"Cannot add a non counter column ({column.name}) in a counter column family"

@@ -149,7 +149,8 @@ def _shifted(
 ) -> Callable[[Execution], int | None]:
     """Return a bound as a token that is included.
 
-    The smallest token stands for `smallest`: it precedes all tokens, or as an end means the ring's.
+    The smallest token stands for `smallest`: it precedes all tokens, and as an end it stands for
+    the end of the ring.
     """
 
     def shifted(execution: Execution) -> int | None:
