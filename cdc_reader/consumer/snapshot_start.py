@@ -26,7 +26,7 @@ def snapshot_start(
     """Return the start of the snapshot of all shards, as the first of them saved it.
 
     Even in a store without leases no change is lost: a shard calls `begin` before it finds that
-    none is saved, so what it saves is from before any shard reads a row.
+    none is saved, so the position that it saves was fixed before any shard reads a row.
     """
     begun = begin()
     owner = Owner.of_this_process(SystemClock().now())

@@ -57,10 +57,10 @@ class Replicator:
     """Applies changes of any number of tables to tables with the same columns.
 
     Every cell gets its original timestamp, so the order of changes does not matter, and applying a
-    change again changes nothing. Rows of a snapshot may come first; then the copy begins with what
-    the table has, see the how-to "Replicate a table". `targets` maps source tables to target
-    tables; the default is the table of the same name. Turn CDC off for a target: with CDC, it
-    refuses timestamps from before its current generation of streams.
+    change again changes nothing. Rows of a snapshot may come first; then the copy begins with the
+    table's rows: see the how-to "Replicate a table". `targets` maps source tables to target tables;
+    the default is the table of the same name. Turn CDC off for a target: with CDC, it refuses
+    timestamps from before its current generation of streams.
 
     `apply` is a handler for a consumer; several threads may call it.
     """

@@ -46,7 +46,7 @@ SHARDS = 3
 CQLSH = ("cqlsh==6.2.2", "scylla-cqlsh==6.0.40")
 SHELL_SCRIPTS = Path(__file__).parent / "cqlsh"
 DESCRIBES = (5, 2)
-"""The first version that answers DESCRIBE; Apache's cqlsh does not ask it of any ScyllaDB."""
+"""The first version that answers DESCRIBE; Apache's cqlsh does not send it to ScyllaDB."""
 SCHEMA = Path(__file__).parent / "schema.cql"
 WRITTEN = {
     "pk": 1,

@@ -1,4 +1,4 @@
-"""Shows how running streaming queries do: as values, as a log line, in Prometheus.
+"""Shows the state of running streaming queries: as values, as a log line, in Prometheus.
 
 May import `offsets` and `reports`. Begin with `listener`, which Spark calls.
 """

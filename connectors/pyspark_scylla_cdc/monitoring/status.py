@@ -37,8 +37,9 @@ class StreamStatus:
     """When the first unread row may expire; None if the log keeps rows forever."""
     as_of: datetime
     snapshot_share: float | None = None
-    """How much of its snapshot the query has read, from 0 to 1: by the table's tokens, so by its
-    partitions. None if the micro-batch read no rows of a snapshot."""
+    """How much of its snapshot the query has read, from 0 to 1: measured in tokens, and so
+    approximately in partitions. None if the micro-batch read no rows of a snapshot.
+    """
     lost: tuple[datetime, datetime] | None = None
     """When the changes that expired unread were written, if the micro-batch begins a new snapshot
     because of them (`onDataLoss` ``resnapshot``).

@@ -189,7 +189,7 @@ class Offset:
     def check_snapshot(self, *, wanted: bool, again: bool = False) -> None:
         """Raise CheckpointError if a query with, or without, a snapshot cannot resume here.
 
-        A query that may take one `again` can always complete it.
+        A query that takes new snapshots (`again`) can complete any snapshot.
         """
         if wanted and self.snapshot is None:
             raise CheckpointError(
