@@ -31,6 +31,7 @@ from cdc_reader.reading.snapshot import (
     begin_snapshot,
 )
 from cdc_reader.streams.shard import Shard
+from cdc_reader.streams.window import Window
 from cdc_reader.testing.in_process import InProcessConnection, RecordedQuery
 from tests.cdc_reader.simulation.holding import Holding
 from tests.cdc_reader.simulation.laws import Laws, Past
@@ -207,8 +208,12 @@ class Application:
             self._rows = self._reader.deliveries()
 
     def _follow(self, start: Checkpoint) -> None:
-        self._follower = Follower(*self._reading(start))
+        self._follower = Follower(*self._reading(start), on_loss=self._lose)
         self._deliveries = self._follower.follow()
+
+    def _lose(self, lost: Window) -> None:
+        self._world.tell(f"{self._shard} lost {lost}")
+        self.laws.lose(lost, self._clock.now())
 
     def _reading(self, start: Checkpoint) -> tuple[CdcTable, Clock, ReadConfig, Checkpoint, Shard]:
         table = CdcTable(self._connection(), TABLE)
@@ -290,6 +295,8 @@ class Application:
         if self._world.is_calm:
             return
         self._world.pass_time(int(self._rng.expovariate(10) * SECOND))
+        if self._scenario.stall and self._luck.random() < self._scenario.stall:
+            self._world.pass_time(int(self._luck.uniform(0.3, 1.5) * self._scenario.ttl))
         if self._rng.random() < self._scenario.crash:
             raise Crash
         if self._rng.random() < self._scenario.stop:

@@ -4,7 +4,8 @@ They are those of the design page. Nothing between two positions is lost or deli
 whatever fails or restarts. Rows of a stream, and the changes of a base partition, come in order. A
 checkpoint is never ahead of what was acknowledged. Streams are read for the time in which they take
 writes, as far as it is announced. A reader that wants late rows gets strays too, and one of each
-pair of twins.
+pair of twins. Rows expire unread only in spans of write time that are reported as lost, once in the
+life of a reader, and only when they can have expired.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from cdc_reader.streams.shard import Shard
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.streams.window import Window
 from cdc_reader.testing.in_process import RecordedQuery
-from tests.cdc_reader.simulation.scenario import Scenario
+from tests.cdc_reader.simulation.scenario import LARGEST_SKEW, SECOND, Scenario
 from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import World
 
 _GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
+_EARLY = 10_000_000
+"""µs by which a row may expire before its TTL has passed since it was written."""
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
 
@@ -51,6 +54,7 @@ class _Life:
     delivered: set[RowName | RowKey] = field(factory=set)
     newest: dict[StreamId, RowKey] = field(factory=dict)
     latest: dict[int | None, int] = field(factory=dict)
+    lost: list[Window] = field(factory=list)
 
 
 @define(eq=False)
@@ -63,11 +67,17 @@ class _Sweep:
 
 @define(eq=False)
 class Past:
-    """The history of a shard's readers; `claimed` by the current checkpoint."""
+    """The history of a shard's readers; `claimed` by the current checkpoint.
+
+    `lost` has the spans of write time whose loss was reported. What was written before
+    `held_since` had expired, or was about to, when a reader without a checkpoint began.
+    """
 
     first: int | None = None
     acknowledged: set[RowKey] = field(factory=set)
     claimed: set[RowName | RowKey] = field(factory=set)
+    lost: list[Window] = field(factory=list)
+    held_since: int = BEGINNING
 
 
 class Laws:
@@ -83,7 +93,7 @@ class Laws:
         self._beginning = beginning
         self._scenario = scenario
         self._shard = shard
-        self._past = past
+        self.past = self._past = past
         self._refreshes: list[int] = []
         self._is_new_refresh = True
         self._claimed: set[RowName | RowKey] = set()
@@ -95,12 +105,17 @@ class Laws:
         self._outstanding: set[RowName] = set()
         self._behind: set[RowName] = set()
         self._sweeps: list[_Sweep] = []
+        self._is_chosen = start.generation is None
         if self._past.first is None and start.position > BEGINNING:
             self._past.first = start.position
 
     def ask(self, asked: RecordedQuery) -> None:
         """Check a page request: it must be for streams that take writes in its time."""
-        cql = asked.query.cql
+        cql, ttl = asked.query.cql, self._scenario.ttl
+        if ttl and self._is_chosen and "cdc$time" in cql:
+            self._is_chosen = False
+            now = self._world.clock.now() + self._scenario.skew
+            self._past.held_since = max(self._past.held_since, now - ttl + max(_EARLY, ttl // 10))
         if "schema_version" in cql:
             self._is_new_refresh = True
         elif any(words in cql for words in _GENERATION_QUERIES):
@@ -139,6 +154,15 @@ class Laws:
         self._past.first = window.start if self._past.first is None else self._past.first
         life.position = window.end
 
+    def lose(self, lost: Window, now: int) -> None:
+        """Record a loss that is reported at `now`, by the reader's clock."""
+        if lost.end > now - self._scenario.ttl + _EARLY:
+            raise LawBroken(f"{lost} is called lost at {now}, before it can have expired")
+        if not all(lost.intersect(other).is_empty for other in self._life.lost):
+            raise LawBroken(f"{lost} is called lost twice")
+        self._life.lost.append(lost)
+        self._past.lost.append(lost)
+
     def acknowledge(self, name: RowName) -> None:
         """Record that the handler has finished a row."""
         self._past.acknowledged.add(name[1])
@@ -147,10 +171,14 @@ class Laws:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check a saved checkpoint: it must claim no unacknowledged row."""
+        """Check a saved checkpoint: it must claim no unacknowledged row.
+
+        A mark may pass a row that expired: its loss is reported with the rest of the window.
+        """
         claimed = [row for row in self._rows() if self._claims(kept, row)]
         for row in claimed:
-            if not self._is_acknowledged(row) and self._is_due(row):
+            is_judged = row.micros < kept.position or not self._has_expired(row)
+            if is_judged and not self._is_acknowledged(row) and self._is_due(row):
                 raise LawBroken(f"{evolve(kept, marks={})} is ahead of {row}")
         undone = self._behind.union(*(each.rows for each in self._sweeps if each.awaits))
         self._claimed = {
@@ -193,7 +221,17 @@ class Laws:
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
         began = FOREVER if self._beginning.began is None else self._beginning.began
         is_after = row.micros >= first or row.arrived > began
-        return is_after and (is_wanted or self._is_due_late(row))
+        is_kept = row.micros >= self._past.held_since and not self._is_lost(row)
+        return is_after and is_kept and (is_wanted or self._is_due_late(row))
+
+    def _has_expired(self, row: LogRow) -> bool:
+        """True if the row may have expired; a node counts in seconds, by its own clock."""
+        expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
+        return self._scenario.ttl > 0 and expires <= self._world.clock.now()
+
+    def _is_lost(self, row: LogRow) -> bool:
+        """True if the row expired unread, and this was reported."""
+        return any(row.micros in lost for lost in self._past.lost)
 
     def _is_due_late(self, row: LogRow) -> bool:
         """True if a row is due even if it is late or a stray; never a stray that has a twin."""

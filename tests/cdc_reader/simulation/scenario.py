@@ -29,6 +29,10 @@ class Scenario:
     Each shard has `rivals` further processes, which share a `lease` (µs); without rivals there is
     no lease. A process is suspended with the chance `nap` per step, mostly for longer than a lease.
 
+    Rows of the log expire after `ttl` µs, 0 for never. If they do, readers take long for what they
+    have, with the chance `stall` per step, and late rows are not wanted: a loss is told by write
+    time.
+
     With a `snapshot` the reader begins with the table's rows; each shard comes `delay` µs after the
     one before.
     """
@@ -57,6 +61,8 @@ class Scenario:
     nap: float = 0.0
     snapshot: bool = False
     delay: int = 0
+    ttl: int = 0
+    stall: float = 0.0
 
     @property
     def confidence(self) -> int:
@@ -115,6 +121,15 @@ def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
     delay = rng.choice([0, 0, 5, 20]) * SECOND
     shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
     return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
+
+
+def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Return the scenario, in a third of the cases with rows that expire while it lasts."""
+    if rng.random() > 1 / 3:
+        return scenario
+    ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND
+    config = evolve(scenario.config, late_rows=LateRowsMode.IGNORE)
+    return evolve(scenario, ttl=ttl, stall=rng.choice([0, 0.02, 0.1]), config=config)
 
 
 def _config(rng: random.Random) -> ReadConfig:

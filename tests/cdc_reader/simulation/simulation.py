@@ -12,11 +12,13 @@ from attrs import frozen
 
 from cdc_reader.streams.shard import Shard
 from tests.cdc_reader.simulation.application import Application, rivals
+from tests.cdc_reader.simulation.bounded import BoundedReads
 from tests.cdc_reader.simulation.laws import LawBroken
 from tests.cdc_reader.simulation.scenario import (
     SECOND,
     Scenario,
     draw,
+    with_expiry,
     with_rivals,
     with_snapshot,
 )
@@ -37,7 +39,8 @@ class BrokenSeed(AssertionError):
 class Run:
     """The outcome of a run: counts of its events, and a digest of them.
 
-    `losses` counts the leases that were lost to another process.
+    `losses` counts the leases that were lost to another process, and `expired` the spans of write
+    time whose rows expired unread.
     """
 
     scenario: Scenario
@@ -45,6 +48,7 @@ class Run:
     generations: int
     restarts: int
     losses: int
+    expired: int
     digest: str
 
 
@@ -56,7 +60,9 @@ def simulate(seed: int, *, snapshot: bool = False) -> Run:
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
     scenario = with_rivals(draw(rng), luck)
-    if snapshot:
+    if not snapshot:
+        scenario = with_expiry(scenario, random.Random(f"expiry of {seed}"))
+    else:
         scenario = with_snapshot(scenario, random.Random(f"snapshot of {seed}"))
     with _same_pauses(seed), _no_logging():
         world = World(scenario, rng)
@@ -67,7 +73,8 @@ def simulate(seed: int, *, snapshot: bool = False) -> Run:
     digest = hashlib.sha256("\n".join(world.happened).encode()).hexdigest()
     restarts = sum(max(0, each.starts - 1) for each in applications)
     losses = sum({each.holding: each.holding.losses for each in applications}.values())
-    return Run(scenario, len(world.truth.rows), len(world.sets), restarts, losses, digest)
+    expired = sum(len(past.lost) for past in {each.laws.past for each in applications})
+    return Run(scenario, len(world.truth.rows), len(world.sets), restarts, losses, expired, digest)
 
 
 def _run(
@@ -78,8 +85,11 @@ def _run(
     beginning = Beginning(world)
     groups = [rivals(world, scenario, rng, luck, shard, beginning) for shard in shards]
     applications = [application for group in groups for application in group]
+    bounded = BoundedReads(world, scenario, luck) if scenario.ttl else None
     while not world.is_calm:
         rng.choice(applications).step()
+        if bounded is not None:
+            bounded.step()
     until = world.clock.now() + _REACH
     for survivor, *_ in groups:  # the other processes just end, and their leases expire
         _finish(survivor, until)

@@ -22,6 +22,7 @@ from cdc_reader.consumer import snapshot_start
 from cdc_reader.cql import timeuuid
 from cdc_reader.errors import TransientError
 from cdc_reader.reading import (
+    bounded,
     deduplication,
     fetch,
     follower,
@@ -178,6 +179,12 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
     "schema: read once": (fetch.CurrentLog, "refresh", lambda _self: False, 10),
     "shards: each reads everything": (
         (planner.Planner, "_own", lambda _self, generation: generation.streams(), 7)
+    ),
+    "expiry: not judged after reading": (
+        (horizon.SettledHorizon, "check_read", lambda _self, *_read: None, 8)
+    ),
+    "expiry: a bounded read is not judged after reading": (
+        (bounded.BoundedRead, "finish", lambda _self: None, 50)
     ),
     "lease: not looked at when saving": (MemoryCheckpoints, "save_as", _saved_anyway, 13),
     "lease: renewed though another took over": (MemoryCheckpoints, "renew", _renewed_anyway, 7),

@@ -134,10 +134,11 @@ class World:
             f"CREATE KEYSPACE ks WITH replication = {replication}"
             + tablets.get(self._scenario.topology, "")
         )
+        ttl = f", 'ttl': {self._scenario.ttl // SECOND}" if self._scenario.ttl else ""
         self.server.execute("CREATE TYPE ks.u (f0 int)")
         self.server.execute(
             "CREATE TABLE ks.t (p int, c int, s int static, v int, u u, PRIMARY KEY (p, c)) "
-            f"WITH cdc = {{'enabled': true{self._scenario.images}}}"
+            f"WITH cdc = {{'enabled': true{self._scenario.images}{ttl}}}"
         )
 
     def _execute(self, cql: str) -> None:

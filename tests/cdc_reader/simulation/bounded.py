@@ -1,0 +1,95 @@
+"""Bounded reads of the table's log, one after another, while it is written and rows expire."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, cast
+from uuid import UUID
+
+import pyarrow as pa
+from attrs import evolve
+
+from cdc_reader.errors import DataLossError, DecodeError, QueryRefusedError
+from cdc_reader.reading.progress import RowKey
+from cdc_reader.streams.stream import StreamId
+from cdc_reader.table_reader import TableReader
+from cdc_reader.testing.in_process import InProcessConnection
+from tests.cdc_reader.simulation.laws import LawBroken
+from tests.cdc_reader.simulation.scenario import SECOND, Scenario
+from tests.cdc_reader.simulation.truth import LogRow
+from tests.cdc_reader.simulation.world import ReaderClock, World
+
+_CHANCE = 0.1
+"""Of a read to go on, per step of the others; of its caller to take long, per batch."""
+
+
+class BoundedReads:
+    """Reads that end with an error if rows expire before they are read.
+
+    One that ends without has every row that had settled when it began, once.
+    """
+
+    def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._luck = luck
+        self._clock = ReaderClock(world, scenario.skew)
+        self._config = evolve(scenario.config, data_loss="fail", in_flight=1)
+        self._read: Iterator[None] | None = None
+
+    def step(self) -> None:
+        """Begin a read, or go on with it."""
+        if self._luck.random() < _CHANCE:
+            self._read = self._read or self._batches()
+            if next(self._read, self) is self:
+                self._read = None
+
+    def _batches(self) -> Iterator[None]:
+        now, scenario = self._clock.now(), self._scenario
+        start = now - int(self._luck.uniform(0.2, 1) * scenario.ttl)
+        due = [
+            row
+            for row in self._world.truth.between(start, now - scenario.confidence)
+            if row.is_in_time(scenario.confidence, scenario.skew) and not self._world.is_stray(row)
+        ]
+        found: list[tuple[StreamId, RowKey]] = []
+        try:
+            for batch in self._reader().batches(start, now):
+                found += _names(batch)
+                if self._luck.random() < _CHANCE:
+                    self._world.pass_time(int(self._luck.uniform(0.3, 1.5) * scenario.ttl))
+                yield
+        except DataLossError as error:
+            self._check_expired(error)
+            return
+        except (DecodeError, QueryRefusedError):
+            return  # a column or a field changed while it read
+        self._check_read(due, found)
+
+    def _reader(self) -> TableReader:
+        connection = InProcessConnection(self._world.server, self._config, before=self._before)
+        return TableReader(cast(Any, connection), "ks.t", config=self._config, clock=self._clock)
+
+    def _check_read(self, due: list[LogRow], found: list[tuple[StreamId, RowKey]]) -> None:
+        if len(set(found)) < len(found):
+            raise LawBroken("a bounded read has a row twice")
+        if missing := [row for row in due if row.name not in found]:
+            raise LawBroken(f"missed by a bounded read that told of no loss: {missing[0]}")
+
+    def _check_expired(self, error: DataLossError) -> None:
+        if error.end > self._clock.now() - self._scenario.ttl + 10 * SECOND:
+            raise LawBroken(f"told before it could expire: {error}")
+
+    def _before(self, _asked: object) -> None:
+        self._world.pass_time(int(self._luck.expovariate(20) * SECOND))
+
+
+def _names(batch: pa.RecordBatch) -> list[tuple[StreamId, RowKey]]:
+    return [
+        (
+            StreamId(row["cdc$stream_id"]),
+            RowKey(UUID(row["cdc$time"]).bytes, row["cdc$batch_seq_no"]),
+        )
+        for row in batch.to_pylist()
+    ]
