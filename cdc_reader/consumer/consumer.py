@@ -56,19 +56,23 @@ class CdcConsumer:
         start: the write time to begin at if there is no checkpoint: ``earliest`` (the default),
             ``now``, a datetime with a time zone, a string such as ``2026-11-21T05:30:00Z`` or
             ``-10m``, or µs since 1970.
-        snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value. With
-        ``initial`` each row that the table has is handled as a change whose operation is
-        ``snapshot``, then the log is followed from before the first row was read. If a run ends
-        before the snapshot is complete, the next run continues with the remaining rows. Shards need
-        a store that they share. With ``data_loss="resnapshot"`` the same happens when rows expired
-        unread. end: the write time to stop at, given like `start`; without it the consumer runs
-        until stopped. checkpoints: the store, which is not closed; in memory by default. config:
-        how changes are handed out. read: how the log is read. shard: the part of the tables to
-        follow, such as ``2/4``, where several processes share. on_window: called when all changes
-        of a window are acknowledged, also for empty windows. on_event: called with a
-        `ConsumerEvent` when a snapshot begins or is complete, and when rows expired unread. clock:
-        replaces the system's clock, in tests. metrics: the recorder of metrics; see
-        `cdc_reader.metrics`.
+        snapshot: what to begin with if there is no checkpoint; a `SnapshotMode`, or its value.
+            With ``initial`` each row that the table has is handled as a change whose operation is
+            ``snapshot``, then the log is followed from before the first row was read. If a run
+            ends before the snapshot is complete, the next run continues with the remaining rows.
+            Shards need a store that they share. With ``data_loss="resnapshot"`` the same happens
+            when rows expired unread.
+        end: the write time to stop at, given like `start`; without it the consumer runs until
+            stopped.
+        checkpoints: the store, which is not closed; in memory by default.
+        config: how changes are handed out.
+        read: how the log is read.
+        shard: the part of the tables to follow, such as ``2/4``, where several processes share.
+        on_window: called when all changes of a window are acknowledged, also for empty windows.
+        on_event: called with a `ConsumerEvent` when a snapshot begins or is complete, and when rows
+            expired unread.
+        clock: replaces the system's clock, in tests.
+        metrics: the recorder of metrics; see `cdc_reader.metrics`.
 
     Raises ConfigurationError for values that cannot be used.
     """
