@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from attrs import Attribute
 
-from cdc_reader._time import as_duration, parse_duration
+from cdc_reader._time import Clock, SystemClock, as_duration, parse_duration
 from cdc_reader.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -92,6 +92,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+NAME = require(
+    lambda value: isinstance(value, str) and value != "", "give a string that is not empty"
+)
+
+
 def is_text(value: object) -> bool:
     """Return True for a string that is not empty; NUL ends strings in files' names and logins."""
     return isinstance(value, str) and value != "" and "\0" not in value
@@ -118,9 +123,23 @@ def expect(option: str, value: object, kind: type[T]) -> T:
 
 def member(option: str, value: str, kind: type[E]) -> E:
     """Return the member of an enumeration that has this value; else raise ConfigurationError."""
-    if value not in list(kind):
+    given: object = value
+    if not isinstance(given, str) or value not in list(kind):
         raise ConfigurationError(option, shown(value), f"give one of {', '.join(kind)}")
     return kind(value)
+
+
+def expect_or(option: str, value: T | None, default: Callable[[], T], kind: type[T]) -> T:
+    """Return the value as `expect` does, or the default in place of None."""
+    return expect(option, default() if value is None else value, kind)
+
+
+def expect_clock(clock: Clock | None) -> Clock:
+    """Return the clock, or the system's in place of None; else raise ConfigurationError."""
+    if clock is None:
+        return SystemClock()
+    expect_able("clock", clock, "now sleep", "give a clock, such as ManualClock()")
+    return clock
 
 
 def expect_able(option: str, value: object, methods: str, remedy: str) -> None:

@@ -55,9 +55,9 @@ def _upper_case(value: str) -> str:
 
 def _password(_: object, attribute: Attribute[Any], value: object) -> None:
     if value is not None and not is_text(value):
-        shown = "(not shown)" if value and isinstance(value, str) else type(value)
+        shown = "(not shown)" if isinstance(value, str) else type(value)
         remedy = "give a string that is not empty and has no NUL character, or leave it out"
-        raise ConfigurationError(attribute.name, value if value == "" else shown, remedy)
+        raise ConfigurationError(attribute.name, shown, remedy)
 
 
 @frozen
@@ -95,7 +95,8 @@ class ConnectionConfig:
         default="QUORUM",
         converter=_upper_case,
         validator=require(
-            lambda value: value in CONSISTENCIES, f"give one of {', '.join(CONSISTENCIES)}"
+            lambda value: isinstance(value, str) and value in CONSISTENCIES,
+            f"give one of {', '.join(CONSISTENCIES)}",
         ),
     )
     connect_timeout: timedelta = field(
@@ -234,7 +235,7 @@ def _late_rows(value: str) -> LateRowsMode:
 
 
 def _data_loss(value: str) -> DataLossMode:
-    return member("data_loss", "continue" if value == "warn" else value, DataLossMode)
+    return member("data_loss", "continue" if shown(value) == "warn" else value, DataLossMode)
 
 
 @frozen

@@ -15,7 +15,7 @@ from typing import Literal, Self
 import pyarrow as pa
 
 from cdc_reader._merging import Merging
-from cdc_reader._settings import expect
+from cdc_reader._settings import expect_or
 from cdc_reader._time import Clock, Moment
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
@@ -51,7 +51,7 @@ class CdcReader:
         shard: str | Shard | None = None,
     ) -> None:
         names = table_names(tables)
-        self.config = expect("config", config or ReadConfig(), ReadConfig)
+        self.config = expect_or("config", config, ReadConfig, ReadConfig)
         self._connection = Connection(connection, self.config)
         self._tables = {
             name: TableReader(self._connection, name, config=self.config, clock=clock, shard=shard)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import pyarrow as pa
 from attrs import evolve
 
-from cdc_reader._settings import expect
+from cdc_reader._settings import expect, expect_clock, expect_or, shown
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
     Clock,
     Micros,
     Moment,
-    SystemClock,
     check_order,
     end_micros,
     start_micros,
@@ -32,6 +31,7 @@ from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.errors import (
     CheckpointError,
+    ConfigurationError,
     QueryRefusedError,
     StoppedError,
 )
@@ -46,7 +46,7 @@ from cdc_reader.reading.retry import Stop, each_stopped_by, each_until, stopped_
 from cdc_reader.reading.snapshot import SnapshotReader, begin_snapshot
 from cdc_reader.reading.window_reader import LogReader
 from cdc_reader.streams.shard import Shard
-from cdc_reader.streams.task import Task
+from cdc_reader.streams.task import RangeTask, Task
 from cdc_reader.streams.window import Window
 from cdc_reader.table_snapshot import TableSnapshot
 
@@ -74,8 +74,8 @@ class TableReader:
         self.name = TableName.of(name)
         self._table = CdcTable(connection, self.name)
         self._hosts = connection.hosts
-        self._config = expect("config", config or ReadConfig(), ReadConfig)
-        self._clock = clock or SystemClock()
+        self._config = expect_or("config", config, ReadConfig, ReadConfig)
+        self._clock = expect_clock(clock)
         self._known_schema = schema
         self._shard = Shard.of(shard)
         self._stop = Stop()
@@ -107,12 +107,13 @@ class TableReader:
 
         Queries the cluster's generations first. Tasks can be pickled and read in any process.
         """
+        expect("window", window, Window)
         with stopped_by(self._stop):
             return self._log.plan(window)
 
     def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `tasks`, one batch per page, each stream in the server's order."""
-        return each_stopped_by(self._stop, self._log.read(tasks))
+        return each_stopped_by(self._stop, self._log.read(_checked(tasks)))
 
     def batches(
         self, start: Moment | None = None, end: Moment | None = None
@@ -214,7 +215,7 @@ class TableReader:
 
     def lost(self, start: Checkpoint) -> Window:
         """Return the span of write time, from a checkpoint on, in which rows have expired."""
-        if start.position == BEGINNING:
+        if expect("start", start, Checkpoint).position == BEGINNING:
             return Window(BEGINNING, BEGINNING)
         with stopped_by(self._stop):
             now, state = self._clock.now(), self._table.state()
@@ -243,7 +244,9 @@ class TableReader:
         of a `RangeComplete`. Raises CheckpointError if `start` is no such checkpoint.
         """
         with stopped_by(self._stop):
-            start = start or begin_snapshot(self._table, self._clock, self._config)
+            if start is None:
+                start = begin_snapshot(self._table, self._clock, self._config)
+            expect("start", start, Checkpoint)
             if start.snapshot is None:
                 raise CheckpointError(
                     f"the snapshot of {self.name} was completed before this checkpoint: follow "
@@ -333,3 +336,12 @@ class TableReader:
     def _log(self) -> LogReader:
         source = self._table.source(self.schema)
         return LogReader(source, self._table.generations, self._config, self._shard)
+
+
+def _checked(tasks: Iterable[Task]) -> Iterator[Task]:
+    """Yield the tasks; raise ConfigurationError for anything else."""
+    given: object = tasks
+    for task in given if isinstance(given, Iterable) else [given]:
+        if not isinstance(task, Task | RangeTask):
+            raise ConfigurationError("tasks", shown(task), "give tasks as `plan` returns them")
+        yield cast("Task", task)

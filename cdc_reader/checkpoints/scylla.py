@@ -61,7 +61,7 @@ class ScyllaCheckpoints:
         retry_deadline: timedelta | str = timedelta(minutes=2),
     ) -> None:
         name = TableName(expect("keyspace", keyspace, str), expect("table", table, str))
-        if consistency not in CONSISTENCIES:
+        if shown(consistency) not in CONSISTENCIES:
             remedy = f"give one of {', '.join(CONSISTENCIES)}"
             raise ConfigurationError("consistency", shown(consistency), remedy)
         config = as_connection(connection)

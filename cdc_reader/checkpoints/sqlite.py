@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 
 from attrs import evolve
 
-from cdc_reader._settings import shown
-from cdc_reader._time import Clock, Micros, SystemClock, as_duration, duration_micros
+from cdc_reader._settings import expect_clock, is_text, shown
+from cdc_reader._time import Clock, Micros, as_duration, duration_micros
 from cdc_reader.checkpoints.marks import (
     newest,
     pack_mark,
@@ -119,11 +119,11 @@ class SqliteCheckpoints:
         wait: timedelta | str = timedelta(seconds=10),
         clock: Clock | None = None,
     ) -> None:
-        if not isinstance(path, str | PathLike):
+        if not _is_path(path):
             raise ConfigurationError("path", shown(path), "give the path of a file")
         self._path = Path(path)
         self._wait = as_duration(wait, "wait")
-        self._clock = clock or SystemClock()
+        self._clock = expect_clock(clock)
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
 
@@ -346,3 +346,15 @@ def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[o
     """A mark's row; a mark without rows gets the oldest time, so it is deleted with old marks."""
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
+
+
+def _is_path(path: object) -> bool:
+    """Return True for what can be a file's name in UTF-8, which SQLite requires."""
+    text = fspath(path) if isinstance(path, PathLike) else path
+    if not isinstance(text, str) or not is_text(text):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

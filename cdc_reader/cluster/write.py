@@ -16,7 +16,7 @@ from cassandra.query import (
 )
 from cassandra.query import Statement as DriverStatement
 
-from cdc_reader._settings import expect
+from cdc_reader._settings import expect_or
 from cdc_reader.cluster.connection import Connection
 from cdc_reader.cluster.errors import request_error
 from cdc_reader.cluster.values import to_driver
@@ -116,7 +116,7 @@ class CqlWriter:
     """
 
     def __init__(self, config: ConnectionConfig | str, read: ReadConfig | None = None) -> None:
-        self._connection = Connection(config, expect("read", read or ReadConfig(), ReadConfig))
+        self._connection = Connection(config, expect_or("read", read, ReadConfig, ReadConfig))
 
     def write(self, statements: Sequence[Statement]) -> None:
         """Execute statements of one partition, as one write if it is not too large.

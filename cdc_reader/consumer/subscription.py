@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from cdc_reader._settings import expect, expect_able, member, shown
+from cdc_reader._settings import expect, expect_able, expect_clock, member, shown
 from cdc_reader._time import (
     EARLIEST,
     Clock,
@@ -92,6 +92,7 @@ class Subscription:
             raise ConfigurationError("application", application, remedy)
         expect("config", self.config, ConsumerConfig)
         expect("read", self.read, ReadConfig)
+        expect_clock(self.clock)
         store = "give a store, such as SqliteCheckpoints('progress.db')"
         expect_able("checkpoints", self.checkpoints, "load save close", store)
         expect_able("metrics", self.metrics, "add set", "give a recorder, such as MemoryMetrics()")

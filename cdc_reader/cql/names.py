@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Self
 
-from attrs import frozen
+from attrs import field, frozen
 
+from cdc_reader._settings import NAME
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
@@ -36,8 +37,8 @@ def _unquoted(part: str) -> str:
 class TableName:
     """A table's keyspace and name, as stored (case-sensitive, without quotes)."""
 
-    keyspace: str
-    name: str
+    keyspace: str = field(validator=NAME)
+    name: str = field(validator=NAME)
 
     @classmethod
     def parse(cls, text: str) -> Self:

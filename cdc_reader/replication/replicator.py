@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from cdc_reader._settings import expect, expect_able, shown
-from cdc_reader._time import Clock, SystemClock
+from cdc_reader._settings import expect, expect_able, expect_clock, shown
+from cdc_reader._time import Clock
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.operation import ChangeOperation
 from cdc_reader.cql.names import TableName
@@ -82,7 +82,7 @@ class Replicator:
         self._targets = {TableName.of(name): TableName.of(target) for name, target in named}
         self._writes: dict[TableName, TableWrites] = {}
         self._expiry = expect("expiry", expiry, Expiry)
-        self._clock = clock or SystemClock()
+        self._clock = expect_clock(clock)
 
     def apply(self, change: Change) -> None:
         """Apply a change as one write; see `statements` for the errors."""

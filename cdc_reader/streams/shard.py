@@ -10,6 +10,7 @@ from attrs import frozen
 from cdc_reader._settings import is_whole
 from cdc_reader.errors import ConfigurationError
 
+_MOST = 999_999
 MIN_TOKEN, MAX_TOKEN = -(1 << 63), (1 << 63) - 1
 
 
@@ -26,13 +27,18 @@ class Shard:
     count: int = 1
 
     def __attrs_post_init__(self) -> None:
-        if not all(map(is_whole, (self.number, self.count))) or not 1 <= self.number <= self.count:
-            raise ConfigurationError("shard", str(self), "give it as '1/4' to '4/4'")
+        if not all(map(is_whole, (self.number, self.count))) or not (
+            1 <= self.number <= self.count <= _MOST
+        ):
+            given = (self.number, self.count)
+            raise ConfigurationError("shard", given, "give it as '1/4' to '4/4'")
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse text such as ``2/4``. Raises ConfigurationError if it is not a shard."""
-        if not (parts := re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)):
+        given: object = text
+        is_text = isinstance(given, str)
+        if not is_text or not (parts := re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)):
             raise ConfigurationError("shard", text, "give it as '1/4' to '4/4'")
         return cls(int(parts[1]), int(parts[2]))
 
@@ -41,7 +47,7 @@ class Shard:
         """Return the shard itself, parse text, or turn None into the whole ring."""
         if shard is None or isinstance(shard, Shard):
             return shard or cls()
-        return cls.parse(str(shard))
+        return cls.parse(shard)
 
     @property
     def start(self) -> int:

@@ -108,6 +108,15 @@ def test_bounds_cut_at_the_microsecond(
                 ask("-1h", micros // 1_000_000)
 
 
+@pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
+def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
+    """Anything else is refused in one line."""
+    with CdcReader(connection, table) as reader:
+        batches = reader.table.read(tasks)
+        with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
+            list(batches)
+
+
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
     """Every way of reading does so when it is called, for one table and for several."""
     micros = datetime_micros(datetime.now(UTC))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 import cdc_reader
@@ -24,6 +27,7 @@ from cdc_reader import (
     ReadConfig,
     Replicator,
     ScyllaCheckpoints,
+    Shard,
     SqliteCheckpoints,
     TableName,
 )
@@ -34,6 +38,8 @@ from cdc_reader.errors import ConfigurationError
 cdc: Any = cdc_reader
 """The package without its types, which would forbid these wrong values."""
 WAY = "host:9042"
+ARRAY = np.array([1, 2])
+"""It has no truth value."""
 SEVERAL = {"contact_points": "h", "password": "hunter2"}
 
 
@@ -107,7 +113,55 @@ def consumer(**wrong: Any) -> CdcConsumer:
             lambda: cdc.CdcReader(WAY, "ks.t", config=SEVERAL),
             "config is <class 'dict'>: give a ReadConf",
         ),
-        (lambda: cdc.CdcReader(WAY, "ks.t", shard=3), "shard is '3': give it as '1/4' to '4/4'"),
+        (lambda: cdc.CdcReader(WAY, "ks.t", shard=3), "shard is 3: give it as '1/4' to '4/4'"),
+        (
+            lambda: cdc.CdcReader(WAY, "ks.t", shard=10**5_000),
+            "shard is a number of 16610 bits: give it",
+        ),
+        (lambda: cdc.CdcReader(WAY, "ks.t", config=0), "config is 0: give a ReadConfig"),
+        (lambda: cdc.CdcReader(WAY, "ks.t", clock=5), "clock is 5: give a clock"),
+        (lambda: cdc.CdcReader(WAY, "ks.t").table.plan(5), "window is 5: give a Window"),
+        (lambda: cdc.CdcReader(WAY, "ks.t").table.snapshot(5), "start is 5: give a Checkpoint"),
+        (lambda: cdc.TableName("ks", 5), "name is 5: give a string that is not empty"),
+        (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
+        (lambda: cdc.ReadConfig(data_loss=ARRAY), "data_loss is <class 'numpy.ndarray'>: give one"),
+        (lambda: cdc.Shard(10**9, 10**9), "shard is (1000000000, 1000000000): give it as"),
+        (lambda: consumer(clock=5), "clock is 5: give a clock"),
+        (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
+        (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
+        (lambda: cdc.SqliteCheckpoints("\ud800"), "path is '\\ud800': give the path of a file"),
+        (lambda: cdc.SqliteCheckpoints("a", clock=5), "clock is 5: give a clock"),
+        (lambda: cdc.ReadConfig(strategy=ARRAY), "give one of streams, ranges"),
+        (lambda: cdc.ConnectionConfig("h", consistency=ARRAY), "give one of ONE"),
+        (lambda: cdc.ConnectionConfig("h", username="u", password=ARRAY), "password is <class"),
+        (
+            lambda: cdc.ScyllaCheckpoints(WAY, "ks", consistency=ARRAY),
+            "consistency is <class 'numpy.ndarray'>: give one of",
+        ),
+        (lambda: consumer(snapshot=ARRAY), "snapshot is <class 'numpy.ndarray'>: give one of"),
+        (lambda: cdc.Shard.parse(None), "shard is None: give it as"),
+        (lambda: cdc.Shard(1, 10**5_000 * -1), "shard is a tuple: give it as"),
+        (
+            lambda: cdc.ReadConfig(window=10**5_000),
+            "window is a number of 16610 bits: give a timedelta, such as timedelta(seconds=5)",
+        ),
+        (lambda: cdc.ReadConfig(window=0), "give a timedelta, such as timedelta(seconds=5)"),
+        (lambda: cdc.ReadConfig(window="0"), "window is 0 s: give a duration above zero"),
+        (
+            lambda: cdc.ReadConfig(window="9" * 5_000 + "s"),
+            "... (5,003 characters): give a duration such as",
+        ),
+        (lambda: cdc.ReadConfig(max_queries_per_second=10**400), "give a number above zero"),
+        (lambda: cdc.ConnectionConfig("h", tls_ca=""), "tls_ca is '': give a string that is not"),
+        (lambda: cdc.ConnectionConfig("h", local_dc=""), "local_dc is '': give a string that is"),
+        (
+            lambda: cdc.ConnectionConfig("h", username="a\0b", password="p"),
+            "username is 'a\\x00b': give a string that is not empty and has no NUL character",
+        ),
+        (
+            lambda: cdc.ConnectionConfig("h", username="u", password="hunter2\0"),
+            "password is '(not shown)': give a string that is not empty and has no NUL",
+        ),
         (lambda: cdc.TableReader(Connection(WAY, cdc.ReadConfig()), 7), "table is 7: give it as"),
         (lambda: cdc.CqlWriter(5), "connection is 5: give a ConnectionConfig, or contact points"),
         (lambda: cdc.CqlWriter(WAY, 5), "read is 5: give a ReadConfig"),
@@ -196,7 +250,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: consumer(start="soon"), "start is 'soon': give 'earliest'"),
         (lambda: consumer(end=0), "end is 0: not a likely time of a change"),
         (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
-        (lambda: cdc.Shard("1", 2), "shard is '1/2': give it as"),
+        (lambda: cdc.Shard("1", 2), "shard is ('1', 2): give it as"),
         (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
         (lambda: cdc.ConnectionConfig("h", port=True), "port is True: give a whole number"),
         (
@@ -288,6 +342,58 @@ def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: s
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+class Unprintable:
+    """Its representation cannot be had, or has two lines."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        if self._text is None:
+            raise RuntimeError("no text")
+        return self._text
+
+
+HOSTILE: list[Any] = [
+    *(None, "", "\0", "\ud800", "a\nb", "x" * 100_000, "9" * 5_000, "9" * 5_000 + "s", b"x"),
+    *(True, 0, -1, 5, 5.5, float("nan"), float("inf"), 10**5_000, -(10**5_000), 1 << 63),
+    *([], [5], (), {}, {"a": 1}, {1, 2}, object(), print, int, ARRAY, np.datetime64("NaT")),
+    *(Unprintable(None), Unprintable("a\nb"), Decimal("NaN"), date(2026, 11, 22)),
+    *(timedelta(0), timedelta(-1), timedelta.max, datetime.max.replace(tzinfo=UTC)),
+]
+CONSUMER = {"connection": WAY, "tables": "ks.t", "application": "a"}
+MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (ConnectionConfig, {"contact_points": "h"}),
+    (ReadConfig, {}),
+    (ConsumerConfig, {}),
+    (CdcConsumer, CONSUMER | {"handler": print}),
+    (AsyncCdcConsumer, CONSUMER | {"handler": coroutine}),
+    (AsyncChanges, CONSUMER),
+    (ScyllaCheckpoints, {"connection": WAY, "keyspace": "ks"}),
+    (SqliteCheckpoints, {"path": "x"}),
+    (CqlWriter, {"config": WAY}),
+    (TableName, {"keyspace": "ks", "name": "t"}),
+    (Shard, {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "name"),
+    [(make, given, name) for make, given in MADE for name in inspect.signature(make).parameters],
+)
+def test_no_value_causes_an_error_of_python(
+    make: Callable[..., object], given: dict[str, Any], name: str
+) -> None:
+    """Each value is taken, or refused in one line of less than 2,000 characters."""
+    for value in HOSTILE:
+        try:
+            assert repr(make(**{**given, name: value}))
+        except ConfigurationError as error:
+            message = str(error)
+            assert message.isprintable()
+            assert len(message) < 2_000
 
 
 def test_durations_may_be_texts() -> None:

@@ -200,7 +200,7 @@ class SourceOptions:
         path = str(self.password_file)
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             remedy = f"it cannot be read ({reason}); give a file that is on this machine"
             raise ConfigurationError("passwordFile", path, remedy) from None

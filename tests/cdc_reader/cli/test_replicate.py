@@ -393,6 +393,6 @@ def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> 
     unasked = invoke(*words, "--target-username", "me")
     assert unasked.exit_code == 2
     assert unasked.stderr == (
-        "Error: target username is 'me': give its password in --target-password-file or "
+        "Error: --target-username is 'me': give its password in --target-password-file or "
         "$SCYLLA_CDC_TARGET_PASSWORD\n"
     )
