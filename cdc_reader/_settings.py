@@ -92,11 +92,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-NAME = require(
-    lambda value: isinstance(value, str) and value != "", "give a string that is not empty"
-)
-
-
 def is_text(value: object) -> bool:
     """Return True for a string that is not empty; NUL ends strings in files' names and logins."""
     return isinstance(value, str) and value != "" and "\0" not in value

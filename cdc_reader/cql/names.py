@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Self
 
-from attrs import field, frozen
+from attrs import frozen
 
-from cdc_reader._settings import NAME
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
@@ -37,8 +36,14 @@ def _unquoted(part: str) -> str:
 class TableName:
     """A table's keyspace and name, as stored (case-sensitive, without quotes)."""
 
-    keyspace: str = field(validator=NAME)
-    name: str = field(validator=NAME)
+    keyspace: str
+    name: str
+
+    def __attrs_post_init__(self) -> None:
+        given: dict[str, object] = {"keyspace": self.keyspace, "name": self.name}
+        for option, text in given.items():
+            if not isinstance(text, str) or not text:
+                raise ConfigurationError(option, text, "give a string that is not empty")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -8,7 +8,7 @@ from typing import Self
 from attrs import frozen
 
 from cdc_reader._settings import is_whole
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.errors import ConfigurationError, in_one_line
 
 _MOST = 999_999
 MIN_TOKEN, MAX_TOKEN = -(1 << 63), (1 << 63) - 1
@@ -30,7 +30,7 @@ class Shard:
         if not all(map(is_whole, (self.number, self.count))) or not (
             1 <= self.number <= self.count <= _MOST
         ):
-            given = (self.number, self.count)
+            given = "/".join(map(in_one_line, (self.number, self.count)))
             raise ConfigurationError("shard", given, "give it as '1/4' to '4/4'")
 
     @classmethod

@@ -111,7 +111,7 @@ def test_bounds_cut_at_the_microsecond(
 @pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
 def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
     """Anything else is refused in one line."""
-    with CdcReader(connection, table) as reader:
+    with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.table.read(tasks)
         with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
             list(batches)

@@ -125,7 +125,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: cdc.TableName("ks", 5), "name is 5: give a string that is not empty"),
         (lambda: cdc.TableName("", "t"), "keyspace is '': give a string that is not empty"),
         (lambda: cdc.ReadConfig(data_loss=ARRAY), "data_loss is <class 'numpy.ndarray'>: give one"),
-        (lambda: cdc.Shard(10**9, 10**9), "shard is (1000000000, 1000000000): give it as"),
+        (lambda: cdc.Shard(10**9, 10**9), "shard is '1000000000/1000000000': give it as"),
         (lambda: consumer(clock=5), "clock is 5: give a clock"),
         (lambda: cdc.SqliteCheckpoints(""), "path is '': give the path of a file"),
         (lambda: cdc.SqliteCheckpoints("a\0"), "path is 'a\\x00': give the path of a file"),
@@ -140,7 +140,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         ),
         (lambda: consumer(snapshot=ARRAY), "snapshot is <class 'numpy.ndarray'>: give one of"),
         (lambda: cdc.Shard.parse(None), "shard is None: give it as"),
-        (lambda: cdc.Shard(1, 10**5_000 * -1), "shard is a tuple: give it as"),
+        (lambda: cdc.Shard(1, 10**5_000 * -1), "/a number of 16610 bits': give it as"),
         (
             lambda: cdc.ReadConfig(window=10**5_000),
             "window is a number of 16610 bits: give a timedelta, such as timedelta(seconds=5)",
@@ -250,7 +250,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
         (lambda: consumer(start="soon"), "start is 'soon': give 'earliest'"),
         (lambda: consumer(end=0), "end is 0: not a likely time of a change"),
         (lambda: cdc.TableName.parse(None), "table is None: give it as keyspace.table"),
-        (lambda: cdc.Shard("1", 2), "shard is ('1', 2): give it as"),
+        (lambda: cdc.Shard("1", 2), "'1'/2\": give it as"),
         (lambda: cdc.ConnectionConfig(None), "contact_points is (): give at least one host"),
         (lambda: cdc.ConnectionConfig("h", port=True), "port is True: give a whole number"),
         (
