@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 import tempfile
@@ -205,7 +204,7 @@ def _progress(query: StreamingQuery) -> Table:
     table.add_column("rows", justify="right")
     table.add_column("rows/s", justify="right")
     for batch in _filled(query):
-        position = json.loads(batch["sources"][0]["endOffset"])["position"]
+        position = _end(batch)
         rows, speed = batch["numInputRows"], batch["processedRowsPerSecond"]
         time_of_day = format_timestamp(position)[11:23]
         table.add_row(str(batch["batchId"]), time_of_day, f"{rows:,}", f"{speed:,.0f}")
@@ -219,7 +218,15 @@ def _filled(query: StreamingQuery) -> list[Mapping[str, Any]]:
 def _position(query: StreamingQuery) -> int:
     """Return the write time, in µs, up to which the stream has read."""
     last = query.lastProgress
-    return json.loads(last["sources"][0]["endOffset"])["position"] if last else 0
+    return _end(last) if last else 0
+
+
+def _end(progress: Mapping[str, Any]) -> int:
+    """Return the write time, in µs, at which a micro-batch ends."""
+    from pyspark_scylla_cdc.monitoring.progress import offset_of
+
+    offset = offset_of(progress["sources"][0]["endOffset"])
+    return 0 if offset is None else offset.position
 
 
 @contextmanager

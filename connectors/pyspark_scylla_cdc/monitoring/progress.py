@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,10 +27,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def offset_of(text: str) -> Offset | None:
     """Parse an offset of a query's progress; None if it is one of another data source."""
     try:
-        offset = Offset.from_json(json.loads(text))
-    except (ConfigurationError, ValueError):
+        offset = Offset.from_json(_parsed(text))
+    except (ConfigurationError, ValueError, SyntaxError):
         return None
     return offset if offset.table is not None else None
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON, or the text of a dict.
+
+    Spark gives the latter where it has read the progress from JSON: with Connect, and in the
+    `recentProgress` of Spark 4.1.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ast.literal_eval(text)
 
 
 def status_of(

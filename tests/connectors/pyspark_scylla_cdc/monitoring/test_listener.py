@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Execute = Callable[..., None]
     Load = Callable[..., DataFrame]
+    Json = dict[str, Any]
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
@@ -40,7 +41,7 @@ END = evolve(START, position=NOW - 30 * SECOND)
 COPY = uuid4()
 
 
-def source(start: str, end: str, rows: int) -> dict[str, Any]:
+def source(start: str | Json, end: str | Json, rows: int) -> dict[str, Any]:
     """Return what Spark reports about a source."""
     return {
         "description": "a source",
@@ -103,9 +104,15 @@ def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[Scylla
     listener.close()
 
 
-def test_the_figures_of_a_micro_batch(listener: ScyllaCdcListener) -> None:
-    """Lag and headroom are in seconds, so they need no arithmetic."""
-    listener.onQueryProgress(event(source(text(START), text(END), 4)))
+@pytest.mark.parametrize("shown", [text, Offset.to_json], ids=["JSON", "text of a dict"])
+def test_the_figures_of_a_micro_batch(
+    listener: ScyllaCdcListener, shown: Callable[[Offset], str | Json]
+) -> None:
+    """Lag and headroom are in seconds, so they need no arithmetic.
+
+    With Connect, Spark passes an offset as the text of a dict.
+    """
+    listener.onQueryProgress(event(source(shown(START), shown(END), 4)))
     (status,) = listener.streams
     assert (status.query, status.table, status.batch) == ("copy", TABLE, 3)
     assert (status.rows, status.rows_per_second, status.seconds) == (4, 8.0, 0.5)
