@@ -327,22 +327,22 @@ def test_writes_from_before_the_snapshot_may_arrive_after_it(
     tables: Tables, connection: ConnectionConfig
 ) -> None:
     """As in the table, they replace older cells, and younger cells stay."""
-    key, second = next(KEYS), 1_000_000
+    key, step = next(KEYS), 1_000  # µs, so that all is after the server's first generation
     source = tables.schemas["both"].base.name
-    base = time.time_ns() // 1_000 - 60 * second
+    base = time.time_ns() // 1_000 - 60 * step
     where = "WHERE pk = <pk> AND ck"
     for ck in (1, 2):
-        written = f"(pk, ck, a, b) VALUES (<pk>, {ck}, 1, 'x') USING TIMESTAMP <+{10 * second}>"
+        written = f"(pk, ck, a, b) VALUES (<pk>, {ck}, 1, 'x') USING TIMESTAMP <+{10 * step}>"
         tables.execute("both", key, base, f"INSERT INTO <t> {written}")
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
         found = _of_key(reader.snapshot().changes(), key)
     for late in (
-        f"UPDATE <t> USING TIMESTAMP <+{20 * second}> SET a = 2 {where} = 1",
-        f"UPDATE <t> USING TIMESTAMP <+{5 * second}> SET b = 'old' {where} = 1",
-        f"DELETE FROM <t> USING TIMESTAMP <+{20 * second}> {where} = 2",
+        f"UPDATE <t> USING TIMESTAMP <+{20 * step}> SET a = 2 {where} = 1",
+        f"UPDATE <t> USING TIMESTAMP <+{5 * step}> SET b = 'old' {where} = 1",
+        f"DELETE FROM <t> USING TIMESTAMP <+{20 * step}> {where} = 2",
     ):
         tables.execute("both", key, base, late)
-    inserts = {base + 10 * second}
+    inserts = {base + 10 * step}
     found += [each for each in tables.changes("both", key) if each.timestamp not in inserts]
     replicator = Replicator(tables.writer, {source: TableName(tables.keyspace, "copy")})
     for change in found:
