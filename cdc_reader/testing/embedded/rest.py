@@ -10,15 +10,13 @@ import asyncio
 import json
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from attrs import frozen
 
+from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.topology.ring import Node
-
-if TYPE_CHECKING:
-    from cdc_reader.testing.embedded.scylla import EmbeddedScylla
 
 _OF_FILES = {
     "autocompaction", "compact", "flush", "keyspace_cleanup", "keyspace_compaction",
@@ -34,11 +32,23 @@ class _Refused(Exception):
         self.status = status
 
 
+class ClusterAdmin(Protocol):
+    """The cluster as its administrator sees and changes it; `EmbeddedScylla` implements this."""
+
+    catalog: Catalog
+
+    @property
+    def nodes(self) -> tuple[Node, ...]: ...
+    def is_up(self, node: Node) -> bool: ...
+    def leave(self, node: Node) -> None: ...
+    def check_and_repair_streams(self) -> object: ...
+
+
 @frozen
 class RestApi:
     """Answers the HTTP requests that one node gets at its `address`."""
 
-    scylla: EmbeddedScylla
+    scylla: ClusterAdmin
     address: str
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +78,7 @@ class RestApi:
             return _refusal(refused.status, str(refused))
 
     def _read(self, path: list[str], _: dict[str, str]) -> Any:
-        scylla, nodes = self.scylla, self.scylla.cluster.nodes
+        scylla, nodes = self.scylla, self.scylla.nodes
         facts: dict[str, Callable[[], Any]] = {
             "gossiper/endpoint/down": lambda: [n.address for n in nodes if not scylla.is_up(n)],
             "gossiper/endpoint/live": lambda: [n.address for n in nodes if scylla.is_up(n)],
@@ -78,7 +88,7 @@ class RestApi:
             "storage_service/hostid/local": lambda: str(self._own_node().host_id),
             "storage_service/keyspaces": lambda: list(scylla.catalog.keyspaces),
             "storage_service/operation_mode": lambda: "NORMAL",
-            "storage_service/scylla_release_version": lambda: scylla.profile.version,
+            "storage_service/scylla_release_version": lambda: scylla.catalog.profile.version,
         }
         return facts.get("/".join(path), self._refuse)()
 
@@ -103,7 +113,7 @@ class RestApi:
         return self._node(lambda node: node.address == self.address)
 
     def _node(self, is_meant: Callable[[Node], bool]) -> Node:
-        for node in self.scylla.cluster.nodes:
+        for node in self.scylla.nodes:
             if is_meant(node):
                 return node
         raise _Refused(HTTPStatus.BAD_REQUEST, "expected a node on the ring")

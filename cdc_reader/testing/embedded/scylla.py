@@ -13,6 +13,7 @@ from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.testing.embedded.addresses import Addresses, reachable
 from cdc_reader.testing.embedded.cdc.write_path import WritePath
+from cdc_reader.testing.embedded.clients import client_rows
 from cdc_reader.testing.embedded.faults import FaultPlan
 from cdc_reader.testing.embedded.node_clock import NodeClock
 from cdc_reader.testing.embedded.page_replay import PageReplays
@@ -26,11 +27,7 @@ from cdc_reader.testing.embedded.schema.catalog import Catalog, SchemaChange
 from cdc_reader.testing.embedded.server import Server
 from cdc_reader.testing.embedded.session import Host, supported_options
 from cdc_reader.testing.embedded.storage.database import Database
-from cdc_reader.testing.embedded.system.clients import client_rows
-from cdc_reader.testing.embedded.system.definitions import (
-    generation_range_tables,
-    system_keyspaces,
-)
+from cdc_reader.testing.embedded.system.definitions import generation_range_tables, system_keyspaces
 from cdc_reader.testing.embedded.system.generation_tables import (
     GenerationTables,
     LegacyGenerationTable,
@@ -405,8 +402,10 @@ class EmbeddedScylla:
             self.cluster,
             self.catalog,
             self.profile,
-            lambda: client_rows(self._server, engine),
-            lambda: self.port,
+            most_partitions=self._most_partitions,
+            most_rows=MOST_KEYS,
+            clients=lambda: client_rows(self._server, engine),
+            port=lambda: self.port,
         )
         clock = self._clocks[node.address] = NodeClock(self.clock)
         streams = StreamChoice(self.catalog, self.cluster.streams, self.tablets, self.misplacing)

@@ -12,11 +12,7 @@ from uuid import uuid1
 from attrs import Factory, define, evolve, field, frozen
 
 from cdc_reader._log import get_logger
-from cdc_reader.testing.embedded.errors import (
-    BadCredentials,
-    CqlError,
-    ServerError,
-)
+from cdc_reader.testing.embedded.errors import BadCredentials, CqlError, ServerError
 from cdc_reader.testing.embedded.faults import FaultKind, FaultPlan, Statement, Strike
 from cdc_reader.testing.embedded.faults.errors import error_of
 from cdc_reader.testing.embedded.protocol import responses

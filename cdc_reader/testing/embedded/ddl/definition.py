@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from cdc_reader.testing.embedded.ddl.alter_table import alter_table
-from cdc_reader.testing.embedded.ddl.keyspaces import (
-    alter_keyspace,
-    create_keyspace,
-    drop_keyspace,
-)
+from cdc_reader.testing.embedded.ddl.keyspaces import alter_keyspace, create_keyspace, drop_keyspace
 from cdc_reader.testing.embedded.ddl.tables import create_table, drop_table
 from cdc_reader.testing.embedded.ddl.types import change_type
 from cdc_reader.testing.embedded.grammar import ast

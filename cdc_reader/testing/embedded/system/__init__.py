@@ -2,6 +2,6 @@
 
 `system` and `system_schema` are virtual; the others are stored like any table.
 
-May import `query`, `topology` and the packages below them. Begin with `definitions`; `virtual`
-makes rows of a virtual table.
+May import `topology` and the packages below it. Begin with `definitions`; `virtual` makes rows of
+a virtual table.
 """

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import frozen
 
 from cdc_reader.testing.embedded.profile import Profile
-from cdc_reader.testing.embedded.query.model import MOST_KEYS
 from cdc_reader.testing.embedded.schema.catalog import Catalog
 from cdc_reader.testing.embedded.schema.table import MURMUR3
 from cdc_reader.testing.embedded.system.definitions import GENERATION_TIMESTAMPS
@@ -33,13 +32,16 @@ _FEATURES = (
 class NodeTables:
     """The virtual tables of keyspace `system` as `node` answers them.
 
-    `clients` returns the rows of `system.clients`; nodes listen on `port`.
+    IN lists may name `most_partitions`, and `most_rows` of each. `clients` returns the rows of
+    `system.clients`; nodes listen on `port`.
     """
 
     node: Node
     cluster: Cluster
     catalog: Catalog
     profile: Profile
+    most_partitions: int
+    most_rows: int
     clients: Callable[[], Iterable[Values]] = tuple
     port: Callable[[], int] = int
 
@@ -106,8 +108,8 @@ class NodeTables:
         settings: dict[str, tuple[str, object]] = {
             "cluster_name": ("string", self.cluster.name),
             "enable_tablets": ("bool", str(by_default).lower()),
-            "max_clustering_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
-            "max_partition_key_restrictions_per_query": ("uint32_t", MOST_KEYS),
+            "max_clustering_key_restrictions_per_query": ("uint32_t", self.most_rows),
+            "max_partition_key_restrictions_per_query": ("uint32_t", self.most_partitions),
             "native_transport_port": ("uint16_t", self.port()),
             "num_tokens": ("uint32_t", len(self.node.tokens)),
             "partitioner": ("string", MURMUR3),

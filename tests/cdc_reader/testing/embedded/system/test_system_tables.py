@@ -118,3 +118,11 @@ def test_cdc_local_shows_the_newest_generation(session: Session) -> None:
     rows = decoded(body_of(session, "SELECT * FROM system.cdc_local")).parsed_rows
     assert [row[0] for row in rows] == ["cdc_local", "rewritten"]
     assert [cell is None for cell in rows[0] + rows[1]] == [False] * 4 + [True] * 2
+
+
+def test_config_shows_the_limits_in_force() -> None:
+    """A client can read how many keys the server's IN lists may make."""
+    scylla = EmbeddedScylla(most_partitions=7)
+    cql = "SELECT value FROM system.config WHERE name = 'max_{}_key_restrictions_per_query'"
+    shown = [scylla.execute(cql.format(key)) for key in ("partition", "clustering")]
+    assert shown == [[(b"7",)], [(b"100",)]]
