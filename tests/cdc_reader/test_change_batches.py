@@ -24,7 +24,7 @@ from cdc_reader.errors import (
 from tests.cdc_reader.conftest import Execute
 
 if TYPE_CHECKING:
-    pass
+    from cdc_reader.testing import Scylla
 
 FULL = "{'enabled': true, 'preimage': 'full', 'postimage': true}"
 SMALL_PAGES = ReadConfig(fetch_size=2, chunk_size=3, in_flight=2)
@@ -213,7 +213,7 @@ def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_dropping_the_result_ends_the_read(
-    connection: ConnectionConfig, keyspace: str, execute: Execute
+    connection: ConnectionConfig, keyspace: str, execute: Execute, scylla: Scylla
 ) -> None:
     """No thread or connection is left; a stopped read raises an error."""
     execute(
@@ -236,7 +236,10 @@ def test_dropping_the_result_ends_the_read(
         closed = reader.change_batches()
     with pytest.raises(CdcError):
         closed.read_next_batch()
-    assert set(threading.enumerate()) <= before
+    started = set(threading.enumerate()) - before - scylla.session.cluster.executor._threads
+    for thread in started:
+        thread.join(timeout=30)
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
