@@ -21,8 +21,10 @@ T = TypeVar("T")
 Micros: TypeAlias = int
 """A point in time: microseconds since 1970 (UTC).
 
-A plain alias: with a `NewType`, each difference of two times, and each sum of a time and a
-duration, would be a plain int that has to be wrapped again."""
+An alias for readers, not a type that a checker tells from `int`: with a `NewType` the sum of a time
+and a duration is a plain int, as is a duration, so each of them would be wrapped again by hand, and
+two times could still be added. Users may also pass an int of their own wherever a `Moment` is
+meant."""
 
 BEGINNING: Micros = -(1 << 62)
 """Earlier than every write time."""

@@ -201,7 +201,7 @@ class LateRowsMode(StrEnum):
 class DataLossMode(StrEnum):
     """What to do when rows expired before they were read.
 
-    `continue`, or by its former name `warn`: log a warning. `fail`: raise DataLossError.
+    `continue`: log a warning. `fail`: raise DataLossError.
     `resnapshot`: a consumer takes a new snapshot of the table, and follows the log from there;
     other readers raise DataLossError.
     """
@@ -209,7 +209,6 @@ class DataLossMode(StrEnum):
     CONTINUE = "continue"
     FAIL = "fail"
     RESNAPSHOT = "resnapshot"
-    WARN = CONTINUE
 
 
 class SnapshotMode(StrEnum):
@@ -235,7 +234,7 @@ def _late_rows(value: str) -> LateRowsMode:
 
 
 def _data_loss(value: str) -> DataLossMode:
-    return member("data_loss", "continue" if shown(value) == "warn" else value, DataLossMode)
+    return member("data_loss", value, DataLossMode)
 
 
 @frozen

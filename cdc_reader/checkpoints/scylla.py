@@ -91,7 +91,7 @@ class ScyllaCheckpoints:
 
         More than 64 KiB of marks are saved in parts, each of which is correct on its own.
         """
-        kept = self._entry(name, upgrade=True)
+        kept = self._entry(name)
         with kept.lock:
             stored, kept.stored = kept.stored, None
             if stored is None or stored.written is None:
@@ -107,7 +107,7 @@ class ScyllaCheckpoints:
         Raises TransientError while the last save's timestamp is ahead of the servers' clock:
         later saves would lose to it.
         """
-        kept, text, lifetime = self._entry(name, upgrade=True), owner.to_text(), _lifetime(duration)
+        kept, text, lifetime = self._entry(name), owner.to_text(), _lifetime(duration)
         with kept.lock:
             holder = self._leases.acquire(name, text, lifetime)
             if holder not in (None, text):
@@ -128,7 +128,7 @@ class ScyllaCheckpoints:
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
         """See `LeasingStore.save_as`, and `save`."""
-        kept, text = self._entry(name, upgrade=True), owner.to_text()
+        kept, text = self._entry(name), owner.to_text()
         with kept.lock:
             stored, kept.stored = kept.stored or self._table.load(name), None
             for part in self._writes(name, stored, checkpoint, None):
@@ -148,13 +148,11 @@ class ScyllaCheckpoints:
             self._kept.clear()
             self._statements.close()
 
-    def _entry(self, name: CheckpointName, *, upgrade: bool = False) -> _Kept:
+    def _entry(self, name: CheckpointName) -> _Kept:
         with self._lock:
             if not self._ready:
                 self._table.make()
                 self._ready = True
-            if upgrade:
-                self._table.upgrade()
             return self._kept.setdefault(name, _Kept())
 
     def _writes(

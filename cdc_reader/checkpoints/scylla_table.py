@@ -14,7 +14,7 @@ partition, regardless of clocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from attrs import frozen
@@ -37,7 +37,6 @@ from cdc_reader.cql.types import Native
 from cdc_reader.errors import (
     CheckpointError,
     LeaseUnsupportedError,
-    PermissionDeniedError,
     QueryRefusedError,
 )
 from cdc_reader.reading.progress import Checkpoint, Mark
@@ -52,13 +51,13 @@ SCHEMA = """CREATE TABLE IF NOT EXISTS {table} (
     stream blob,
     position bigint static,
     generation bigint static,
-    swept bigint static,
+    late_scan_at bigint static,
     table_id uuid static,
     ttls text static,
     snapshot text static,
     owner text static,
     lease text static,
-    upto blob,
+    acked_through blob,
     rows blob,
     PRIMARY KEY ((application, keyspace_name, table_name, shard), base, stream)
 )"""
@@ -74,12 +73,12 @@ _SELECT = f"SELECT {{columns}} FROM {{table}} WHERE {WHERE}"  # noqa: S608 - val
 _NAMES = f"SELECT DISTINCT {_KEY} FROM {{table}}"  # noqa: S608 - no values
 
 _POSITION = (
-    f"INSERT INTO {{table}} ({_KEY}, position, generation, swept, table_id, ttls, "  # noqa: S608 - as above
-    "snapshot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+    f"INSERT INTO {{table}} ({_KEY}, position, generation, late_scan_at, table_id, "  # noqa: S608 - as above
+    "ttls, snapshot) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
 )
 
 _MARK = (
-    f"INSERT INTO {{table}} ({_KEY}, base, stream, upto, rows) "  # noqa: S608 - as above
+    f"INSERT INTO {{table}} ({_KEY}, base, stream, acked_through, rows) "  # noqa: S608 - as above
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
 )
 
@@ -89,23 +88,15 @@ _VOID = (
 )
 
 _SELECTED = {
-    **dict.fromkeys(("position", "generation", "swept", "base"), "bigint"),
-    **dict.fromkeys(("stream", "upto", "rows"), "blob"),
-}
-
-_ADDED = {
+    **dict.fromkeys(("position", "generation", "late_scan_at", "base"), "bigint"),
+    **dict.fromkeys(("stream", "acked_through", "rows"), "blob"),
     "table_id": "uuid",
     **dict.fromkeys(("ttls", "snapshot", "owner", "lease"), "text"),
 }
-"""Static columns that a table of an earlier version lacks, and their types."""
 
-_WRITTEN = {"writetime(position)": "bigint"}
-
-_OWNED = {"writetime(owner)": "bigint"}
+_WRITTEN = dict.fromkeys(("writetime(position)", "writetime(owner)"), "bigint")
 
 _TYPES = {**dict.fromkeys(_KEY.split(", "), "text"), **_SELECTED}
-
-_ADD = "ALTER TABLE {table} ADD {column} {type} static"
 
 _IN_SCHEMA = tuple(Column(name, Native("text")) for name in ("column_name", "type"))
 
@@ -137,43 +128,21 @@ class CheckpointTable:
         self._name = name
         self._statements = statements
         self._ttl = ttl
-        self._missing: Mapping[str, str] = {}
 
     def make(self) -> None:
-        """Create the table if it does not exist; raises CheckpointError if it is not usable.
-
-        A table of an earlier version is left unchanged: reading it needs no upgrade.
-        """
+        """Create the table if it does not exist; CheckpointError if it is not usable."""
         if not (found := self._columns()):
             try:
                 self._statements.define(self._cql(SCHEMA))
             except QueryRefusedError as error:
                 raise CheckpointError(f"{error}; give an existing keyspace") from error
             found = self._columns()
-        self._missing = {name: _ADDED[name] for name in _ADDED if name not in found}
-        added = {name: _ADDED[name] for name in _ADDED if name in found}
-        if wrong := sorted((_TYPES | added).items() - found.items()):
+        if wrong := sorted(_TYPES.items() - found.items()):
             missing = ", ".join(" ".join(column) for column in wrong)
             raise CheckpointError(
                 f"table {self._name} is not a checkpoint table: expected columns {missing}; give "
                 "another table"
             )
-
-    def upgrade(self) -> None:
-        """Add the columns that a table of an earlier version lacks."""
-        for name, kind in self._missing.items():
-            statement = self._cql(_ADD, column=name, type=kind)
-            try:
-                self._statements.define(statement)
-            except PermissionDeniedError as error:
-                raise PermissionDeniedError(
-                    f"table {self._name} was created by an earlier version and lacks the column "
-                    f"{name}; grant the role ALTER on it, or execute {statement}"
-                ) from error
-            except QueryRefusedError:
-                if name not in self._columns():  # another process may have added it meanwhile
-                    raise
-        self._missing = {}
 
     def names(self) -> list[CheckpointName]:
         """Return the names of the checkpoints, in order; none if the table does not exist."""
@@ -199,7 +168,7 @@ class CheckpointTable:
             position,
             first["generation"],
             marks,
-            first["swept"],
+            first["late_scan_at"],
             unpack_id(first["table_id"]),
             unpack_ttls(first["ttls"]),
             unpack_snapshot(first["snapshot"]),
@@ -241,14 +210,11 @@ class CheckpointTable:
         return Write(f"{self._cql(template)} AND TIMESTAMP ?", (*values, at))
 
     def _rows(self, name: CheckpointName) -> list[dict[str, Any]]:
-        """Return the partition's rows; columns that the table lacks are null."""
-        there = {column: kind for column, kind in _ADDED.items() if column not in self._missing}
-        owned = {} if "owner" in self._missing else _OWNED
-        types = {**_SELECTED, **there, **_WRITTEN, **owned}
+        """Return the partition's rows."""
+        types = {**_SELECTED, **_WRITTEN}
         columns = tuple(Column(column, Native(kind)) for column, kind in types.items())
         cql = self._cql(_SELECT, columns=", ".join(types))
-        rows = self._statements.rows(cql, key_of(name), columns)
-        return [dict.fromkeys([*self._missing, *_OWNED]) | row for row in rows]
+        return self._statements.rows(cql, key_of(name), columns)
 
     def _columns(self) -> dict[str, str]:
         query = (
@@ -268,7 +234,7 @@ def key_of(name: CheckpointName) -> tuple[str, str, str, str]:
 
 
 def _mark(row: dict[str, Any]) -> tuple[StreamId, Mark]:
-    return StreamId(row["stream"]), unpack_mark(row["upto"] or b"", row["rows"] or b"")
+    return StreamId(row["stream"]), unpack_mark(row["acked_through"] or b"", row["rows"] or b"")
 
 
 class LeaseCells:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike, fspath
@@ -36,17 +36,7 @@ from cdc_reader.reading.progress import Checkpoint, Mark
 from cdc_reader.streams.stream import StreamId
 
 _APPLICATION_ID = 0x53434443  # SCDC
-_LAYOUT = 3
-_NOTE_LAYOUT = f"PRAGMA user_version = {_LAYOUT}"
-_LEASES = """CREATE TABLE leases (
-        application TEXT NOT NULL,
-        keyspace_name TEXT NOT NULL,
-        table_name TEXT NOT NULL,
-        shard TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        until INTEGER NOT NULL,
-        PRIMARY KEY (application, keyspace_name, table_name, shard)
-    ) WITHOUT ROWID"""
+_LAYOUT = 4
 _TABLES = (
     """CREATE TABLE checkpoints (
         id INTEGER PRIMARY KEY,
@@ -56,7 +46,7 @@ _TABLES = (
         shard TEXT NOT NULL,
         position INTEGER NOT NULL,
         generation INTEGER,
-        swept INTEGER,
+        late_scan_at INTEGER,
         table_id TEXT,
         ttls TEXT,
         snapshot TEXT,
@@ -66,33 +56,33 @@ _TABLES = (
         checkpoint INTEGER NOT NULL REFERENCES checkpoints (id),
         stream BLOB NOT NULL,
         newest INTEGER NOT NULL,
-        upto BLOB NOT NULL,
+        acked_through BLOB NOT NULL,
         rows BLOB NOT NULL,
         PRIMARY KEY (checkpoint, stream)
     ) WITHOUT ROWID""",
     "CREATE INDEX marks_by_age ON marks (checkpoint, newest)",
-    _LEASES,
+    """CREATE TABLE leases (
+        application TEXT NOT NULL,
+        keyspace_name TEXT NOT NULL,
+        table_name TEXT NOT NULL,
+        shard TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        PRIMARY KEY (application, keyspace_name, table_name, shard)
+    ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
-    _NOTE_LAYOUT,
+    f"PRAGMA user_version = {_LAYOUT}",
 )
-_UPGRADES: Mapping[int, tuple[str, ...]] = {
-    1: (
-        "ALTER TABLE checkpoints ADD COLUMN table_id TEXT",
-        "ALTER TABLE checkpoints ADD COLUMN ttls TEXT",
-        _LEASES,
-    ),
-    2: ("ALTER TABLE checkpoints ADD COLUMN snapshot TEXT",),
-}
-"""For each earlier layout, the statements that upgrade it to the next one."""
-_FIND = """SELECT id, position, generation, swept, table_id, ttls, snapshot FROM checkpoints
+_FIND = """SELECT id, position, generation, late_scan_at, table_id, ttls, snapshot FROM checkpoints
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _SAVE = """INSERT INTO checkpoints
-    (application, keyspace_name, table_name, shard, position, generation, swept, table_id, ttls,
-    snapshot)
+    (application, keyspace_name, table_name, shard, position, generation, late_scan_at, table_id,
+    ttls, snapshot)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (application, keyspace_name, table_name, shard) DO UPDATE SET
-    position = excluded.position, generation = excluded.generation, swept = excluded.swept,
-    table_id = excluded.table_id, ttls = excluded.ttls, snapshot = excluded.snapshot"""
+    position = excluded.position, generation = excluded.generation,
+    late_scan_at = excluded.late_scan_at, table_id = excluded.table_id, ttls = excluded.ttls,
+    snapshot = excluded.snapshot"""
 _HOLDER = """SELECT owner, until FROM leases
     WHERE application = ? AND keyspace_name = ? AND table_name = ? AND shard = ?"""
 _HOLD = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
@@ -138,7 +128,7 @@ class SqliteCheckpoints:
                 return None
             number, position, generation, late_scan_at, table_id, ttls, snapshot = found
             rows = database.execute(
-                "SELECT stream, upto, rows FROM marks WHERE checkpoint = ?", (number,)
+                "SELECT stream, acked_through, rows FROM marks WHERE checkpoint = ?", (number,)
             )
             marks = {StreamId(stream): unpack_mark(acked, keys) for stream, acked, keys in rows}
         checkpoint = Checkpoint(
@@ -273,35 +263,34 @@ class SqliteCheckpoints:
         return database
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Create the tables in a new file; upgrade those of an earlier layout."""
-        self._layout(database)
+        """Create the tables in a new file."""
+        self._check_layout(database)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("BEGIN IMMEDIATE")
-        layout = self._layout(database)
-        upgrades = [step for old in range(layout, _LAYOUT) for step in _UPGRADES.get(old, ())]
-        for statement in (*upgrades, _NOTE_LAYOUT) if layout else _TABLES:
-            database.execute(statement)
+        if self._check_layout(database):
+            for statement in _TABLES:
+                database.execute(statement)
         database.execute("COMMIT")
 
-    def _layout(self, database: sqlite3.Connection) -> int:
-        """The layout of the file's tables, 0 if it is new; CheckpointError for a foreign file."""
+    def _check_layout(self, database: sqlite3.Connection) -> bool:
+        """Return whether the file is new; CheckpointError if its tables are not ours."""
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (owner,) = database.execute("PRAGMA application_id").fetchone()
         (layout,) = database.execute("PRAGMA user_version").fetchone()
         if not tables and not owner:
-            return 0
+            return True
         if owner != _APPLICATION_ID:
             raise CheckpointError(
                 f"{self._path} is another application's database; give checkpoints a file of "
                 "their own"
             )
-        if not 0 < layout <= _LAYOUT:
+        if layout != _LAYOUT:
             raise CheckpointError(
-                f"checkpoints in {self._path} have layout {layout}, expected {_LAYOUT} or an "
-                "earlier one; use the version of scylla-cdc that wrote them, or give another file"
+                f"checkpoints in {self._path} have layout {layout}, expected {_LAYOUT}; use "
+                "the version of scylla-cdc that wrote them, or give another file"
             )
-        return int(layout)
+        return False
 
 
 def _save(database: sqlite3.Connection, name: CheckpointName, checkpoint: Checkpoint) -> None:

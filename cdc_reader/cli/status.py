@@ -124,7 +124,7 @@ class Reader:
             "expires_in_seconds": _seconds(self.left),
             "generation": _time(self.checkpoint.generation),
             "marked_streams": len(self.checkpoint.marks),
-            "swept": _time(self.checkpoint.late_scan_at),
+            "late_scan_at": _time(self.checkpoint.late_scan_at),
             "snapshot": None if self.snapshot is None else asdict(self.snapshot),
             "refusal": self.refusal,
         }

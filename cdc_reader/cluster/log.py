@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
+from cdc_reader._time import Micros
 from cdc_reader.cluster.errors import most_keys
 from cdc_reader.cluster.generations import TableGenerations
 from cdc_reader.cluster.rows import CqlRowSource
@@ -207,7 +208,7 @@ class CdcTable:
         """Return the table's current id and options; costs one small query."""
         return self._found_by(SchemaSource(self._queries).state)
 
-    def created(self) -> int | None:
+    def created(self) -> Micros | None:
         """Return when the log was created, in µs; None if its table's id does not show it."""
         return SchemaSource(self._queries).created(self._name.log)
 

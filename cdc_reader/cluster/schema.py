@@ -10,6 +10,7 @@ from uuid import UUID
 from attrs import evolve
 
 from cdc_reader._log import get_logger
+from cdc_reader._time import Micros
 from cdc_reader.cluster.wire import Queries
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql import types as cql_type
@@ -174,7 +175,7 @@ class SchemaSource:
             options = evolve(options, enabled=True)
         return TableState(UUID(row["id"]), options, row[_ALTERED])
 
-    def created(self, name: TableName) -> int | None:
+    def created(self, name: TableName) -> Micros | None:
         """Return when the table `name` was created, in µs; None if its id does not show it."""
         ids = [UUID(row["id"]) for row in self._table("id", name)]
         return max((timeuuid.micros(id_.bytes) for id_ in ids if id_.version == 1), default=None)

@@ -86,7 +86,7 @@ class CdcConsumer:
         dead_letter: DeadLetter | None = None,
         application: str,
         start: Moment = EARLIEST,
-        snapshot: str = SnapshotMode.NONE,
+        snapshot: SnapshotMode | str = SnapshotMode.NONE,
         end: Moment | None = None,
         checkpoints: CheckpointStore | None = None,
         config: ConsumerConfig | None = None,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pytest
 
@@ -18,7 +17,6 @@ from cdc_reader.config import ConnectionConfig
 from cdc_reader.cql import timeuuid
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError, RetriesExhaustedError
-from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 
@@ -93,10 +91,10 @@ def test_a_checkpoint_expires_by_its_ttl(
     store = ScyllaCheckpoints(connection, keyspace, "c", ttl=timedelta(days=3))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
-    query = f"SELECT ttl(position), ttl(upto) FROM {keyspace}.c"
-    [(position, upto)] = scylla.session.execute(query).all()
+    query = f"SELECT ttl(position), ttl(acked_through) FROM {keyspace}.c"
+    [(position, acked_through)] = scylla.session.execute(query).all()
     assert 259_190 <= position <= 259_200
-    assert 259_190 <= upto <= 259_200
+    assert 259_190 <= acked_through <= 259_200
 
 
 def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
@@ -118,56 +116,17 @@ def test_another_table_is_refused(
     store.close()
 
 
-@pytest.fixture
-def first_version(scylla: Scylla, keyspace: str) -> str:
-    """A table as the first version made it, with a checkpoint."""
-    table = f"{keyspace}.cdc_checkpoints"
-    added = (
-        "table_id uuid static",
-        *(f"{name} text static" for name in ("ttls", "snapshot", "owner", "lease")),
-    )
-    lines = SCHEMA.format(table=table).splitlines()
-    scylla.session.execute("\n".join(line for line in lines if line.strip(" ,") not in added))
-    scylla.session.execute(
-        f"INSERT INTO {table} (application, keyspace_name, table_name, shard, position, "
-        f"generation, swept) VALUES ('app', 'ks', 't', '1/1', {NOW}, 3, 4)"
-    )
-    return table
-
-
-def columns(scylla: Scylla, keyspace: str) -> int:
-    """How many columns the table has."""
-    cql = "SELECT table_name FROM system_schema.columns WHERE keyspace_name = %s"
-    return len(scylla.session.execute(cql, (keyspace,)).all())
-
-
-def test_a_table_of_the_first_version_is_upgraded(
-    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str, first_version: str
+def test_a_table_without_one_of_the_columns_is_refused(
+    scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """The first save upgrades it; loading does not. Facts that it lacks are unknown."""
-    assert store.load(NAME) == Checkpoint(NOW, 3, {}, 4)
-    assert columns(scylla, keyspace) == 11
-    learnt = Checkpoint(NOW + 1, 3, {STREAMS[0]: mark(7)}, 4, uuid4(), TtlHistory([(1, 60)]))
-    store.save(NAME, learnt)
-    assert columns(scylla, keyspace) == 16
+    """The error names the column; nothing is added to the table."""
+    schema = SCHEMA.format(table=f"{keyspace}.cdc_checkpoints")
+    scylla.session.execute(schema.replace("    late_scan_at bigint static,\n", ""))
+    with pytest.raises(CheckpointError, match=r"expected columns late_scan_at bigint; give"):
+        store.load(NAME)
+    cql = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = %s"
+    assert len(scylla.session.execute(cql, (keyspace,)).all()) == 15
     store.close()
-    assert store.load(NAME) == learnt
-    [(at, ttls)] = scylla.session.execute(f"SELECT table_id, ttls FROM {first_version}").all()
-    assert (at, ttls) == (learnt.table_id, "[[1, 60]]")
-
-
-@pytest.mark.usefixtures("first_version")
-def test_two_processes_may_upgrade_a_table(
-    store: ScyllaCheckpoints, connection: ConnectionConfig, keyspace: str
-) -> None:
-    """The second one finds the columns already added."""
-    other = ScyllaCheckpoints(connection, keyspace)
-    assert store.load(NAME) == other.load(NAME) == Checkpoint(NOW, 3, {}, 4)
-    store.save(NAME, Checkpoint(NOW + 1))
-    other.save(NAME, Checkpoint(NOW + 2))
-    store.close()
-    assert other.load(NAME) == store.load(NAME) == Checkpoint(NOW + 2)
-    other.close()
 
 
 @pytest.mark.needs("faults")

@@ -10,7 +10,6 @@ from contextlib import closing
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from attrs import evolve
@@ -19,7 +18,6 @@ from cdc_reader.checkpoints import SqliteCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import CheckpointError
-from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.progress import Checkpoint, Mark, RowKey
 from cdc_reader.streams.stream import StreamId
 from cdc_reader.testing import ManualClock
@@ -66,51 +64,18 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == "no database at all, " * 100
 
 
-def test_a_later_layout_is_refused(tmp_path: Path) -> None:
-    """The error names the later layout."""
+@pytest.mark.parametrize("layout", [1, 3, 5])
+def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
+    """The error names the layout; the file is left unchanged."""
     path = tmp_path / "c.db"
-    SqliteCheckpoints(path).save(NAME, Checkpoint(1))
-    execute(path, "PRAGMA user_version = 7")
-    with pytest.raises(CheckpointError, match=r"have layout 7, expected 3 or an earlier one"):
-        SqliteCheckpoints(path).load(NAME)
-
-
-def test_a_file_of_the_first_layout_is_upgraded(tmp_path: Path) -> None:
-    """Its contents stay; the next save adds what was missing."""
-    path = tmp_path / "c.db"
-    execute(
-        path,
-        """CREATE TABLE checkpoints (
-            id INTEGER PRIMARY KEY,
-            application TEXT NOT NULL,
-            keyspace_name TEXT NOT NULL,
-            table_name TEXT NOT NULL,
-            shard TEXT NOT NULL,
-            position INTEGER NOT NULL,
-            generation INTEGER,
-            swept INTEGER,
-            UNIQUE (application, keyspace_name, table_name, shard)
-        )""",
-        """CREATE TABLE marks (
-            checkpoint INTEGER NOT NULL REFERENCES checkpoints (id),
-            stream BLOB NOT NULL,
-            newest INTEGER NOT NULL,
-            upto BLOB NOT NULL,
-            rows BLOB NOT NULL,
-            PRIMARY KEY (checkpoint, stream)
-        ) WITHOUT ROWID""",
-        "CREATE INDEX marks_by_age ON marks (checkpoint, newest)",
-        "INSERT INTO checkpoints VALUES (1, 'app', 'ks', 't', '1/1', 5, 3, 4)",
-        "PRAGMA application_id = 1396917315",
-        "PRAGMA user_version = 1",
-    )
     store = SqliteCheckpoints(path)
-    assert store.load(NAME) == Checkpoint(5, 3, {}, 4)
-    learnt = Checkpoint(6, 3, {}, 4, uuid4(), TtlHistory([(1, 60)]))
-    store.save(NAME, learnt)
-    assert store.acquire(NAME, OWNER, timedelta(seconds=9)) == OWNER
+    store.save(NAME, Checkpoint(1))
     store.close()
-    assert SqliteCheckpoints(path).load(NAME) == learnt
+    execute(path, f"PRAGMA user_version = {layout}")
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=rf"have layout {layout}, expected 4; use the"):
+        SqliteCheckpoints(path).load(NAME)
+    assert path.read_bytes() == before
 
 
 def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
