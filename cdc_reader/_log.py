@@ -24,7 +24,7 @@ _RENDER = structlog.processors.KeyValueRenderer(key_order=["event"])
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """The logger of a module; events render as ``event='window_read' rows=3``."""
+    """Return the logger of a module; events render as ``event='window_read' rows=3``."""
     _keep_last_resort(name.partition(".")[0])
     return cast(FilteringBoundLogger, _Logger(name))
 

@@ -93,7 +93,7 @@ def _is_number(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Return True for a string that is not empty; NUL ends strings in files' names and logins."""
+    """Return True for a string that is not empty and has no NUL, which would cut it short."""
     return isinstance(value, str) and value != "" and "\0" not in value
 
 

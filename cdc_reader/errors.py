@@ -94,7 +94,7 @@ class ConfigurationError(CdcError):
 
 
 def in_one_line(value: object) -> str:
-    """Return the `repr` of a value for a message; describe it if that is long or not one line."""
+    """Return a value's `repr` for a message; describe a value whose `repr` is long or has lines."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to print larger ones
     try:

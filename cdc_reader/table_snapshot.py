@@ -167,7 +167,7 @@ class TableSnapshot:
     def changes(self) -> Iterator[Change]:
         """Yield the rows as changes whose operation is `ChangeOperation.SNAPSHOT`.
 
-        The static columns of a partition are a change of their own, before those of its rows.
+        The static columns of a partition are a change of their own, before the changes of its rows.
         """
         changes = SnapshotChanges()
         for delivery in self._begin(FixedSchema(self._table, self._schema), cells=True):
@@ -176,8 +176,9 @@ class TableSnapshot:
     def deliveries(self) -> Iterator[SnapshotDelivery]:
         """Yield `SnapshotRows`, and a `RangeComplete` after the last rows of each range.
 
-        To be able to go on after a crash, store its checkpoint with the effect of the rows, and
-        pass it to `TableReader.snapshot`. Follows changes of the schema.
+        To continue after a crash, store the checkpoint of each `RangeComplete` together with the
+        effect of the rows, and pass the last one to `TableReader.snapshot`. Follows changes of the
+        schema.
         """
         return self._begin(self._table, cells=False)
 

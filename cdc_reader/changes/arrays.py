@@ -79,7 +79,7 @@ def comparable(column: pa.Array) -> pa.Array:
 def key_cells(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Return a key column as `comparable` does, or as numbers if it has cells with faults.
 
-    Cells with faults differ from all others, and equal each other if they held the same value.
+    A cell with a fault equals only cells with faults that held the same value.
     """
     cells = comparable(batch.column(name))
     if not (raw := _raw(batch, name)):
@@ -106,7 +106,7 @@ def is_given(batch: pa.RecordBatch, name: str) -> Mask:
 
 
 def _raw(batch: pa.RecordBatch, name: str) -> dict[int, str]:
-    """Return what the column held in each row where that could not be converted."""
+    """Return the column's values that could not be converted, as text, by row number."""
     return {
         row: fault.raw
         for row, faults in faults_of(batch).items()

@@ -311,7 +311,7 @@ class LogPage(dict[str, Values]):
         return keys
 
     def _chosen(self, without: Collection[Operation], *, static: bool) -> Choice:
-        """Select the rows with, or those without, a clustering key, except some operations."""
+        """Select static rows, or all others, except rows with the operations in `without`."""
         if not any(self.are_static) and not any(it in self.operations for it in without):
             return [not static] * self.count
         facts = zip(self.operations, self.are_static, strict=True)

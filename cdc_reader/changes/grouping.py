@@ -72,7 +72,7 @@ class TableChanges:
         self._groupings: dict[bool, Grouping] = {}
 
     def feed(self, delivery: Delivery) -> list[Change]:
-        """The changes completed by this delivery; at the end of a window, all remaining ones."""
+        """Return the changes that this delivery completes; at a window's end, all that remain."""
         if isinstance(delivery, WindowComplete):
             return self._finish()
         return self._of_schema_before(delivery) + self._grouping(delivery).feed(delivery.batch)

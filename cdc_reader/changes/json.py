@@ -61,7 +61,7 @@ def value_to_json(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def cell_to_json(cell: pa.Scalar) -> Any:
-    """Convert a cell of an Arrow column in the same way; a map is an object or a list of pairs.
+    """Convert a cell of an Arrow column as `value_to_json` converts the value of a change.
 
     Points in time beyond Python's calendar are numbers, as in `cdc_reader.cql.values`.
     """

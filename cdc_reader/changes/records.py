@@ -306,7 +306,7 @@ def _changes(records: Records, operations: Indices, base: TableSchema) -> Indice
 
 
 def _begins(operations: Indices, of_row: Mask, key: list[pa.Array]) -> Mask:
-    """Return which rows begin a run: what they change differs from the row before in the record."""
+    """Return which rows begin a run of rows that change the same base row, or the same range."""
     goes_on = of_row[1:] & of_row[:-1]
     for cells in key:
         goes_on &= repeats(cells)

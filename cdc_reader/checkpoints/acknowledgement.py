@@ -124,7 +124,8 @@ class _Span:
 class InFlightRows:
     """The rows of one change, from its delivery to its acknowledgement.
 
-    They are rows `seqs` of the record with `time`, the 16 bytes of `cdc$time`, in `stream`.
+    The rows are in `stream`; `time` is their `cdc$time`, as 16 bytes, and `seqs` their sequence
+    numbers.
     `is_last` is True if no other change of the record follows.
     """
 
@@ -137,14 +138,14 @@ class InFlightRows:
     _record: _Record | None = field(init=False, repr=False)
 
     def enter(self, stream: _Stream, span: _Span, *, settled: bool) -> None:
-        """Count among the outstanding changes of `span` and, if `settled`, of a record."""
+        """Count this change as outstanding in `span` and, if `settled`, in its record."""
         self._of_stream, self._span = stream, span
         span.outstanding += 1
         last = RowKey(self.time, self.seqs[-1])
         self._record = stream.enter(last, is_last=self.is_last) if settled else None
 
     def leave(self) -> int:
-        """Leave the outstanding changes; return how many need not be remembered any more."""
+        """Count as acknowledged; return how many changes need not be remembered any more."""
         self._span.outstanding -= 1
         if self._record is not None:
             return self._of_stream.acknowledge(self._record, self.seqs)
@@ -213,7 +214,7 @@ class Acknowledgements:
         return self._advance()
 
     def take(self) -> Checkpoint | None:
-        """The checkpoint to save, with the marks changed since the last call; None if unchanged."""
+        """Return the checkpoint, with the marks changed since the last call; None if unchanged."""
         if not (self._changed or self._has_moved):
             return None
         reached, changed = self._reached.checkpoint, self._changed & self._streams.keys()

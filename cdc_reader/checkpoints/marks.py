@@ -71,7 +71,7 @@ def unpack_mark(acked_through: bytes, rows: bytes) -> Mark:
 
 
 def unpack_id(text: str | None) -> UUID | None:
-    """Parse the id of a table; CheckpointError if it is none."""
+    """Parse the id of a table; raise CheckpointError if `text` is not one."""
     try:
         return UUID(text) if text else None
     except (ValueError, TypeError, AttributeError):
@@ -87,7 +87,7 @@ def pack_ttls(ttls: TtlHistory) -> str | None:
 
 
 def unpack_ttls(text: str | None) -> TtlHistory:
-    """Parse the history in `text`; CheckpointError if it is not one."""
+    """Parse a history of TTLs; raise CheckpointError if `text` is not one."""
     try:
         return TtlHistory(json.loads(text or "[]"))
     except (ValueError, TypeError):
@@ -112,7 +112,7 @@ def pack_snapshot(snapshot: SnapshotProgress | None) -> str | None:
 
 
 def unpack_snapshot(text: str | None) -> SnapshotProgress | None:
-    """Parse the progress in `text`; CheckpointError if it is none."""
+    """Parse the progress of a snapshot; raise CheckpointError if `text` is not one."""
     if text is None:
         return None
     try:

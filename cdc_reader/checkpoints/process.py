@@ -44,7 +44,7 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields after the name, which may hold spaces and brackets; empty if unavailable."""
+    """Return the fields after the name, which may hold spaces; empty if unavailable."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -16,7 +16,7 @@ from cdc_reader.reading.snapshot import RangeComplete
 
 
 class RangeAcknowledgements:
-    """Tracks the deliveries of a snapshot from `start` on, a checkpoint with a snapshot."""
+    """Tracks the deliveries of the snapshot that continues from the checkpoint `start`."""
 
     def __init__(self, start: Checkpoint) -> None:
         self._start = start

@@ -66,8 +66,8 @@ class SparkCheckpoint:
     def _offsets(self) -> Iterator[dict[str, Any]]:
         """Yield the table's offsets at the end of the newest micro-batch that is done.
 
-        Before the first one is done, they are where the first one began. An offset of a version
-        before 3 does not record that, so its own position is used.
+        Until the first micro-batch is done, yields the offsets at which it began. An offset of a
+        version before 3 does not record where it began, so its own position is used.
         """
         numbers, done = self._numbers("offsets"), max(self._numbers("commits"), default=-1)
         if not numbers:
@@ -85,7 +85,7 @@ class SparkCheckpoint:
                 yield offset if finished else {**offset, "position": _began(offset)}
 
     def _numbers(self, folder: str) -> list[int]:
-        """The micro-batches in a folder; Spark keeps checksums and unfinished files there too."""
+        """Return the micro-batches in a folder, without Spark's checksums and unfinished files."""
         try:
             return [int(file.name) for file in (self.at / folder).iterdir() if file.name.isdigit()]
         except OSError as error:

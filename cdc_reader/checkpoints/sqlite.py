@@ -332,7 +332,7 @@ def _said(checkpoint: Checkpoint) -> tuple[object, ...]:
 
 
 def _row(number: int, stream: StreamId, mark: Mark, position: Micros) -> tuple[object, ...]:
-    """A mark's row; a mark without rows gets the oldest time, so it is deleted with old marks."""
+    """Return a mark's row; a mark without rows gets an old time, so it is deleted as old."""
     age = newest(mark) if mark.reaches(position) else None
     return number, bytes(stream), position - 1 if age is None else age, *pack_mark(mark)
 

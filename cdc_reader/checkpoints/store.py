@@ -132,7 +132,7 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def renew(self, name: CheckpointName, owner: Owner, duration: timedelta) -> bool:
-        """Extend the lease to `duration` from now; False if another acquired it after `owner`."""
+        """Extend the lease to `duration` from now; False if another owner acquired it since."""
         ...
 
     def release(self, name: CheckpointName, owner: Owner) -> None:
@@ -140,5 +140,5 @@ class LeasingStore(CheckpointStore, Protocol):
         ...
 
     def save_as(self, owner: Owner, name: CheckpointName, checkpoint: Checkpoint) -> bool:
-        """Save like `save`; False, with nothing saved, if another acquired it after `owner`."""
+        """Save as `save` does; False, and nothing is saved, if another owner took the lease."""
         ...

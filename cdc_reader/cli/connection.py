@@ -82,7 +82,7 @@ class _Options:
         return f"{self.name}_{name}" if self.name else name
 
     def options(self, use: str) -> tuple[Callable[..., Any], ...]:
-        """All options except hosts and timeout; `use` says what the consistency applies to."""
+        """Return all options but hosts and timeout; `use` says what the consistency applies to."""
         name = self.option
         of = f" of the {self.name}" if self.name else ""
         return (
@@ -170,7 +170,10 @@ class _Options:
         )
 
     def _password(self, username: str | None, file: Path | None) -> str | None:
-        """The password, never from the command line, which other users of the machine can see."""
+        """Return the password: from a file, the environment or a terminal.
+
+        An argument would show it to the machine's other users.
+        """
         if file is not None:
             return _first_line(file)
         if username is None:
@@ -178,7 +181,7 @@ class _Options:
         return os.environ.get(self.variable("password")) or self._asked(username)
 
     def _asked(self, username: str) -> str:
-        """Ask for the password at a terminal; a program has to provide one."""
+        """Ask for the password at the terminal; ConfigurationError without a terminal."""
         if not _at_terminal():
             file, variable = self.option("password_file"), self.variable("password")
             raise ConfigurationError(

@@ -37,11 +37,11 @@ class Row:
 
     @property
     def is_announced(self) -> bool:
-        """True if readers know of it. Before that, only its streams are stored."""
+        """True if readers see the generation; if not, only its streams are stored yet."""
         return self.state != _NOT_ANNOUNCED
 
     def to_dict(self) -> dict[str, Any]:
-        """The row for programs: times in ISO 8601 and in µs since 1970; the last one is open."""
+        """Return the row for programs: times in ISO 8601 and in µs; the last row has no end."""
         start, end = self.operates.start, self.operates.end
         is_open = end == FOREVER
         return {

@@ -86,7 +86,7 @@ class Reader:
         return None if self._unread is None else max(0, self.now - self._unread)
 
     def alarm(self, most: int) -> str | None:
-        """Return why it is not certain that the reader lags by at most `most` µs; else None."""
+        """Return what is wrong if the lag exceeds `most` µs or is unknown; None otherwise."""
         if self.refusal is not None:
             return f"{self} cannot resume: {self.refusal}"
         if self.position is not None and self.position - self.now > most:

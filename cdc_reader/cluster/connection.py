@@ -190,7 +190,7 @@ def _discard(opening: Future[Session]) -> None:
 
 
 def _settings(config: ConnectionConfig, tls: ssl.SSLContext | None) -> dict[str, Any]:
-    """The settings of the driver's `Cluster`.
+    """Return the settings of the driver's `Cluster`.
 
     Schema metadata is off, because on a large cluster reading it takes longer than the queries.
     Nagle's algorithm is off, because the queries of a window are small and would wait for each
@@ -326,7 +326,7 @@ class Connection(Queries):
         return self.retry(attempt)
 
     def _prepare(self, cql: str, doing: str) -> PreparedStatement:
-        """Prepare a statement without the driver's metadata, whose types differ."""
+        """Prepare a statement, and drop the driver's metadata, whose types are not ours."""
         try:
             session = self.session()
             statement = interruptibly(partial(session.prepare, cql), "driver-prepare")

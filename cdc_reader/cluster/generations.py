@@ -66,7 +66,7 @@ class DistributedTables:
 
 
 def starts(batches: Iterator[pa.RecordBatch]) -> list[int]:
-    """The timestamps in the first column, converted from CQL's milliseconds to µs since 1970."""
+    """Return the first column's timestamps, which CQL has in milliseconds, in µs since 1970."""
     return [micros for batch in batches for micros in batch.column(0).cast(pa.int64()).to_pylist()]
 
 
@@ -227,7 +227,7 @@ class UpgradedGenerations:
     An upgraded cluster copies its generations to the newer tables, with their original starts, and
     then sets a mark in `system.cdc_local`. Once the mark is set, only the newer tables are read.
     ScyllaDB 2026.2 and later set no mark, and a node may never have had one; without the mark, the
-    generations of both count.
+    generations of the old and the newer tables count.
     """
 
     def __init__(self, queries: Queries) -> None:
@@ -259,7 +259,7 @@ class UpgradedGenerations:
         return (self._newer if is_newer else self._legacy).groups(start)
 
     def unpublished(self) -> Sequence[Micros]:
-        """The starts, in µs, of generations stored but not yet announced in the newer tables."""
+        """Return the starts, in µs, of generations stored but unannounced in the newer tables."""
         is_newer = self._is_rewritten or self._in_newer
         return self._newer.unpublished() if is_newer else ()
 

@@ -81,7 +81,7 @@ class RoutedStatement(BoundStatement):  # type: ignore[misc]
     routing_key: bytes | None = None
 
     def to_owner(self, route: Route) -> None:
-        """Send it to a node that has the rows; a query for one token also to the shard."""
+        """Send the statement to a node that has the rows; with one token, also to its shard."""
         self.token = route.token
         self.routing_key = key_of_token(route.token) if route.is_exact else None
 
@@ -107,7 +107,7 @@ class Ring:
         return cls(source, tuple(place.value for place in places), owners)
 
     def owners_from(self, token: int) -> Iterator[Any]:
-        """The owners of the token's range and of the ranges after it, at most once around."""
+        """Return the owners of the token's range and of those after it, at most once around."""
         at, count = bisect_left(self.tokens, token), len(self.owners)
         return (self.owners[place % count] for place in range(at, at + min(count, _FARTHEST)))
 

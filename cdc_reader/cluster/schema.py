@@ -241,7 +241,7 @@ class _UserTypes:
             ) from None
 
     def find(self, name: str) -> UserType | None:
-        """The type named `name`, or None."""
+        """Return the type named `name`, or None."""
         if (row := self._rows.get(name)) is None:
             return None
         types = map(self.parse, row["field_types"])

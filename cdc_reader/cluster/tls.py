@@ -55,7 +55,7 @@ class NodeContext(ssl.SSLContext):
             log.warning("node_refused", node=node, reason=reason)
 
     def _name_of(self, address: str) -> str:
-        """The contact point of an address. Resolved each time, as a node may change its address."""
+        """Return an address's contact point; names are resolved anew, as addresses may change."""
         return next((name for name in self.host_names if address in _addresses(name)), address)
 
 

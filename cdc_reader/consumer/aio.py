@@ -128,9 +128,10 @@ class AsyncChanges:
         await self._close(runtime)
 
     async def _close(self, runtime: ConsumerRuntime) -> None:
-        """Close to completion even if the task is cancelled, without waiting for a failing store.
+        """Finish closing even if the task is cancelled; then do not wait for a failing store.
 
-        A thread does it: a task could be cancelled before its first step, when the loop ends.
+        A thread closes the runtime: when the loop ends, a task may be cancelled before its first
+        step.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -140,7 +141,7 @@ class AsyncChanges:
             raise
 
     async def _permits(self, runtime: ConsumerRuntime, in_flight: InFlightChange) -> bool:
-        """See `ConsumerRuntime.permits`; uses a thread only if that has to wait."""
+        """Return what `ConsumerRuntime.permits` returns; use a thread only if it has to wait."""
         return in_flight.progress.lease.is_sure or await asyncio.to_thread(
             runtime.permits, in_flight
         )

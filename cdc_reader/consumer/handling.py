@@ -84,7 +84,7 @@ class Workers(Generic[T]):
 
 
 class Handling:
-    """Handles changes, in several threads; the stop of their context ends the attempts."""
+    """Handles changes; thread-safe. A stop of the caller's context ends the attempts."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Handling:
         self._recorder = recorder
 
     def handle(self, change: Change) -> bool:
-        """Return True if the change is handled, False if it failed while the consumer was stopping.
+        """Handle the change; return False if it failed while the consumer was stopping.
 
         Raises HandlerError if the change must stop the consumer.
         """
@@ -164,8 +164,8 @@ class Handling:
 def check_functions(handler: object, dead_letter: object) -> None:
     """Raise ConfigurationError for what cannot be called, and for coroutine functions.
 
-    A coroutine that nobody awaits would count as a handled change. `check_done` rejects what
-    shows only in a call: a plain function that returns a coroutine, or a generator.
+    A coroutine that nobody awaits would count as a handled change. A plain function that returns a
+    coroutine or a generator shows only in a call: see `check_done`.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":
@@ -184,8 +184,8 @@ def check_functions(handler: object, dead_letter: object) -> None:
 def check_coroutine_function(option: str, function: object) -> None:
     """Raise ConfigurationError for what cannot be called, and for functions that are not async.
 
-    The event loop would wait for a plain function, whose work is done when it returns. What other
-    callables return, such as lambdas and objects, shows only in a call: see `NotAwaitable`.
+    A plain function would block the event loop. Whether other callables, such as lambdas and
+    objects, return a coroutine shows only in a call: see `NotAwaitable`.
     """
     remedy = "give a coroutine function (async def), or use CdcConsumer for a plain function"
     expect_able(option, function, "__call__", remedy)

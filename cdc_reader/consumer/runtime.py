@@ -96,7 +96,7 @@ class ConsumerRuntime:
                     self._start()
 
     def wait(self) -> None:
-        """Return when everything is read and acknowledged, on `stop`, or after a failure."""
+        """Wait until everything is read and acknowledged, for `stop`, or for a failure."""
         while not self._stopping.is_set() and not all(p.is_finished for p in self._progress):
             self._changed.wait()
             self._changed.clear()
@@ -117,7 +117,7 @@ class ConsumerRuntime:
             self._save_one(in_flight.progress)
 
     def fail(self, error: BaseException) -> None:
-        """End, and make `close` raise this error; the first of several errors wins."""
+        """End the run, and make `close` raise this error; the first of several errors wins."""
         self._errors.append(error)
         self.end()
 
@@ -221,7 +221,7 @@ class ConsumerRuntime:
         )
 
     def _reading(self, table: TableReader, start: Checkpoint) -> Follower | SnapshotReader:
-        """Return what continues from a checkpoint; CheckpointError for an unwanted snapshot."""
+        """Return the reader that continues from `start`; refuse a snapshot that is not wanted."""
         subscription = self._subscription
         if start.snapshot is None:
             return self._follower(table, start)

@@ -114,7 +114,8 @@ class Subscription:
     def _check_bounds(self, now: Micros) -> None:
         """Raise ConfigurationError for bounds that cannot be used.
 
-        A relative start may be after the end by now if a checkpoint is before both.
+        A relative start is resolved anew in each run, and ignored if there is a checkpoint. So a
+        relative start after a fixed end is no error here.
         """
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) or not is_relative(self.start):
@@ -132,14 +133,14 @@ class Subscription:
         return f"{self.application!r} of {tables} at {self.connection.hosts}{shard}"
 
     def first_position(self, now: Micros) -> Micros:
-        """Return where to begin `now` without a checkpoint; times in µs since 1970.
+        """Return the position at which a run without a checkpoint begins, in µs since 1970.
 
-        Raises ConfigurationError if that is after the end.
+        Raises ConfigurationError if it is after the end.
         """
         start = start_micros(self.start, now)
         check_order(start, self.last_position(now))
         return start
 
     def last_position(self, now: Micros) -> Micros:
-        """Return where to stop if begun `now`, in µs since 1970; FOREVER if there is no end."""
+        """Return the position at which a run begun `now` stops, in µs; FOREVER without an end."""
         return end_micros(self.end, now)

@@ -53,7 +53,7 @@ OnWindow = Callable[[TableName, Window], None]
 
 
 class Reading(Protocol):
-    """What is known of the log while it or the table is read; see `Follower`."""
+    """What a `Follower` or a `SnapshotReader` knows of the log while it reads."""
 
     @property
     def first(self) -> Micros | None: ...
@@ -190,7 +190,7 @@ class TableProgress:
         return True
 
     def follow(self, reading: Reading) -> None:
-        """Record that the log is read now."""
+        """Record that `reading` reads the log from now on."""
         self._reading = reading
 
     def complete(self, read: WindowComplete) -> None:

@@ -62,7 +62,7 @@ class ResultMetadata:
     metadata_id: bytes | None = None
 
     def agreed_columns(self) -> tuple[Column, ...]:
-        """Return the columns; DecodeError if missing, or if their number is not the server's."""
+        """Return the columns; DecodeError if there are none, or not as many as the server says."""
         if self.columns is None:
             raise DecodeError(
                 "the result has no metadata, and no columns are known from preparing the query"

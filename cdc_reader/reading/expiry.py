@@ -104,7 +104,10 @@ class TtlHistory:
         return self._gone(position, until)
 
     def _gone(self, position: Micros, until: Callable[[int], Micros]) -> Window:
-        """Return the span from `position` on; `until` gives its end for rows of a TTL, in s."""
+        """Return the span from `position` on whose rows are gone.
+
+        Rows with a TTL of n seconds are gone if they were written before ``until(n)``.
+        """
         gone = [
             Window(max(span.start, position), min(span.end, until(seconds)))
             for span, seconds in self.spans()
@@ -126,7 +129,10 @@ class TtlHistory:
         return BEGINNING
 
     def oldest_kept(self, now: Micros) -> Micros:
-        """Return the earliest write time, in µs, whose rows may live at `now` if they came late."""
+        """Return the earliest write time, in µs, whose rows may live at `now`.
+
+        Rows that arrive after their write time live a little longer than `kept_since` allows.
+        """
         return self.kept_since(now - _GRACE)
 
     def expires(self, position: Micros) -> Micros:
@@ -195,8 +201,7 @@ class LossReporter:
     """Rows written before were reported, read in time, or not asked for."""
 
     def begin(self, position: Micros, ttls: TtlHistory, now: Micros) -> None:
-        """Begin a read at `now` (µs) from a position that was chosen, not reached by an earlier
-        read.
+        """Begin a read at `now` (µs) from a chosen position, not one that an earlier read reached.
 
         If the position is older than the log's rows, only the rows that the log still holds are
         read. Rows that expire soon may then be missing without a report.

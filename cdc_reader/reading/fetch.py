@@ -73,8 +73,9 @@ class CurrentLog:
     caller that reads such rows refreshes while it holds their batch. If the schema changed, it
     drops the batch, and `read` yields the same rows again with the new columns.
 
-    The table is that of the checkpoint `start`, or else the first one found. Every method that
-    reads the schema raises CheckpointError if it is another one, or was created again.
+    The checkpoint `start` names the table; if it names none, the first table found counts. Every
+    method that reads the schema raises CheckpointError if it finds another table, or one that was
+    dropped and created again.
     """
 
     def __init__(self, table: LogTable, in_flight: int, start: Checkpoint) -> None:

@@ -66,9 +66,9 @@ def _oldest(starts: Collection[Micros], ttls: TtlHistory, now: Micros) -> Micros
 def lost_since(start: Checkpoint, table: LogTable, now: Micros, mode: DataLossMode) -> Window:
     """Return the span from the position of `start` on in which rows have expired by `now` (µs).
 
-    A reader that reports a loss has to be sure of it. One that reads the table again (`mode`) must
-    miss none, so rows that may have expired count. A start that was chosen, rather than reached,
-    may be from before there was a log.
+    A reader that reports a loss must be certain of it. A reader that reads the table again after a
+    loss (`mode`) must miss none, so rows that may have expired count. A position that was chosen,
+    not reached, may be from before the log was created; that time does not count.
     """
     is_cured = mode is DataLossMode.RESNAPSHOT
     lost = (start.ttls.endangered if is_cured else start.ttls.lost)(start.position, now)

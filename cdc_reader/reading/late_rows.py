@@ -242,5 +242,5 @@ def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa
 
 
 def _before(arrived: pa.Array, end: Micros) -> pa.Array:
-    """Whether rows may have arrived under a TTL that ended at `end`; nodes learn of it later."""
+    """Whether rows may have arrived under a TTL that ended at `end`, of which nodes learn late."""
     return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))

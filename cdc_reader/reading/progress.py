@@ -68,7 +68,7 @@ class Mark:
         return key in self.rows or (self.acked_through is not None and key <= self.acked_through)
 
     def reaches(self, position: Micros) -> bool:
-        """True if it names rows written at `position` (µs) or later; if not, it can be dropped."""
+        """Return True if the mark names rows written at `position` (µs) or later."""
         keys = self.rows if self.acked_through is None else (*self.rows, self.acked_through)
         return any(key.micros >= position for key in keys)
 
@@ -149,9 +149,9 @@ def _unknown(name: str, value: object, expected: str) -> CheckpointError:
 
 
 def check_same_table(start: Checkpoint, table: TableName, found: UUID | None) -> None:
-    """Raise CheckpointError if the checkpoint `start` is not one of `table`, with the id `found`.
+    """Raise CheckpointError unless the checkpoint `start` is of `table`, whose id is `found`.
 
-    Unknown values are not compared.
+    A name or an id that is None is unknown, and not compared.
     """
     is_same_id = start.table_id is None or found is None or start.table_id == found
     if start.table is not None and start.table != table:

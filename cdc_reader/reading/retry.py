@@ -239,7 +239,7 @@ def retry(
 
 
 def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
-    """Return `action`, but let its first call raise `error`, which it has raised already."""
+    """Return `action` with its first call replaced: `error`, which a call raised before."""
     known = [error]
 
     def attempt() -> T:

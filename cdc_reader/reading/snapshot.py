@@ -1,8 +1,7 @@
-"""Reads a table's rows by ranges of the ring, several at a time; see "Snapshot, then follow" in
-the design.
+"""Reads a table's rows by ranges of the ring, several at a time.
 
 The state is what a checkpoint holds: the position from which the log is followed afterwards, and
-the ranges that are done.
+the ranges that are done. See "Snapshot, then follow" in the design.
 """
 
 from __future__ import annotations
@@ -89,8 +88,10 @@ SnapshotDelivery: TypeAlias = SnapshotRows | RangeComplete
 
 @frozen
 class SnapshotShare:
-    """How much of a snapshot is read: its `rows`, the `share` of its part of the ring from 0 to 1,
-    and the `seconds_left` at the pace of this run, None until it is known.
+    """How much of a snapshot has been read.
+
+    `rows` is the number of rows, `share` the part of its tokens, from 0 to 1, and `seconds_left`
+    the time left at the pace of this run, None while it is unknown.
     """
 
     rows: int
@@ -141,7 +142,7 @@ class _Open:
 
 
 class SnapshotReader:
-    """Reads the ranges of a shard that `start`, a checkpoint with a snapshot, lacks.
+    """Reads the ranges of a shard that are not done in the snapshot of the checkpoint `start`.
 
     Not thread safe, except for `stop`. With `cells`, batches have TTLs and write
     times; see `SnapshotTable.rows`.
@@ -185,11 +186,11 @@ class SnapshotReader:
         return self._start.position
 
     def deliveries(self) -> Iterator[SnapshotDelivery]:
-        """Deliver every row once, except those of ranges that are done.
+        """Deliver the rows of all ranges that are not done.
 
-        Rows of different ranges are interleaved; rows of one range come in order. If the schema
-        changes so that a query is refused, the open ranges are read again. Raises errors of
-        `cdc_reader.errors`; StoppedError after `stop`.
+        Rows of different ranges are interleaved; rows of one range come in order. If the server
+        refuses a query after a schema change, the open ranges are read again from their beginning,
+        so their rows come again. Raises errors of `cdc_reader.errors`; StoppedError after `stop`.
         """
         return each_stopped_by(self._stopped, self._deliveries())
 

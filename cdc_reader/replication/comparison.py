@@ -95,7 +95,7 @@ class RowComparison:
                 yield from self._alone(kind, rows.count)
 
     def _first_difference(self) -> Iterator[Difference]:
-        """Yield what lies before the next row that both tables have, or that row if it differs."""
+        """Yield the rows of one table before the next common row, or that row if it differs."""
         source, target = self._source.tokens[0], self._target.tokens[0]
         if source < target:
             yield from self._alone(Kind.MISSING, self._source.before(target))
@@ -136,7 +136,7 @@ class RowComparison:
         self._passed(1, 1)
 
     def _alone(self, kind: Kind, count: int) -> Iterator[Difference]:
-        """Yield the first rows of the table that has them."""
+        """Yield the first `count` rows of one table, which the other table does not have."""
         rows = self._source if kind is Kind.MISSING else self._target
         self.counts.differing[kind] += count
         for at in range(0, count, _LOOK_AHEAD):

@@ -119,7 +119,7 @@ class Replicator:
             yield from writes.range_delete(change)
 
     def _writes_to(self, schema: TableSchema) -> TableWrites:
-        """The statements for a schema, made once; a table's new schema replaces the last one."""
+        """Return the statements for a schema, made once for each schema that a table has."""
         known = self._writes.get(schema.name)
         if known is None or known.schema is not schema:
             known = TableWrites(schema, self._targets.get(schema.name, schema.name))

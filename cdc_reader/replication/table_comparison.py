@@ -123,6 +123,6 @@ def _chosen(schema: TableSchema, names: Sequence[str] | None) -> TableSchema:
 
 
 def _like(base: TableSchema, schema: TableSchema) -> TableSchema:
-    """Return a table's schema with the columns of `base`, in its order."""
+    """Return `schema` with only the columns of `base`, in the order of `base`."""
     there = {column.name: column for column in schema.columns}
     return evolve(schema, columns=tuple(there[column.name] for column in base.columns))

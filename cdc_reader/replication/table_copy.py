@@ -16,7 +16,7 @@ UserTypes = Mapping[str, UserType]
 
 
 def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> None:
-    """Raise UnsupportedTableError, with a suitable table, unless `target` can be the copy.
+    """Raise UnsupportedTableError, with the CQL of a suitable table, unless `target` is one.
 
     The target may have more columns than the source, in any order, but not in its key. `types` are
     the types needed by the source that the target's keyspace has.

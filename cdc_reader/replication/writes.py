@@ -97,7 +97,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _edge(tail: Values, bound: Bound) -> Edge | None:
-    """The edge for a tail; rows with the first value of a longer tail have their own slices."""
+    """Return the edge at a tail's first value; a longer tail has further slices there."""
     return Edge(tail[0], bound.inclusive and len(tail) == 1) if tail else None
 
 
@@ -166,7 +166,7 @@ class TableWrites:
         self._regulars = schema.of_kind(ColumnKind.REGULAR)
 
     def of_part(self, change: Change, part: Part, ttl: int | None) -> Iterator[Statement]:
-        """The writes of a part of an INSERT or UPDATE to its row, with a TTL of `ttl` seconds."""
+        """Return the writes of a part of an INSERT or UPDATE, with a TTL of `ttl` seconds."""
         row = self._row(change, change.timestamp, ttl)
         yield from self._written(row, part.operation, part.deltas, is_static=change.is_static)
         for name, delta in part.deltas.items():
@@ -174,7 +174,7 @@ class TableWrites:
                 yield from self._list(change, name, _shown(change, name), _LISTS_SHOWN)
 
     def of_snapshot(self, change: Change, part: Part) -> Iterator[Statement]:
-        """The writes of a part of a snapshot's row."""
+        """Return the writes of a part of a snapshot's row."""
         timestamp = change.timestamp - 1 if part.timestamp is None else part.timestamp
         row = self._row(change, timestamp, part.ttl)
         deltas = {name: it for name, it in part.deltas.items() if not self._is_list(name)}
@@ -218,7 +218,7 @@ class TableWrites:
         return Statement(cql, (_BIGINT, *row.key_types), (row.timestamp, *row.key))
 
     def range_delete(self, change: Change) -> Iterator[Statement]:
-        """The deletion of a range of rows; ValueError if the change lacks one of its ends."""
+        """Return the deletion of a range of rows; ValueError if the range lacks an end."""
         if change.range is None:
             raise ValueError(f"{change}: expected the deletion of a range")
         for rows in slices(change.range):
@@ -258,7 +258,7 @@ class TableWrites:
         )
 
     def _whole(self, deltas: Mapping[str, Delta]) -> Iterator[tuple[str, Any]]:
-        """The values of columns set or overwritten; the elements of a list follow separately."""
+        """Return the values of columns set or overwritten; a list's elements follow separately."""
         for name, delta in deltas.items():
             match delta:
                 case Set(value):

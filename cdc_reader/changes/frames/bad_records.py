@@ -70,7 +70,7 @@ class Origins:
         return faults_of(self.batch)
 
     def reason(self, number: int) -> str:
-        """Why an output row is bad, without its values."""
+        """Return why an output row is bad, without its values."""
         faults = [fault for row in self._rows(number) for fault in self._faults.get(row, ())]
         return "; ".join(dict.fromkeys(fault.reason for fault in faults)) or _NO_POSTIMAGE
 
@@ -111,7 +111,7 @@ class Origins:
         return [row for row in self._faults if self.changes[row] == change] or [at]
 
     def _cells(self, row: int, names: Iterable[str]) -> dict[str, Any]:
-        """Return the cells of a row for JSON; bad ones as they were."""
+        """Return the cells of a row for JSON; a bad cell as the text of the value that it held."""
         raw = {fault.column: fault.raw for fault in self._faults.get(row, ())}
         return {
             name: raw[name] if name in raw else cell_to_json(self.batch.column(name)[row])

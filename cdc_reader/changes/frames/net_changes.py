@@ -82,7 +82,7 @@ class NetChanges:
 
     @property
     def in_order(self) -> NetChanges:
-        """The same changes, in the order of the log."""
+        """These net changes, sorted in the order of the log."""
         if np.all(self.at[1:] > self.at[:-1]):
             return self
         order = np.argsort(self.at, kind="stable")
