@@ -57,35 +57,71 @@ class Metric:
 
 
 ROWS = Metric("rows", "Log rows read.")
+"""Counts the rows of the log that a consumer has read; late rows are included."""
+
 LATE_ROWS = Metric("late_rows", "Log rows that arrived late, or in a stream of another generation.")
+"""Counts the rows of `ROWS` that arrived late, or in a stream of another generation."""
+
 CHANGES = Metric("changes", "Changes that the handler has finished.")
+"""Counts the changes that are acknowledged, skipped ones included."""
+
 WINDOWS = Metric("windows", "Windows read to their end.")
+"""Counts the windows that are read to their end."""
+
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
+"""Counts the queries sent to read windows; requests for further pages do not count."""
+
 WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
+"""The number of queries that the last window took."""
+
 RETRIES = Metric("read_retries", "Requests for pages, and other requests, that were retried.")
+"""Counts the repeated requests to the cluster that is read."""
+
 OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
+"""The number of changes that are read but not yet acknowledged."""
+
 LAG = Metric("lag_seconds", "Time from the acknowledged position to now.", is_gauge=True)
+"""The seconds from the acknowledged position to now."""
+
 HEADROOM = Metric(
     "retention_headroom_seconds",
     "Time until the oldest unread rows expire; +Inf if the log keeps rows forever.",
     is_gauge=True,
 )
+"""The seconds until the oldest unread rows expire; infinite if the log keeps rows forever."""
+
 GENERATION = Metric(
     "generation_timestamp_seconds", "When the newest known generation began.", is_gauge=True
 )
+"""The start of the newest known generation, in seconds since 1970."""
+
 HANDLER_RETRIES = Metric("handler_retries", "Times that a failed handler was called again.")
+"""Counts the repeated calls of a handler that failed."""
+
 HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
+"""Counts the changes whose handler failed in all attempts."""
+
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
+"""Counts the checkpoints saved."""
+
 CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving a checkpoint was retried.")
+"""Counts the repeated calls of the checkpoint store."""
+
 SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot.")
+"""Counts the rows of the table that were read for a snapshot."""
+
 SNAPSHOT_SHARE = Metric(
     "snapshot_share", "Share of the snapshot that is read, from 0 to 1.", is_gauge=True
 )
+"""The share of the snapshot that is read, from 0 to 1."""
+
 SNAPSHOT_SECONDS_LEFT = Metric(
     "snapshot_seconds_left",
     "Time until the snapshot is read, at the pace of this run; NaN while that is unknown.",
     is_gauge=True,
 )
+"""The seconds until the snapshot is read, at the pace of this run; NaN while unknown."""
+
 METRICS = (
     ROWS,
     LATE_ROWS,
@@ -106,6 +142,7 @@ METRICS = (
     SNAPSHOT_SHARE,
     SNAPSHOT_SECONDS_LEFT,
 )
+"""All metrics of a consumer."""
 
 
 class Recorder(Protocol):

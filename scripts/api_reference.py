@@ -165,7 +165,8 @@ def _text(described: Any) -> str:
 def _markdown(docstring: str) -> str:
     for pattern, instead in MARKDOWN:
         docstring = re.sub(pattern, instead, docstring, flags=re.MULTILINE)
-    return docstring.replace("\n        ", "\n  ") if "Arguments:" in docstring else docstring
+    text, heading, arguments = docstring.partition("Arguments:\n")
+    return text + heading + arguments.replace("\n        ", "\n  ")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class ManualClock:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """µs since 1970."""
+        """Return the time, in µs since 1970."""
         return self._now
 
     def advance(self, micros: int) -> int:

@@ -40,7 +40,7 @@ class ContainerError(Exception):
 
 
 class _NotYet(Exception):
-    """A server that is still starting: what it has not done so far."""
+    """A server is still starting; the message says what it has not done yet."""
 
 
 @define(eq=False)

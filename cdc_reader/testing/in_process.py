@@ -90,7 +90,7 @@ class InProcessConnection(Queries):
         return retry(action, self._read.retry_deadline, self._sleep)
 
     def _ask(self, asked: RecordedQuery) -> Callable[[], Page]:
-        """Make the page now, as a server would; the result is known when it is waited for."""
+        """Make the page now, as a server would; return a function that gives the result."""
         try:
             page = self._page(asked)
         except Exception as error:  # noqa: BLE001 - raised where a driver would raise it

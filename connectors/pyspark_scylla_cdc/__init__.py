@@ -35,6 +35,7 @@ with suppress(ImportError):
     from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 
     DefaultSource = ScyllaCdcDataSource
+    """The name under which Spark finds the data source."""
 
 
 _HOMES = {

@@ -68,10 +68,10 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options.table})"
 
     def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> Promise:
-        """Report if rows from the given start on may have expired, or cannot be there yet.
+        """Report if rows from the start on may have expired, or if the start is in the future.
 
-        Returns which rows the tasks have to find. Without a start, missing some is no error: the
-        batch then reads what the log holds.
+        Returns which rows the tasks have to find. Without a start the batch reads what the log
+        holds, so rows that expire meanwhile are no error.
         """
         options = self._options
         warn_of_future(asked.start, now, options.table)

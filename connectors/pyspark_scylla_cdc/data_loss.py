@@ -34,10 +34,10 @@ def report_loss(
 
 
 def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: Micros) -> Promise:
-    """Return which rows of a window that begins at a moment the tasks have to find.
+    """Return which rows the tasks have to find in a window whose start was given as a moment.
 
-    For a moment older than the log's rows, the tasks have to find what the log still holds, except
-    rows that expire soon.
+    If the start is older than the log's rows, these are the rows that the log still holds, except
+    those that expire soon.
     """
     created = created_at(options.connection(), options.read, options.table)
     since = window.start

@@ -31,10 +31,10 @@ def plan(
 ) -> list[LogPartition]:
     """Return the partitions that read `window`; `timeline` must reach to the end of the window.
 
-    With `planned`, only rows that had arrived by then are read. With a `promise`, tasks report rows
-    that expire before they are read. `filled` is the window in which rows are expected. If it is
-    given, a stream's time may be spread over several partitions; otherwise only if there are fewer
-    streams than partitions.
+    With `planned`, only rows that had arrived by its moment are read. With a `promise`, tasks
+    report rows that expire before they are read. `filled` is the window in which rows are expected.
+    With `filled`, a stream's time may be spread over several partitions; without, only if there are
+    fewer streams than partitions.
     """
     streams = streams_loader(options, base)
     least = options.min_partitions
@@ -55,7 +55,7 @@ def plan_snapshot(
 
 
 def expected(options: SourceOptions, window: Window) -> Window:
-    """The part of the window in which the log existed, by the creation time in its table's id."""
+    """Return the part of the window in which the log existed, by the time in its table's id."""
     created = created_at(options.connection(), options.read, options.table)
     return Window(max(window.start, created), window.end)
 

@@ -53,7 +53,10 @@ class ScyllaCdcDataSource(DataSource):
             return RefusedStream(error)
 
     def _as_loaded(self, schema: StructType) -> tuple[SourceOptions, LogSchema, tuple[str, ...]]:
-        """The schema to read for a DataFrame whose schema is part of the table's current one."""
+        """Return what to read for a DataFrame loaded with this schema.
+
+        Raises an error unless the schema is part of the table's current one.
+        """
         from pyspark_scylla_cdc.sessions import refuse_new_columns
 
         options, log_schema, current = self._load()

@@ -40,7 +40,7 @@ class Addresses:
 
 
 def _is_here(address: str) -> bool:
-    """True if it is an address of this machine."""
+    """Return True if `address` is an address of this machine."""
     with socket.socket() as probe:
         try:
             probe.bind((address, 0))
@@ -58,7 +58,7 @@ def reachable(listen_address: str) -> str:
 
 
 def _resolved(host: str) -> str:
-    """The IP address of a host name, IPv4 if it has one; an address is returned unchanged."""
+    """Return the IP address of a host name, IPv4 if it has one; return an address unchanged."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:

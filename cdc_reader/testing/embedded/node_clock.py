@@ -11,7 +11,7 @@ class Now(Protocol):
     """A source of time: the system's clock, or `cdc_reader.testing.clock.ManualClock`."""
 
     def now(self) -> int:
-        """µs since 1970."""
+        """Return the time, in µs since 1970."""
         ...
 
 
@@ -23,5 +23,5 @@ class NodeClock:
     ahead: int = 0
 
     def now(self) -> int:
-        """µs since 1970, by this node's clock."""
+        """Return this node's time, in µs since 1970."""
         return self.cluster.now() + self.ahead

@@ -22,7 +22,7 @@ _STATE_MARK = b"replayed page "
 
 
 def ready(body: bytes) -> EncodedPage:
-    """Return the page in a RESULT's body; ValueError if it has no rows, or not their columns."""
+    """Return the page in a RESULT's body; ValueError if it has no rows or no metadata."""
     try:
         metadata = parse_metadata(body)
     except DecodeError as error:

@@ -14,7 +14,7 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """A behaviour that began in these releases, each in its branch; in all later than the last."""
+    """Return a field: True in these releases, later ones of each branch, and all after the last."""
 
     def has(made: Profile) -> bool:
         number = _number(made.version)

@@ -280,7 +280,7 @@ class EmbeddedScylla:
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
-        """Create a generation without streams, in force when any other created now would be."""
+        """Create a generation without streams; it starts when any generation created now would."""
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
@@ -320,7 +320,7 @@ class EmbeddedScylla:
         """Answer every SELECT from a table with these pages, repeated `times` times.
 
         A page is the body of a RESULT of rows with its metadata, as recorded from a server or
-        made by `pages`; its paging state is replaced. Raises ValueError if it is not.
+        made by `pages`; its paging state is replaced. Raises ValueError for any other body.
         """
         self._server.call(lambda: self._replays.begin(keyspace, table, pages, times))
 

@@ -66,7 +66,7 @@ def check(context: SparkContext) -> None:
 
 
 def _jvm_runs() -> bool:
-    """True if it is too late to set what the JVM inherits: it runs, or spark-submit started it."""
+    """Return True if a JVM already runs, or spark-submit started one: its environment is set."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 

@@ -75,6 +75,7 @@ def status_of(
 
 def _snapshot_share(start: str | None, end: Offset) -> float | None:
     """Return the share of a snapshot that is read at `end`; None if it was complete at `start`.
+
     Spark gives no start for a query's first micro-batch.
     """
     since = None if start is None else offset_of(start)
@@ -103,5 +104,5 @@ def _with(status: StreamStatus, reports: Sequence[Report]) -> StreamStatus:
 
 
 def moment(micros: Micros) -> datetime:
-    """Return the time, in UTC."""
+    """Convert µs since 1970 to a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=micros)

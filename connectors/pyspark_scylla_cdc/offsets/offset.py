@@ -119,9 +119,10 @@ class Offset:
         done: int = MAX_TOKEN,
         lost: Window | None = None,
     ) -> Offset:
-        """The offset of a micro-batch that ends at `position`, by the table's state at `now` (µs).
+        """Return the offset of a micro-batch that ends at `position`, by the `state` at `now` (µs).
 
-        `done` is the token up to which a snapshot has been read; `lost` is why it began again. The
+        `done` is the token up to which a snapshot has been read; `lost` is the window whose
+        changes expired, which made the snapshot begin again. The
         history of the TTL reaches back to the first read that `late` still mentions.
         """
         oldest = position if late is None else min(position, *late.reads.reads)
@@ -144,9 +145,7 @@ class Offset:
         )
 
     def again(self, position: int) -> Offset:
-        """Return the start of a new snapshot as of `position` (µs), which replaces what would
-        follow.
-        """
+        """Return the offset at which a new snapshot as of `position` (µs) begins."""
         return evolve(
             self,
             position=position,

@@ -285,7 +285,7 @@ def _given(given: Mapping[str, str], option: str) -> str | None:
 
 
 def _data_loss(values: Mapping[str, Any]) -> DataLossMode:
-    """Return the mode; ConfigurationError if it is given twice, or cannot be had."""
+    """Return the mode; ConfigurationError if two options give it, or the format excludes it."""
     mode: DataLossMode | None = values["onDataLoss"]
     fails: bool | None = values["failOnDataLoss"]
     if mode is not None and fails is not None:

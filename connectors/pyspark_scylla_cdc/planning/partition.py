@@ -43,7 +43,7 @@ P = TypeVar("P", bound=SourcePartition)
 
 
 def of_one_plan(parts: Sequence[P]) -> list[P]:
-    """Tell each partition how many there are, because their tasks share the query's limits."""
+    """Set the number of tasks in each partition, because tasks share the query's limits."""
     for part in parts:
         part.tasks = len(parts)
     return list(parts)
@@ -52,7 +52,7 @@ def of_one_plan(parts: Sequence[P]) -> list[P]:
 class LogPartition(SourcePartition):
     """A share of a plan: spans, each with the ids of its streams if they are few.
 
-    With `planned`, only rows that had arrived at that moment are read. With a `promise`, the rows
+    With `planned`, only rows that had arrived by its moment are read. With a `promise`, the rows
     that it names must not have expired once they are read.
     """
 

@@ -37,7 +37,7 @@ class RowLimit:
     shortest: int
 
     def end(self, window: Window) -> Micros:
-        """The end for a window that begins like this one.
+        """Return the end to which the window is cut; its own end if it has few enough rows.
 
         Rows are unevenly distributed in time, so a cut window is sampled again, until it holds
         about half of the limit or more.

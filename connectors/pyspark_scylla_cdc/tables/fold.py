@@ -69,7 +69,7 @@ def fold(
 
 
 class _Fold:
-    """One fold: the roles of the columns, and the steps over them."""
+    """Folds `changes`: finds the role of each column, and then the rows that remain."""
 
     def __init__(self, changes: DataFrame, keys: Sequence[str] | None) -> None:
         self._changes = changes
@@ -118,7 +118,7 @@ class _Fold:
         return [_column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
-        """The inserts and updates that no later delete of their row, partition or range undid."""
+        """Return the inserts and updates that no later delete of row, partition or range undid."""
         from pyspark.sql import functions as sf
 
         kind = _column(names.CHANGE_TYPE)
@@ -178,9 +178,9 @@ class _Fold:
         return joined.drop(*(f"__{name}" for name in self._key))
 
     def _last(self, changes: DataFrame, values: list[str]) -> DataFrame:
-        """Return the last values of each row, and whether it was inserted.
+        """Return the last values of each row, and whether an INSERT made it.
 
-        The latter is true, false, or null if the changes do not show it.
+        Whether an INSERT made the row is null if the changes do not show it.
         """
         from pyspark.sql import functions as sf
 
@@ -200,7 +200,7 @@ class _Fold:
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _inserted(self) -> Column:
-        """True if a change is an INSERT; null if it does not show that."""
+        """Return a column: true if a change is an INSERT, null if the change does not show it."""
         from pyspark.sql import functions as sf
 
         if self._has_delta:

@@ -69,7 +69,7 @@ class ParquetSink:
 
     @property
     def _files(self) -> Any:
-        """Hadoop's file system of the path, with Spark's settings."""
+        """Return Hadoop's file system of the path, with Spark's settings."""
         configuration = self._spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark has no other way
         return self._file().getFileSystem(configuration)
 

@@ -1,9 +1,9 @@
 """Pre- and postimages: the rows that a write touches, before and after it.
 
 The state is read once before the write. Each delta is then applied to it, so that the second
-record of a batch sees what the first one left. That is bookkeeping on the write, not a second
-read: a write that loses against newer data still shows its own value in the postimage, as on
-the real server.
+record of a batch sees what the first one left. The state follows from the write, not from a second
+read: a write that loses against newer data still shows its own value in the postimage, as on the
+real server.
 """
 
 from __future__ import annotations

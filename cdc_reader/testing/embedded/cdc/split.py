@@ -33,7 +33,7 @@ Stamp = tuple[int, int]
 
 
 def records(mutation: Partition) -> list[Record]:
-    """The records that the log gets for `mutation`, by timestamp; none if it changes nothing."""
+    """Return the records of `mutation`, by timestamp; none if it changes nothing."""
     walk = _Walk()
     walk.partition(mutation)
     if not walk.stamps:

@@ -26,7 +26,7 @@ class StreamChooser(Protocol):
     """Chooses the stream of a log for a write, or refuses the write."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
-        """Return the streams that log a write at `write_us`, seen at `now_us`; one without faults.
+        """Return the streams that log a write of time `write_us` at `now_us`; a fault may add one.
 
         Raises CqlError where the server refuses the timestamp.
         """

@@ -153,7 +153,7 @@ def _float(text: str) -> bytes:
 
 
 def _double(text: str) -> float:
-    """Parse a number; only an explicit infinity is infinite."""
+    """Parse a number; refuse one too large for a double, which Python reads as infinity."""
     number = float(text)
     if math.isinf(number) and "inf" not in text.lower():
         raise MarshalError(_NO_NUMBER.format(text))

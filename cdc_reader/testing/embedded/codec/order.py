@@ -149,7 +149,7 @@ def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
 
 
 class ElementKey(bytes):
-    """The key of a cell that equals the others of its value, as 1.0 equals 1.00."""
+    """The key of a cell; keys of equal values are equal, as for 1.0 and 1.00."""
 
     place: Any
 

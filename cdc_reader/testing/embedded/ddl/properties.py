@@ -152,7 +152,7 @@ def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
 def cdc_options(
     properties: ast.Properties, profile: Profile, altering: bool = False
 ) -> CdcOptions | None:
-    """The `cdc` property, None if it is not given; ALTER must state whether it is enabled."""
+    """Return the `cdc` property, None if not given; ALTER must say whether CDC is enabled."""
     given = properties.values.get("cdc")
     if given is None:
         return None

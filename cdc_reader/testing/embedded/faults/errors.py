@@ -28,7 +28,7 @@ _TABLE = re.compile(
 
 
 def error_of(strike: Strike, user: str) -> CqlError | None:
-    """The error that `user` gets instead of the statement's result; None if it is executed."""
+    """Return the error that `user` gets instead of a result; None to execute the statement."""
     statement, level = strike.statement, strike.statement.consistency
     name = _CONSISTENCIES[level]
     match strike.kind:

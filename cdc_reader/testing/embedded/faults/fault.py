@@ -51,11 +51,11 @@ class Statement:
 
     @property
     def is_of_system(self) -> bool:
-        """True if it is about the tables that drivers read for themselves."""
+        """True if the statement is about the tables that drivers read for themselves."""
         return _SYSTEM.search(self.cql) is not None
 
     def matches(self, fault: Fault) -> bool:
-        """True if the fault may affect it, regardless of `after` and `times`."""
+        """Return True if the fault may affect the statement, regardless of `after` and `times`."""
         if fault.kind is FaultKind.READ_TIMEOUT and not self.is_select:
             return False
         if fault.kind is FaultKind.UNPREPARED and not self.is_prepared:

@@ -125,7 +125,7 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """Return the parser, built once: in a second or more, or from tables that an earlier one kept.
+    """Return the parser, built once in a process: a second or more without the cache of tables.
 
     The tables are kept in the user's cache folder, if it can be written.
     """

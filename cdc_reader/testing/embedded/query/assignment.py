@@ -216,7 +216,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
 
 
 def deleted_counter() -> InvalidRequest:
-    """Refuse to count on: what a real server would show is left open."""
+    """Return the refusal to increment a deleted counter, whose value on a server is undefined."""
     return InvalidRequest("To increment a counter after it was deleted is not supported by this "
                           "server")  # fmt: skip
 

@@ -138,7 +138,7 @@ def _sliced(
 def _range(
     prefix: ClusteringKey, values: ClusteringKey, operator: str, descending: bool
 ) -> ClusteringRange:
-    """The rows under `prefix` whose next columns compare with `values` as the operator says."""
+    """Return the rows under `prefix` whose next columns stand in this relation to `values`."""
     start, end, edge = Bound(prefix, BEFORE), Bound(prefix, AFTER), prefix + values
     is_inclusive = operator.endswith("=")
     if operator.startswith(">") != descending:

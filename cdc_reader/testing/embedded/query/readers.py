@@ -78,7 +78,7 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """The row as read at `now` (seconds) under a deletion at `floor`; None if it is dead."""
+        """Return the row as read at `now` (seconds), deleted up to `floor`; None if it is dead."""
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False

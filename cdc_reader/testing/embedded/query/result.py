@@ -27,7 +27,7 @@ class Void:
 
 @frozen
 class SetKeyspace:
-    """The connection's keyspace is now this one."""
+    """The result of USE: the new keyspace of the connection."""
 
     keyspace: str
 

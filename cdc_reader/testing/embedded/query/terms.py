@@ -248,7 +248,7 @@ def _call(term: CallTerm, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 def choose(
     candidates: list[Function], term: CallTerm, scope: Scope
 ) -> tuple[Function, list[Evaluate]]:
-    """Return the first function that takes the arguments, with them."""
+    """Return the first function that takes the term's arguments, and the compiled arguments."""
     refusal = no_signature(term.name)
     for function in candidates:
         if len(function.arguments) != len(term.arguments):

@@ -170,7 +170,7 @@ def _rows(
 def _fitting(
     columns: Sequence[Column], restricted: dict[str, list[Relation]]
 ) -> dict[str, list[Relation]]:
-    """The relations that follow the clustering order: ``=`` or IN, then slices of one column."""
+    """Return the relations in clustering order: ``=`` or IN, then slices of one column."""
     fitting: dict[str, list[Relation]] = {}
     for column in columns:
         relations = restricted.get(column.name)

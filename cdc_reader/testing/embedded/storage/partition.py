@@ -78,7 +78,7 @@ class Partition:
         return self.static.live(self.deletion, now)
 
     def live_row(self, key: tuple[bytes, ...], now: int) -> LiveRow:
-        """Return one row as read at `now`; false if it does not exist."""
+        """Return one row as read at `now`; its truth value is whether the row exists."""
         place = self.position(key)
         row: Row | None = self.rows.get(place)
         if row is None:
@@ -86,7 +86,7 @@ class Partition:
         return row.live(self.deletion_at(place), now)
 
     def has_deleted(self, key: tuple[bytes, ...] | None) -> bool:
-        """True if this row or one of its cells was deleted; the static row if `key` is None."""
+        """Return True if a row, or a cell of it, was deleted; without `key` the static row."""
         row = self.static if key is None else self.rows.get(self.position(key)) or Row()
         deletion = self.deletion if key is None else self.deletion_at(self.position(key))
         cells = (cell for cell in row.cells.values() if isinstance(cell, Cell))
@@ -99,7 +99,7 @@ class Partition:
         upper: Position | None = None,
         reverse: bool = False,
     ) -> Iterator[LiveRow]:
-        """The rows that exist at `now` between two positions, in clustering order or reversed."""
+        """Yield the rows at `now` between two positions, in clustering order or reversed."""
         for place in self.rows.irange(lower, upper, reverse=reverse):
             if live := self.rows[place].live(self.deletion_at(place), now):
                 yield live

@@ -45,7 +45,7 @@ _NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 
 @frozen
 class _SchemaTable(VirtualSource):
-    """The rows of one schema table, keyspace after keyspace; those of the server's own are kept."""
+    """The rows of a schema table by keyspace; rows of the server's own keyspaces are made once."""
 
     of: Callable[[Keyspace], Iterable[Values]]
     catalog: Catalog

@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """All generations, oldest first; the newest may not operate yet."""
+        """All generations, oldest first; the start of the newest may be in the future."""
         return tuple(self.streams.generations)
 
     @property
