@@ -35,14 +35,14 @@ def chart(results: Mapping[str, Any]) -> str:
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
-        f"<title>How many times its rival's speed each part has</title>\n"
+        f"<title>The figures of each part, relative to its baseline</title>\n"
         f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 
 
 def _frame(height: int) -> Iterator[str]:
     yield f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>'
-    yield '<text class="title" x="12" y="24">Times the rival\'s figure, log scale</text>'
+    yield '<text class="title" x="12" y="24">Ratio to the baseline, log scale</text>'
     for mark in (0.1, 0.3, 1, 3, 10, 30, 100):
         kind = "even" if mark == 1 else "grid"
         x = _x(mark)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs/explanation"
 QUOTED = re.compile(
-    r"^\| scylla-cdc as (Arrow batches|`Change` objects), and (\w+) \| ([\d.]+) \| ([\d.]+) \|$",
+    r"^\| scylla-cdc as (Arrow batches|`Change` objects) vs (\w+) \| ([\d.]+) \| ([\d.]+) \|$",
     re.MULTILINE,
 )
 
