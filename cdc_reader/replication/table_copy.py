@@ -46,8 +46,8 @@ def check_initial_copy(source: TableSchema) -> None:
     lists = [c for c in source.columns if isinstance(c.type, ListType) and is_multi_cell(c.type)]
     if lists and source.cdc.preimage is ImageMode.OFF and not source.cdc.postimage:
         raise UnsupportedTableError(
-            f"table {source.name} has a list, {quoted(lists[0].name)}, whose elements only images "
-            "of the log identify: set preimage to true in its cdc options, then start again"
+            f"table {source.name} has a list, {quoted(lists[0].name)}; only the log's images "
+            "identify its elements: set preimage to true in its cdc options, then start again"
         )
 
 

@@ -61,14 +61,14 @@ OPTIONS = (
     Option(
         "hosts",
         TEXT,
-        "Contact points of the cluster, separated by commas, each `host` or `host:port`.",
+        "Contact points of the cluster: `host` or `host:port`, separated by commas.",
         required=True,
         aliases=(f"{_CASSANDRA}connection.host",),
     ),
     Option(
         "port",
         COUNT,
-        "Port of contact points given without one.",
+        "Port of the contact points that are given without a port.",
         default="9042",
         aliases=(f"{_CASSANDRA}connection.port",),
     ),
@@ -126,13 +126,13 @@ OPTIONS = (
     Option(
         "localDC",
         TEXT,
-        "Datacenter to query. Default: that of the first contact point.",
+        "Datacenter to query. Default: the first contact point's datacenter.",
         aliases=(f"{_CASSANDRA}connection.localDC",),
     ),
     Option(
         "consistencyLevel",
         CONSISTENCY,
-        "Consistency of log reads. Lower levels than QUORUM may miss rows written at QUORUM.",
+        "Consistency of log reads. Levels below QUORUM can miss rows that were written at QUORUM.",
         default="QUORUM",
         aliases=(f"{_CASSANDRA}input.consistency.level",),
     ),
@@ -160,16 +160,17 @@ OPTIONS = (
     Option(
         "format",
         choice(FormatName),
-        "What a row is: a row of the log table, a changed row of the base table, or a change as "
-        "the Debezium connector writes it. See below.",
+        "What a row of the DataFrame is: a row of the log table, a changed row of the base "
+        "table, or a change in the shape that the Debezium connector writes. See "
+        "[Formats](#formats).",
         default=FormatName.LOG.value,
     ),
     Option(
         "includeDelta",
         FLAG,
-        "With format `changes`: adds columns that show what each change set, such as "
-        "`_modified_columns` and `_nulled_columns`. Without postimages, only they distinguish a "
-        "null from an untouched column.",
+        "With format `changes`: adds columns that show what each change set, for example "
+        "`_modified_columns` and `_nulled_columns`. Without postimages, only these columns "
+        "distinguish a null from an untouched column.",
         default="false",
     ),
     Option(
@@ -183,17 +184,17 @@ OPTIONS = (
     Option(
         "preimages",
         choice(Preimages),
-        "With formats `changes` and `envelope`: whether to return rows as they were before each "
-        "change. `auto`: if the log has complete preimages; `none`: never; `require`: always, "
-        "and `load()` fails if the log has no complete preimages.",
+        "With formats `changes` and `envelope`: whether to return each row's state before its "
+        "change. `auto` returns it if the log has complete preimages, `none` never. `require` "
+        "always returns it, and `load()` fails if the log has no complete preimages.",
         default=Preimages.AUTO.value,
     ),
     Option(
         "columns",
         NAMES,
         "Columns of the base table to read in addition to its key, separated by commas or as a "
-        "JSON array. Default: all. Fewer columns mean less to read, and only their values must "
-        "be in the log's images.",
+        "JSON array. Default: all. Fewer columns mean less to read, and the log's images must "
+        "have values only for the columns that are read.",
     ),
     Option(
         "partitionKey",
@@ -212,9 +213,10 @@ OPTIONS = (
     Option(
         "onBadRecord",
         choice(BadRecord),
-        "What to do with a row that cannot be converted: end the query, `skip` it with a line in "
-        "the log, or `quarantine` it: emit it with null for what cannot be converted, and with "
-        "column `_bad_record`. See below.",
+        "What to do with a row that cannot be converted: `fail` ends the query. `skip` leaves "
+        "the row out, with a line in the log. `quarantine` returns the row with null for what "
+        "cannot be converted, and with the column `_bad_record`. See "
+        "[`_bad_record`](#_bad_record).",
         default=BadRecord.FAIL.value,
     ),
     Option(
@@ -228,24 +230,25 @@ OPTIONS = (
         "startingTimestamp",
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
-        f"holds; `{LATEST}` is the moment the query starts. See below for timestamps. A "
-        "checkpoint overrides it. A stream starts no earlier than the log's TTL ago. If changes "
-        "since have expired, a warning says so.",
+        f"holds; `{LATEST}` is the moment the query starts. The forms of a timestamp are below "
+        "this table. A checkpoint overrides this option. A stream starts at most one log TTL ago. "
+        "If changes written since `startingTimestamp` have expired, a warning says so.",
         default=EARLIEST,
     ),
     Option(
         "startingOffsets",
         OFFSET,
-        "Where to start, in place of `startingTimestamp`. An offset must belong to the same table; "
-        "copy it from a checkpoint or from a query's progress. A query resumes from it as from a "
-        "checkpoint: if changes since have expired, `onDataLoss` applies.",
+        "Where to start, in place of `startingTimestamp`. An offset must belong to the same "
+        "table; copy it from a checkpoint or from a query's progress. A query resumes from it "
+        "as from a checkpoint: if changes written since then have expired, `onDataLoss` "
+        "applies.",
     ),
     Option(
         "snapshot",
         choice(Snapshot),
         "With formats `changes` and `envelope`: `initial` first reads the rows of the base "
         "table as inserts, in micro-batches of bounded size, then the log from "
-        "`confidenceWindow` before the query's start. See below.",
+        "`confidenceWindow` before the query's start. See [Snapshot](#snapshot).",
         default=Snapshot.NONE.value,
     ),
     Option(
@@ -269,10 +272,10 @@ OPTIONS = (
     Option(
         "onDataLoss",
         choice(DataLossMode),
-        "What to do if unread changes may have expired, because the position, or that of "
-        "`startingOffsets`, is older than the log's TTL. `fail` ends the query with an error, "
-        "`continue` logs a warning, and `resnapshot` lets a stream read the table again. Default: "
-        "`fail`. See below.",
+        "What to do if unread changes may have expired, because the query's position is older "
+        "than the log's TTL. `fail` ends the query with an error, `continue` logs a warning, "
+        "and `resnapshot` makes a stream read the table again. Default: `fail`. See [Data "
+        "loss](#data-loss).",
     ),
     Option(
         "failOnDataLoss",
@@ -282,10 +285,11 @@ OPTIONS = (
     Option(
         "lateRows",
         choice(LateRowsMode),
-        "What a stream does about rows that arrive behind its position because their clients "
-        "gave them old timestamps, and about rows that a node logged in the wrong generation: "
-        "`ignore` them, `report` their number in a warning, or `deliver` them. Default: "
-        "`report` if the log has a TTL, else `ignore`. See below.",
+        "What a stream does with rows that arrive behind its position because their clients "
+        "gave them old timestamps, and with rows that a node logged in the wrong generation. "
+        "`ignore` skips them, `report` logs a warning with their number, and `deliver` delivers "
+        "them. Default: `report` if the log has a TTL, else `ignore`. See [Late "
+        "rows](#late-rows).",
     ),
     Option(
         "lateHorizon",
@@ -309,9 +313,9 @@ OPTIONS = (
     Option(
         "maxRowsPerTrigger",
         COUNT,
-        "Approximate maximum of rows in one micro-batch, of the log or of a snapshot. In the log "
-        "they are estimated from at most 512 streams, so with more streams a hot one may be "
-        "missed.",
+        "Approximate maximum number of rows in one micro-batch, of the log or of a snapshot. "
+        "For the log, the number is estimated from at most 512 streams, so on larger logs the "
+        "estimate can miss a hot stream.",
     ),
     Option(
         "maxBytesPerTrigger",
@@ -322,13 +326,15 @@ OPTIONS = (
     Option(
         "minRowsPerTrigger",
         COUNT,
-        "Approximate minimum of log rows in one micro-batch: a stream that has caught up waits for "
-        "more rows. It is estimated from as many streams as `maxRowsPerTrigger`.",
+        "Approximate minimum of log rows in one micro-batch: a stream that has caught up waits "
+        "for more rows. The number is estimated from at most 512 streams, as for "
+        "`maxRowsPerTrigger`.",
     ),
     Option(
         "maxTriggerDelay",
         POSITIVE_DURATION,
-        "With `minRowsPerTrigger`: how long rows wait for others at most, in write time.",
+        "With `minRowsPerTrigger`: the longest time that rows wait for further rows, in write "
+        "time.",
         default="15m",
     ),
     Option(
@@ -341,7 +347,7 @@ OPTIONS = (
         "idleAdvance",
         POSITIVE_DURATION,
         "How long a stream may be idle, in write time, before an empty micro-batch moves the "
-        "position. See below.",
+        "position. See [Batches and streams](#batches-and-streams).",
         default="1m",
     ),
     Option(
@@ -360,23 +366,24 @@ OPTIONS = (
     Option(
         "inFlight",
         COUNT,
-        "Queries that each task has under way at a time, up to 1024; as many pages are in its "
-        "memory at most.",
+        "Queries that each task has under way at a time, up to 1024. A task holds at most one "
+        "page per query in memory.",
         default="8",
     ),
     Option(
         "maxQueriesPerSecond",
         COUNT,
-        "The most pages per second that the tasks of a query request from the cluster, all "
-        "together: each of a micro-batch's or batch's partitions has an equal part. Without it "
-        "there is no limit. See below.",
+        "Limit of pages per second that all tasks of a query together request from the cluster. "
+        "Each partition of a batch or micro-batch has an equal part of the limit. Without this "
+        "option there is no limit. See [Load on the cluster](#load-on-the-cluster).",
     ),
     Option(
         "readStrategy",
         choice(Strategy),
         "How queries select rows: by the ids of many streams, by ranges of the token ring, or "
-        "by whichever a stream measures to be faster. Ranges are faster if there are many "
-        "streams and most have never held a row. See below.",
+        "by whichever of the two a stream measures to be faster. Ranges are faster if there are "
+        "many streams and most have never held a row. See [Partitions and "
+        "order](#partitions-and-order).",
         default=Strategy.STREAMS.value,
     ),
     Option(
@@ -392,7 +399,7 @@ OPTIONS = (
         PARTITIONS,
         "Minimum number of Spark partitions to read with, up to `maxPartitions`. If set, a "
         "streaming query divides each stream of the log among several partitions, as a batch "
-        "does. See below.",
+        "does. See [Partitions and order](#partitions-and-order).",
     ),
     Option(
         "reportTo",
