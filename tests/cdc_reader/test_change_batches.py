@@ -96,7 +96,7 @@ def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> No
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """They have the effect they have in the Spark source."""
+    """Options have the effect that they have in the Spark source."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     found = reader.change_batches(
         columns=["d"],
@@ -116,7 +116,7 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
-    """They are half-open, exact to the microsecond."""
+    """Bounds are half-open, exact to the microsecond."""
     execute(*WRITES)
     times = reader.change_batches(format="log").read_all()["_commit_timestamp"]
     _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
@@ -243,7 +243,7 @@ def test_dropping_the_result_ends_the_read(
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
-    """Their columns differ, so one stream cannot hold them."""
+    """The tables' columns differ, so one stream cannot hold them."""
     reader = CdcReader(connection, "ks.a", "ks.b")
     with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
         reader.change_batches()

@@ -22,7 +22,7 @@ from cdc_reader.errors import ConfigurationError
 def test_contact_points_are_hosts_with_or_without_ports(
     points: str | list[str], expected: list[tuple[str, int]]
 ) -> None:
-    """They are one string or several; IPv6 addresses with a port need brackets."""
+    """Contact points are one string or several; IPv6 addresses with a port need brackets."""
     assert ConnectionConfig(points).endpoints() == expected
 
 
@@ -72,7 +72,7 @@ def test_an_error_names_the_read_setting_out_of_bounds(option: str, value: objec
 
 
 def test_configurations_pickle() -> None:
-    """They are sent to reading processes."""
+    """Configurations are sent to reading processes."""
     config = ConnectionConfig("a", username="u", password="p", consistency="local_quorum")
     assert pickle.loads(pickle.dumps((config, ReadConfig()))) == (config, ReadConfig())
     assert config.consistency == "LOCAL_QUORUM"

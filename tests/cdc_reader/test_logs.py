@@ -43,7 +43,7 @@ def test_by_default_lines_have_time_and_level() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_logging(late: bool) -> None:
-    """It may configure logging before or after importing us; each event appears once."""
+    """Logging may be configured before or after importing us; each event appears once."""
     setup = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"
@@ -65,7 +65,7 @@ def test_an_application_can_silence_the_log() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_structlog(late: bool) -> None:
-    """Events pass through its processors."""
+    """Events pass through the application's processors."""
     setup = (
         "import sys, structlog\n"
         "structlog.configure(\n"

@@ -117,7 +117,7 @@ def test_the_text_of_a_position_names_it(moment: datetime) -> None:
 
 
 def test_a_time_of_pandas_is_a_number() -> None:
-    """It is truncated to the microsecond."""
+    """A pandas Timestamp is truncated to the microsecond."""
     micros = moment_micros(pd.Timestamp("2026-11-22T04:42:44.000000999Z"), "start", NOW)
     assert (micros, type(micros)) == (NOW, int)
 

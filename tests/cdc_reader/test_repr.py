@@ -31,7 +31,7 @@ def nothing(_change: object) -> None:
 
 
 async def nothing_soon(_change: object) -> None:
-    """The same, as a coroutine."""
+    """A coroutine handler that is never called."""
     raise AssertionError
 
 
@@ -65,7 +65,7 @@ def test_reprs_name_the_table_and_hosts(made: object, shown: str) -> None:
 
 
 def test_reprs_show_metrics_and_checkpoints() -> None:
-    """Only those that exist are shown."""
+    """Only metrics and checkpoints that were given are shown."""
     metrics = MemoryMetrics()
     metrics.add(ROWS, TABLE, 3)
     metrics.set(LAG, TABLE, 1.5)

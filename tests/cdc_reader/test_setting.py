@@ -345,7 +345,7 @@ def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: s
 
 
 class Unprintable:
-    """Its representation cannot be had, or has two lines."""
+    """An object whose `repr` fails, or has two lines."""
 
     def __init__(self, text: str | None) -> None:
         self._text = text

@@ -76,14 +76,14 @@ def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
 
 
 def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
-    """Both reasons are named where it may be either."""
+    """The error names both possible reasons: another table, or one created again."""
     given = evolve(reached(open_reader("ks.t1")), table=None)
     with pytest.raises(CheckpointError, match=r"another table's, or ks\.t2 was dropped"):
         list(open_reader("ks.t2").table.follow(given, "now"))
 
 
 def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
-    """The checkpoint of a snapshot is judged alike."""
+    """The checkpoint of a snapshot is checked in the same way."""
     given = open_reader("ks.t1").table.begin_snapshot()
     with pytest.raises(CheckpointError, match=r"belongs to table ks\.t1 .* is ks\.t2 with id"):
         list(open_reader("ks.t2").table.snapshot(given).deliveries())
@@ -132,7 +132,7 @@ def test_handmade(
 
 
 def test_handmade_in_a_store(tmp_path: Any) -> None:
-    """A database can hold anything; it is refused when it is read."""
+    """A database can hold anything; a handmade checkpoint is refused when it is read."""
     name = CheckpointName("app", TableName("ks", "t1"))
     store = SqliteCheckpoints(tmp_path / "progress.db")
     store.save(name, Checkpoint(NOW, marks={STREAM: Mark(LAST_KEY)}))
@@ -146,7 +146,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
 
 
 def test_what_readers_write_is_valid() -> None:
-    """The ends of time that marks and positions may have pass."""
+    """Marks and positions at the ends of time, which readers write, are accepted."""
     times = (timeuuid.MAX_MICROS, NOW, 0)
     for position in times:
         key = RowKey(timeuuid.make(position, bytes(8)).bytes, -(1 << 31))

@@ -58,7 +58,7 @@ def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
 
 
 def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
-    """They have all rows, with all columns and their types."""
+    """Batches have all rows, with all columns and their types."""
     found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
     rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
     assert found.num_rows == len(rows) == 22
@@ -163,7 +163,7 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
-    """They compare, hash and pickle, and become JSON."""
+    """Snapshot changes compare, hash and pickle, and become JSON."""
     execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
     snapshot = reader.snapshot()
     first, again = by_key(snapshot.changes()), by_key(snapshot.changes())
@@ -209,7 +209,7 @@ def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
 
 
 def test_stop_raises_stopped_error(reader: CdcReader) -> None:
-    """Rows are missing."""
+    """The result of a stopped snapshot lacks rows."""
     batches = reader.snapshot().batches()
     next(batches)
     reader.stop()

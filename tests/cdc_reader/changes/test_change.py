@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """It is null in the table too; an empty frozen collection is a value."""
+    """An empty collection is null in the table too; an empty frozen collection is a value."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -176,7 +176,7 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
 
 
 def test_a_static_row_is_a_row_of_its_own() -> None:
-    """Its key is the partition's key."""
+    """The key of a static row's change is the partition's key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
     assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})

@@ -228,7 +228,7 @@ def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None
 
 
 def test_a_record_without_an_end_mark_is_one_change() -> None:
-    """It is reported as incomplete when another record begins, or the read ends."""
+    """The change is incomplete if another record begins or the read ends before the mark."""
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
     assert grouping.feed(cut) == []
@@ -291,7 +291,7 @@ def test_several_ranges_of_a_record_are_several_changes() -> None:
 
 
 def test_unknown_operations_are_kept() -> None:
-    """Each is a change of its own with the row's cells."""
+    """Each row with an unknown operation is a separate change, with the row's cells."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 0, "ck": 1, "a": 1},
@@ -323,7 +323,7 @@ def test_keys_equal_in_python_only_are_two_rows() -> None:
 
 
 def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
-    """A partition delete then has the image of the row."""
+    """A partition delete in such a table has the image of the row."""
     schema = log_schema(KEYS[0], Column("a", parse("int")))
     rows = log_batch(
         schema, {"time": 1, "op": 0, "a": 1}, {"time": 1, "op": 4, "seq": 1, "end": True}

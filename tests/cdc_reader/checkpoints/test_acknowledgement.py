@@ -35,7 +35,7 @@ def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> InFligh
 
 
 def names(change: InFlightRows) -> list[tuple[StreamId, RowKey]]:
-    """Return the stream and key of each of its rows."""
+    """Return the stream and the key of each row of the change."""
     return [(change.stream, RowKey(change.time, seq)) for seq in change.seqs]
 
 
@@ -181,7 +181,7 @@ def test_only_changed_marks_are_saved() -> None:
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
-    """Its last row follows one that is not acknowledged."""
+    """The last row of the change follows a row that is not acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
     work.deliver(first)
@@ -211,7 +211,7 @@ def test_eager_work_names_rows_one_by_one() -> None:
 
 
 def test_late_rows_do_not_hold_up_the_position() -> None:
-    """`late_scan_at` waits until they are acknowledged."""
+    """The position moves; `late_scan_at` waits until late rows are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)

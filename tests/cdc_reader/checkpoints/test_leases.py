@@ -173,7 +173,7 @@ def test_an_owner_is_sure_until_its_lease_may_have_expired(
 def test_a_suspended_owner_is_refused_after_a_takeover(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """The other is told who holds the lease for as long as somebody does."""
+    """The former owner can neither save nor renew; others learn who holds the lease."""
     mine, other = lease(store, ONE, clock), lease(store, OTHER, clock)
     assert mine.acquire() is None
     mine.save(Checkpoint(NOW + 5))
@@ -210,7 +210,7 @@ def _keys(count: int) -> Iterator[RowKey]:
 
 
 def test_an_owner_has_a_text_form() -> None:
-    """Programs can parse it, even from a later version."""
+    """Programs can parse the text, even if a later version wrote it."""
     text = ONE.to_text()
     assert Owner.from_text(text) == ONE
     assert Owner.from_text(f'{{"new": 1, {text[1:]}') == ONE
@@ -253,7 +253,7 @@ def test_a_save_under_a_lease_is_one_request(
 def test_a_save_by_a_clock_ahead_is_waited_for(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was made without a lease, and would override later saves under one."""
+    """A save without a lease by such a clock would override later saves under a lease."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):

@@ -32,7 +32,7 @@ def done(tracker: RangeAcknowledgements) -> TokenRanges:
 
 
 def test_a_range_is_done_with_its_last_row() -> None:
-    """It is not done when it is read, nor when other ranges' rows are acknowledged."""
+    """A range is not done once it is read, nor once other ranges' rows are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 2)
     tracker.deliver(2)
@@ -49,7 +49,7 @@ def test_a_range_is_done_with_its_last_row() -> None:
 
 
 def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
-    """They only count as outstanding until they are acknowledged."""
+    """Such rows only count as outstanding until they are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 5)
     for _ in range(5):
@@ -58,7 +58,7 @@ def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
 
 
 def test_an_empty_range_is_done_at_once() -> None:
-    """It has no rows to acknowledge."""
+    """An empty range has no rows to acknowledge."""
     tracker = RangeAcknowledgements(START)
     tracker.complete(completed(4, 0))
     assert done(tracker) == TokenRanges([TokenRange(4, 5)])

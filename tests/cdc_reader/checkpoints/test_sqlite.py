@@ -102,7 +102,7 @@ def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
-    """Its lease has expired, but it may be saving, so nobody else can acquire it."""
+    """While the holder saves, no other owner can acquire the lease, even an expired one."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
     other, minute = Owner.of_this_process(1), timedelta(minutes=1)

@@ -101,7 +101,7 @@ def test_each_kind_of_difference_is_told(
 def test_static_columns_are_compared(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Each row shows those of its partition."""
+    """Each row shows the static columns of its partition."""
     there.execute(f"UPDATE {table} SET st = 1 WHERE p = 1")
     found = compare(scylla, table, target, "--limit", "1")
     assert found.exit_code == 1
@@ -115,7 +115,7 @@ def test_static_columns_are_compared(
 def test_tables_that_cannot_be_compared_have_status_2(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """So do options that make no sense; the one line says what to do."""
+    """Unusable options have status 2 too; the one line says what to do."""
     there.execute(f"CREATE TABLE {table}2 (p int PRIMARY KEY, v double)")
     for words, message in (
         ((f"{table}2",), f"table {table}2 cannot be compared with {table}: "),

@@ -24,13 +24,13 @@ def run(contact_point: str, *arguments: str) -> str:
 
 
 def rows(contact_point: str, *arguments: str) -> list[dict[str, Any]]:
-    """The objects it prints for programs."""
+    """Return the objects that the command prints for programs."""
     return [json.loads(line) for line in run(contact_point, "--json", *arguments).splitlines()]
 
 
 @pytest.mark.needs("topology")
 def test_the_generations_of_a_cluster_on_vnodes() -> None:
-    """The cluster has one in force, one to come, and one without a timestamp."""
+    """One generation is in force, one is to come, and one has no timestamp."""
     with EmbeddedScylla(vnodes=3, shards=2) as server:
         first = server.cluster.generations[0]
         second = server.join(vnodes=2, shards=3)
@@ -71,7 +71,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_past_generation_of_4_3_is_listed() -> None:
-    """Its kind is shown, because it has no token ranges."""
+    """The kind of the generation is shown, because it has no token ranges."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
         found = rows(server.contact_point)

@@ -82,7 +82,7 @@ def copy(keyspace: str, table: str, there: Session) -> str:
 def arguments(
     scylla: Scylla, table: str, target: EmbeddedScylla, tmp_path: Path, *more: str
 ) -> list[str]:
-    """The arguments after ``scylla-cdc``."""
+    """Return the arguments after ``scylla-cdc``."""
     file = str(tmp_path / "position")
     hosts = scylla.contact_point, target.contact_point
     return ["replicate", hosts[0], table, hosts[1], "--checkpoint", file, *more]
@@ -145,7 +145,7 @@ def test_the_position_is_kept_at_the_given_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is in a file named after the tables or, on request, in a table of the target."""
+    """The position is in a file named after the tables or, on request, in a target's table."""
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]

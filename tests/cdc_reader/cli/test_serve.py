@@ -54,7 +54,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
 
 
 def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
-    """With 0 it is a free one, which answers."""
+    """With port 0 the API gets a free port, prints it, and answers there."""
     with serving("--api-port", "0") as (process, line):
         assert process.stdout is not None
         told = re.fullmatch(r"REST API on port (\d+) of each node\n", process.stdout.readline())
@@ -66,7 +66,7 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """It joins after the given time, with the vnodes of the others and its own generation."""
+    """A node joins after the given time, with the vnodes of the others and a new generation."""
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
@@ -95,7 +95,7 @@ def test_statements_fail_as_requested() -> None:
 
 
 def test_a_node_goes_down_and_comes_back_as_requested() -> None:
-    """The last node does so, at the given times."""
+    """The last node goes down and comes back at the given times."""
     arguments = ("--nodes", "2", "--down-after", "0", "--up-after", "0.5")
     with serving(*arguments) as (process, _):
         assert process.stdout is not None

@@ -48,7 +48,7 @@ def invoke(scylla: Scylla, *arguments: str) -> Result:
 
 
 def found(scylla: Scylla, *arguments: str) -> Any:
-    """Return the object it prints for programs."""
+    """Return the object that the command prints for programs."""
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return json.loads(outcome.stdout)
@@ -159,7 +159,7 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """A position of now in each kind of checkpoint: the options, its reader's name, and itself."""
+    """Each kind of store with a checkpoint: the options, the reader's name, the checkpoint."""
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
@@ -231,7 +231,7 @@ def test_an_unknown_lag_is_an_alarm() -> None:
 
 
 def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """It has acknowledged nothing of the log."""
+    """A new reader has acknowledged nothing of the log."""
     age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
     save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
     arguments = (table, "--checkpoint", str(tmp_path / "positions"), "--max-lag")

@@ -38,7 +38,7 @@ def invoke(scylla: Scylla, *arguments: str) -> Result:
 
 
 def rows(scylla: Scylla, *arguments: str) -> list[dict[str, Any]]:
-    """The objects it prints for programs."""
+    """Return the objects that the command prints for programs."""
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return [json.loads(line) for line in outcome.output.splitlines()]

@@ -53,7 +53,7 @@ def write(scylla: Scylla, table: str) -> Callable[..., None]:
 
 
 def insert(number: int) -> str:
-    """A statement for a row of partition 1."""
+    """Return a statement that inserts a row into partition 1."""
     return f"INSERT INTO <t> (p, c, v) VALUES (1, {number}, 'v{number}')"
 
 
@@ -63,7 +63,7 @@ def invoke(scylla: Scylla, *arguments: str) -> Result:
 
 
 def numbers(outcome: Result | str) -> list[int]:
-    """The clustering column of each change that was printed for programs."""
+    """Return the clustering column of each change that was printed for programs."""
     text = outcome if isinstance(outcome, str) else outcome.stdout
     return [json.loads(line)["key"]["c"] for line in text.splitlines()]
 
@@ -196,7 +196,7 @@ def test_text_marks_late_and_incomplete_changes() -> None:
 def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """It resumes even within a window; another name starts anew."""
+    """The command resumes even within a window; another name starts anew."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")
@@ -362,7 +362,7 @@ def test_a_snapshot_comes_first(
 
 
 def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
-    """It excludes a start."""
+    """A snapshot excludes a start position."""
     outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
     assert outcome.exit_code == 2
     assert "leave --from out" in outcome.stderr

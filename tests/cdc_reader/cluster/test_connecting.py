@@ -73,7 +73,7 @@ def test_no_tls_path_is_no_tls() -> None:
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """A connection without TLS to the same port says what speaks there."""
+    """The error of a connection without TLS says that the port speaks TLS."""
     from cdc_reader.testing import EmbeddedScylla
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"

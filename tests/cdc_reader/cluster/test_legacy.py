@@ -59,7 +59,7 @@ def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None
 
 
 def test_a_new_cluster_is_not_taken_for_4_3() -> None:
-    """It lacks the table of 4.3."""
+    """A new cluster lacks the table of 4.3."""
     server = EmbeddedScylla(version="5.2")
     assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
 

@@ -151,7 +151,7 @@ def test_rows_have_their_remaining_ttl_on_request(
 def test_rows_without_ttl_have_none_remaining(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """Its cell is null."""
+    """The cell of the remaining TTL is null."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
     )

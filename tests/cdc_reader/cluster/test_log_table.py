@@ -64,7 +64,7 @@ def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) ->
 def test_the_schema_version_changes_with_any_schema(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """It changes with nothing else."""
+    """The version changes with nothing else."""
     first = table.schema_version()
     # Other clients of a running server may change its schema at any time, but not all the time.
     assert any(table.schema_version() == table.schema_version() for _ in range(50))

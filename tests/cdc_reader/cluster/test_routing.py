@@ -78,7 +78,7 @@ class Reads:
         connection.session().add_request_init_listener(self.requests.append)
 
     def rows(self, *streams: StreamId) -> int:
-        """Count their rows."""
+        """Count the rows of the streams."""
         return sum(batch.num_rows for batch in self.source.read(Task(ALL, streams)))
 
 

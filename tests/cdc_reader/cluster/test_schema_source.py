@@ -241,7 +241,7 @@ def test_an_index_that_is_built_from_the_log_keeps_it_on(
 def test_other_indexes_do_not_keep_a_log_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are kept with the table, not built from its log."""
+    """Other indexes are kept with the table, not built from its log."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.catalog.add_index("ks", "t", "by_v", "org.apache.cassandra.index.sasi.SASIIndex")
     assert keys_in(server, "ks.t") == []
@@ -263,7 +263,7 @@ def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
 def test_a_keyspace_that_logs_no_writes_is_refused(
     server: EmbeddedScylla, consistency: str
 ) -> None:
-    """Its log would stay empty without any error."""
+    """The log of a table in such a keyspace would stay empty without any error."""
     create_on_tablets(server, consistency)
     assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
     expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"

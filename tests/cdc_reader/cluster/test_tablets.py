@@ -62,7 +62,7 @@ def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None
 
 
 def test_each_stream_is_a_group_that_its_token_ends(generations: TableGenerations) -> None:
-    """There is one per tablet, ordered by signed token, ending with the ring's last token."""
+    """Each tablet has one group; groups are ordered by signed token, to the ring's last token."""
     [start] = generations.timestamps()
     assert start == NOW - 5 * SECOND
     groups = Generation(Window(start, start + 1), tuple(generations.groups(start))).groups
@@ -75,7 +75,7 @@ def test_each_stream_is_a_group_that_its_token_ends(generations: TableGeneration
 def test_a_split_and_a_merge_are_generations(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """Each has its own set of streams, visible before it begins."""
+    """Each resize has its own set of streams, visible before it begins."""
     server.split_tablets("tk", "t")
     server.merge_tablets("tk", "t")
     starts = sorted(generations.timestamps())
@@ -89,7 +89,7 @@ def test_a_split_and_a_merge_are_generations(
 def test_a_deleted_set_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """Its rows have all expired; the reader warns and goes on."""
+    """The rows of a deleted set have all expired; the reader warns and goes on."""
     first = min(generations.timestamps())
     server.split_tablets("tk", "t")
     clock.advance(3_800 * SECOND)

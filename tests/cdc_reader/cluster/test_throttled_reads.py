@@ -56,7 +56,7 @@ def keys(connection: Connection) -> list[int]:
 
 
 def test_every_page_counts_against_the_limit(connection: Connection) -> None:
-    """So do queries of the cluster's own tables; every row still comes."""
+    """Queries of the cluster's own tables count too; every row still comes."""
     connection.throttle = limited = Recording(4)
     assert keys(connection) == list(range(COUNT))
     assert len(limited.admitted) > COUNT / 5

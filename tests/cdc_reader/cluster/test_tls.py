@@ -133,7 +133,7 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    """It answers, but not in TLS."""
+    """Such a server answers, but not in TLS."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 

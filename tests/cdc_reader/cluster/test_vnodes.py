@@ -51,7 +51,7 @@ def test_a_generation_that_was_never_published_has_no_streams(
 
 
 def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
-    """It begins with the first node."""
+    """The first generation begins with the first node."""
     newest = max(generations.timestamps())
     streams = [stream for group in generations.groups(newest) for stream in group.streams]
     assert len(streams) == len(set(streams)) > 0

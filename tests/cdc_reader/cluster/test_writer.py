@@ -66,14 +66,14 @@ def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) 
 
 
 def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """They share one writer."""
+    """The threads share one writer."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda c: writer.write([insert(table, c % 3, c, str(c))]), range(200)))
     assert rows(scylla, table) == [(c, str(c)) for c in range(200)]
 
 
 def test_a_refusal_is_raised_as_an_error_of_this_package(writer: CqlWriter, table: str) -> None:
-    """The server refuses some, and the driver others."""
+    """The server refuses some statements, and the driver others."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
     with pytest.raises(SourceError, match=r"INSERT INTO"):
@@ -111,7 +111,7 @@ def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: 
 
 @pytest.mark.needs("faults")
 def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
-    """The driver does this by itself."""
+    """The driver prepares the statement again by itself."""
     assert struck_while_writing(server, "unprepared", 1) == 2
 
 

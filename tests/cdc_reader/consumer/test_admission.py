@@ -33,7 +33,7 @@ def test_there_is_room_until_the_limit_is_reached() -> None:
 
 
 def test_a_page_keeps_its_bytes_until_its_last_change_is_gone() -> None:
-    """It stays in memory until then."""
+    """The page stays in memory until then."""
     limit = InFlightLimit(10, 100)
     page = limit.enter(2, 100)
     assert page is not None

@@ -55,7 +55,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 def test_iteration_yields_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop ends at the end; the next one resumes there."""
+    """The loop stops at the end of the log; the next loop finds nothing left."""
     write(table, 100)
     store = MemoryCheckpoints()
 
@@ -76,7 +76,7 @@ def test_iteration_yields_each_change_once_in_order(
 def test_iteration_resumes_at_the_change_it_stopped_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
-    """That change was not acknowledged."""
+    """The change at which the loop stopped was not acknowledged."""
     write(table, 60)
     settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
 
@@ -97,7 +97,7 @@ def test_iteration_resumes_at_the_change_it_stopped_at(
 def test_cancelled_iteration_leaves_no_thread(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop is waiting for more changes."""
+    """The loop is cancelled while it waits for more changes."""
     write(table, 10)
     numbers: set[int] = set()
     all_there = asyncio.Event()
@@ -204,7 +204,7 @@ def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
 def test_a_handler_that_fails_is_treated_as_any_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """It is called again; then the consumer ends."""
+    """The handler is called again; then the consumer ends."""
     write(table, 5)
     calls = 0
 
@@ -233,7 +233,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
     returned: Callable[[], Any],
     message: str,
 ) -> None:
-    """Its work would be done again, or never, in each attempt; no change is acknowledged."""
+    """Another attempt would repeat its work, or never do it; no change is acknowledged."""
     write(table, 1)
     seen: list[Change] = []
     store = MemoryCheckpoints()

@@ -186,7 +186,7 @@ def test_a_run_resumes_where_the_last_one_ended(
 def test_applications_have_separate_positions(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each has its own position in the shared store."""
+    """Each application has its own position in the shared store."""
     write(table, 20)
     store = MemoryCheckpoints()
     for application in ("one", "other"):
@@ -198,7 +198,7 @@ def test_applications_have_separate_positions(
 def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """That position is saved even if nothing is handled."""
+    """The start is saved even if nothing is handled."""
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)

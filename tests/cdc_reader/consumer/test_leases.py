@@ -60,7 +60,7 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:
-    """It finishes its current change, which the next owner handled too, and starts no other."""
+    """The suspended owner finishes its current change, which the next owner handled too."""
     write(processes.table, ROWS)
     owner = processes.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
     await_some(processes, 0, owner, 10)
@@ -111,7 +111,7 @@ def consumer(
 def test_the_second_waits_until_the_first_ends(
     connection: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It logs once whom it waits for; then it finds nothing left to do."""
+    """The second consumer logs once whom it waits for; then it finds nothing left to do."""
     write(table, 20)
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -152,7 +152,7 @@ def test_the_second_fails_if_it_is_to(
 def test_one_that_waits_can_be_stopped(
     connection: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It saves nothing and reports nothing."""
+    """A consumer that waits saves nothing and reports nothing."""
     store = MemoryCheckpoints()
     name = CheckpointName("app", TableName.parse(table))
     other = Owner("other", "host", 1, 0)
@@ -245,7 +245,7 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the wall clock it would last another hour."""
+    """By the wall clock the lease would last another hour."""
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
     assert leases.acquire()
@@ -258,7 +258,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """It counts µs by the monotonic clock."""
+    """The clock counts µs by the monotonic clock."""
     steady = SteadyClock()
     outer = time.monotonic_ns()
     first, inner = steady.now(), time.monotonic_ns()

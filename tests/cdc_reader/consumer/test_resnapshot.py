@@ -149,7 +149,7 @@ def write(server: EmbeddedScylla, *statements: str) -> None:
 def test_rows_deleted_in_the_lost_span_leave_the_copy(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """No change reports them; they are older than the snapshot, which does not have them."""
+    """No change reports the deletes; in the copy, the rows are older than the snapshot."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     assert copy.table == table_of(server)
@@ -198,7 +198,7 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """It continues with the same time, so that rows handled before the crash stay."""
+    """The next run continues with the same time, so rows handled before the crash stay."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -223,7 +223,7 @@ def test_a_snapshot_that_is_cut_short_goes_on(
 def test_a_snapshot_that_outlasts_the_log_begins_again(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """Its log would have a gap."""
+    """The log that follows the snapshot would have a gap."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
 
     def fail(change: Change) -> None:
@@ -262,7 +262,7 @@ def test_going_on_names_what_is_lost(
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
-    """It ends before the position is saved, so the event comes again."""
+    """The run ends before the position is saved, so the event comes again."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(event: ConsumerEvent) -> None:
@@ -320,7 +320,7 @@ def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
 
 
 def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """It gets the rows of the new snapshot like any others."""
+    """The loop gets the rows of the new snapshot like any others."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")

@@ -104,7 +104,7 @@ def insert(server: EmbeddedScylla, p: int) -> None:
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows that were written before it expired by the former TTL."""
+    """Rows that were written before the TTL was raised expired by the former TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -158,7 +158,7 @@ def test_a_table_created_again_is_refused(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The old checkpoint does not apply to it, and stays unchanged."""
+    """The old checkpoint does not apply to the new table, and stays unchanged."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -215,7 +215,7 @@ def test_a_start_that_was_never_read_on_is_of_a_table(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """The table that is created in its place is another one."""
+    """A table that is created in its place is another table."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     server.execute("DROP TABLE ks.t")

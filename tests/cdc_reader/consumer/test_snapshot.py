@@ -103,7 +103,7 @@ def test_rows_come_first_and_changes_follow(
 def test_a_second_run_has_no_snapshot(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """It follows the log from its checkpoint."""
+    """The second run follows the log from its checkpoint."""
     write(table, 5)
     store = MemoryCheckpoints()
     consumer(connection, table, Copy(), checkpoints=store).run()
@@ -254,7 +254,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_loop_over_changes_begins_with_rows(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each is acknowledged when the next one is requested."""
+    """Each change is acknowledged when the next one is requested."""
     write(table, 12)
     store = MemoryCheckpoints()
     given: dict[str, Any] = {"application": "app", "read": SMALL, "checkpoints": store}

@@ -140,7 +140,7 @@ def server() -> EmbeddedScylla:
 def test_a_kill_repeats_only_rows_of_unfinished_ranges(
     server: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """It loses nothing either: the handled rows and changes, applied in order, give the table."""
+    """A kill loses nothing either: the handled changes, applied in order, give the table."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw, found = random.Random(seed), list[Run]()

@@ -95,7 +95,7 @@ def test_a_time_beyond_the_calendar_is_a_number(
 
 
 def test_a_varint_has_any_number_of_digits() -> None:
-    """It may have more digits than Python parses by default."""
+    """A varint may have more digits than Python parses by default."""
     text = "-" + "7" * 5_000
     (found,) = converter(Native("varint"))(pa.array([text]))
     assert found == -7 * (10**5_000 - 1) // 9
@@ -114,7 +114,7 @@ def test_scalars_have_the_documented_types() -> None:
 
 
 def test_a_frozen_dict_stays_as_it_is() -> None:
-    """It equals a dict of the same pairs, and can be a key."""
+    """A frozen dict equals a dict of the same pairs, and can be a key."""
     found = FrozenDict({"a": 1})
     assert found == {"a": 1}
     assert {found: 2}[FrozenDict(a=1)] == 2

@@ -24,7 +24,7 @@ def bulk(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
-    """They are equal, immutable, and hash and pickle alike."""
+    """Instances are equal, immutable, and hash and pickle alike."""
     values = [1, None, "x", FrozenDict(a=1)]
     made = bulk.instances(Set, len(values), values)
     assert made == [Set(value) for value in values]

@@ -182,7 +182,7 @@ def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str
 
 
 def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
-    """It is the order of shards, which sorting would lose."""
+    """The order is that of the shards, which sorting would lose."""
     (body,) = BODIES["stream_ids"]
     found = [stream for row in decode(body).to_pylist() for stream in row["streams"]]
     assert sorted(found, key=body.index) == found

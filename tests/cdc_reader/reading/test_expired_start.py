@@ -131,7 +131,7 @@ def test_a_start_before_the_table(
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Its checkpoint is judged like any other, though it names no generation yet."""
+    """Its checkpoint is judged like any other, although it names no generation yet."""
     table = open_reader().table
     rows = table._snapshot_reader(table.begin_snapshot())
     list(rows.deliveries())
@@ -237,7 +237,7 @@ class Ticking:
         self.sleep = clock.sleep
 
     def now(self) -> int:
-        """µs since 1970."""
+        """Return the time, in µs since 1970."""
         self.ticks += 1
         return self._clock.advance(SECOND // 10)
 
@@ -257,7 +257,7 @@ def test_rows_that_expire_during_a_bounded_read(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str,
 ) -> None:
-    """They are reported once the rest is read, as when a log is followed."""
+    """Expired rows are reported once the rest is read, as when a log is followed."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         read_slowly(read, open_reader(STRICT_PAGES), clock, start)
@@ -307,7 +307,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """None has certainly expired when the reader begins, but some have when it reads them."""
+    """No row has certainly expired when the reader begins; some have when it reads them."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)

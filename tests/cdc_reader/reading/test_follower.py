@@ -106,7 +106,7 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """It may be announced after it began; a position beyond its start would lose rows."""
+    """A generation may be announced after it began; a position beyond its start loses rows."""
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
     followed.execute(f"DELETE FROM {announced} WHERE key = 'timestamps'")
@@ -169,7 +169,7 @@ def test_a_generation_announced_late_is_read_from_its_beginning(
 
 
 def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed: Followed) -> None:
-    """This holds for a restart at any point while it catches up."""
+    """This holds for a restart at any point while the reader catches up."""
     followed.server.hold_publication(rows=0)
     for c in range(4):
         followed.server.join(vnodes=2)
@@ -191,7 +191,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """Its stored streams show that it began before it is announced."""
+    """The stored streams show that the generation began before it is announced."""
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)
@@ -364,7 +364,7 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """Each comes once, marked as late; a restart finds those that arrived meanwhile."""
+    """Each late row comes once, marked; a restart finds those that arrived meanwhile."""
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -400,7 +400,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """It still skips the rows that the start's marks name, and can be pickled."""
+    """A checkpoint still skips the rows that the start's marks name, and can be pickled."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)
@@ -457,7 +457,7 @@ def test_shards_together_have_each_row_once(followed: Followed, strategy: str, c
 def test_a_generation_without_streams_is_skipped_with_a_warning(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No write can go to it."""
+    """No write can go to such a generation."""
     followed.server.add_empty_generation()
     followed.clock.advance(5 * MINUTE)
     followed.follow(EPOCH, EPOCH + 3 * MINUTE)

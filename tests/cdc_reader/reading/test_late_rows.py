@@ -74,7 +74,7 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
 
 @pytest.mark.parametrize("ttl", [200, 86_400])
 def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
-    """It arrived under the former TTL; rows delivered in time are not repeated."""
+    """The row arrived under the former TTL; rows delivered in time are not repeated."""
     followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND)
@@ -103,7 +103,7 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Nor for much later, if the remaining TTL shows which TTL was in force.
+    """Nor are they much too late, if the remaining TTL shows which TTL was in force.
 
     The TTL changes at 0, and the row is read some time after that and after its arrival.
     """

@@ -112,7 +112,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """It is a confidence window before now; late rows, if wanted, are searched for from now on."""
+    """The position is a confidence window before now; late rows are searched for from now on."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -136,7 +136,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """It has one span, and the ranges in flight, however many were read."""
+    """A checkpoint has one span and the ranges in flight, however many were read."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -148,7 +148,7 @@ def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
 def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
     followed: Followed,
 ) -> None:
-    """At most `in_flight` are open, and each has requested the page after the current one."""
+    """At most `in_flight` ranges are open, and each has requested its next page."""
     opened: set[TokenRange] = set()
     pages: Counter[tuple[object, ...]] = Counter()
     most = 0
@@ -286,7 +286,7 @@ def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
 
 
 def test_stop_ends_a_snapshot(followed: Followed) -> None:
-    """It ends at once, with an error, because rows are missing."""
+    """The snapshot ends at once, with an error, because rows are missing."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     next(deliveries)
@@ -313,6 +313,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """Its snapshot is complete, or never began."""
+    """The snapshot of such a checkpoint is complete, or never began."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

@@ -118,7 +118,7 @@ class Running(threading.Thread):
             assert self.is_alive(), self.error
 
     def ended(self) -> BaseException | None:
-        """Return the error with which it ended after a stop."""
+        """Return the error with which the call ended after a stop."""
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.error
@@ -213,7 +213,7 @@ def test_several_tables_are_stopped_together(
 def test_a_stopped_bounded_read_raises_stopped_error(
     server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
-    """Its result is incomplete."""
+    """The result of a stopped read is incomplete."""
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server) as struck:
         running = Running(lambda: read(reader))
         running.until(struck)

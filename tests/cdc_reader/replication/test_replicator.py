@@ -326,7 +326,7 @@ def _of_key(changes: Iterable[Change], key: int) -> list[Change]:
 def test_writes_from_before_the_snapshot_may_arrive_after_it(
     tables: Tables, connection: ConnectionConfig
 ) -> None:
-    """As in the table, they replace older cells, and younger cells stay."""
+    """As in the table, late writes replace older cells, and younger cells stay."""
     key, step = next(KEYS), 1_000  # µs, so that all is after the server's first generation
     source = tables.schemas["both"].base.name
     base = time.time_ns() // 1_000 - 60 * step
@@ -499,7 +499,7 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """This holds however late it is applied; with `Expiry.APPLIED` it lives for its whole TTL."""
+    """This holds however late a write is applied; with `Expiry.APPLIED` the whole TTL counts."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)

@@ -28,7 +28,7 @@ TABLE = (
 def test_a_copy_has_the_columns_and_key_of_its_source(
     scylla: Scylla, keyspace: str, connection: ConnectionConfig
 ) -> None:
-    """It has the same user-defined types too, nested ones first."""
+    """The copy has the same user-defined types too, nested ones first."""
     for statement in (*TYPES, TABLE):
         scylla.session.execute(statement.format(ks=keyspace))
     opened = Connection(connection, ReadConfig())

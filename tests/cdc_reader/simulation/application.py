@@ -165,7 +165,7 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Return True if it follows the log; if not, try to start."""
+        """Return True if the process follows the log; if not, try to start."""
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits

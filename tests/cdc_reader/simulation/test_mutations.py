@@ -232,7 +232,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes a few seeds at most."""
+    """Each defect shows within a few seeds."""
     _check_found(*MUTATIONS[mutation], monkeypatch, snapshot=False)
 
 
@@ -241,7 +241,7 @@ def test_the_simulation_finds_what_is_broken(
 def test_the_simulation_finds_what_is_broken_in_snapshots(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes a few seeds at most."""
+    """Each defect of snapshots shows within a few seeds."""
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 

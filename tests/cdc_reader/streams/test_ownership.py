@@ -61,7 +61,7 @@ def test_a_whole_ring_needs_no_tokens() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_without_a_generation_shards_split_the_ring(count: int) -> None:
-    """Their spans cover it once."""
+    """The shards' spans cover the ring once."""
     spans = [Ownership((), Shard(number, count)).spans for number in range(1, count + 1)]
     assert sum(each.size for each in spans) == WHOLE_RING.size
     assert all(Ownership((), Shard(number, count)).is_exact for number in range(1, count + 1))

@@ -77,7 +77,7 @@ def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
 
 
 def test_an_empty_table_takes_few_ranges() -> None:
-    """They grow as long as they find no rows."""
+    """Ranges grow as long as they find no rows."""
     cutter, count = RangeCutter(WHOLE_RING, (), 1_000), 0
     while (cut := cutter.next()) is not None:
         cutter.record(cut, 0)
@@ -86,7 +86,7 @@ def test_an_empty_table_takes_few_ranges() -> None:
 
 
 def test_a_range_ends_where_owners_change_if_it_can() -> None:
-    """It ends at the last such place within its size, or at its size if there is none."""
+    """A range ends at the last such place within its size, or at its size without one."""
     size = WHOLE_RING.size // 4_096
     ends = [MIN_TOKEN + size // 3, MIN_TOKEN + size // 2, MIN_TOKEN + 3 * size]
     cutter = RangeCutter(WHOLE_RING, ends, 1_000)

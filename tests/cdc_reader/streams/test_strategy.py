@@ -20,13 +20,13 @@ def read(
 
 @pytest.mark.parametrize("wanted", [Strategy.STREAMS, Strategy.RANGES])
 def test_a_fixed_strategy_is_kept(wanted: Strategy) -> None:
-    """It is kept even if the other one would be faster."""
+    """A fixed strategy is kept even if the other one would be faster."""
     cost = {wanted: 1_000, _other(wanted): 1}
     assert set(read(StrategyChoice(wanted), 100, cost, 0.0)) == {wanted}
 
 
 def test_auto_switches_to_whatever_is_faster() -> None:
-    """It tries ranges on a log where nearly no stream has rows."""
+    """`auto` tries ranges on a log where nearly no stream has rows."""
     choice = StrategyChoice(Strategy.AUTO)
     quick = {Strategy.STREAMS: 500, Strategy.RANGES: 30}
     used = read(choice, 100, quick, 0.0)

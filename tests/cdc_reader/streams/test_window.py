@@ -17,7 +17,7 @@ def test_an_intersection_holds_what_both_hold(a: int, b: int, c: int, d: int, at
 
 
 def test_a_window_is_half_open() -> None:
-    """It includes its start but not its end."""
+    """A window includes its start but not its end."""
     window = Window(0, 10)
     assert (0 in window, 9 in window, 10 in window) == (True, True, False)
     assert (window.length, Window(3, 2).length, Window(3, 3).is_empty) == (10, 0, True)
@@ -54,7 +54,7 @@ def test_windows_from_a_position_adjoin_and_never_pass_the_horizon(
 
 
 def test_a_size_below_the_base_grows_back_unless_windows_are_crowded() -> None:
-    """It doubles with each window; empty windows then grow beyond the base as usual."""
+    """The size doubles with each window; empty windows then grow beyond the base as usual."""
     size = WindowSize(base=16, limit=64, doublings=2).below(10)
     assert size.current == 8
     assert size.below(2).current == 1
