@@ -39,7 +39,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
 
 
 def test_the_reference_is_current() -> None:
-    """`make api` writes it."""
+    """`make api` writes the reference."""
     assert PAGE.read_text() == page(), "the docstrings have changed: run make api"
 
 

@@ -65,7 +65,7 @@ class Since(SystemClock):
         self._is_started = False
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Return the time, in µs since 1970."""
         if self._is_started:
             return time.time_ns() // 1000
         self._is_started = True
@@ -155,7 +155,7 @@ def test_the_command_writes_to_the_given_directory(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It can record a single kind."""
+    """The command can record a single kind."""
     command = ["record", scylla.contact_point, "--into", str(tmp_path), "--only", "dialect"]
     monkeypatch.setattr("sys.argv", command)
     assert record.main() == 0

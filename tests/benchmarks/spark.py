@@ -203,7 +203,7 @@ def _writer(served: Served, table: str) -> Callable[[], None]:
 def _micro_batches(
     bench: Bench, name: str, options: dict[str, str], write: Callable[[], None]
 ) -> list[float]:
-    """Start a query; return the milliseconds of each micro-batch."""
+    """Run a query until enough micro-batches ran; return their milliseconds, without warm-up."""
     query = (
         bench.spark.readStream.format(name)
         .options(**options)

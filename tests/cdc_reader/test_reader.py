@@ -44,7 +44,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def rows_of(batches: Any) -> list[dict[str, Any]]:
-    """All rows of the batches."""
+    """Return all rows of the batches."""
     return [row for batch in batches for row in batch.to_pylist()]
 
 

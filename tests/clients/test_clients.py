@@ -112,7 +112,7 @@ def schema(session: Session, keyspace: str) -> str:
 
 
 def one_a_line(statements: str) -> str:
-    """The statements without semicolons, each on a line."""
+    """Return the statements without semicolons, each on a line."""
     return "\n".join(" ".join(each.split()) for each in statements.split(";") if each.strip())
 
 
@@ -125,7 +125,7 @@ def check_written(session: Session, keyspace: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A user-defined type as a tuple, a map as a dictionary."""
+    """Convert a user-defined type to a tuple, and a map to a dictionary."""
     if isinstance(value, tuple):
         return tuple(value)
     return dict(value) if hasattr(value, "items") else value
@@ -137,7 +137,7 @@ def await_line(lines: Iterable[str], expected: str) -> None:
 
 
 def shards_of(session: Session) -> set[int]:
-    """The shards that ScyllaDB's drivers are connected to."""
+    """Return the shards that ScyllaDB's drivers are connected to."""
     rows = session.execute("SELECT driver_name, shard_id FROM system.clients")
     return {row.shard_id for row in rows if "scylla" in (row.driver_name or "").lower()}
 
@@ -146,7 +146,7 @@ def shards_of(session: Session) -> set[int]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_works(client: str, server: Scylla, keyspace: str) -> None:
-    """It connects, writes and reads all types, and hears of a node that joins."""
+    """The client connects, writes and reads all types, and hears of a node that joins."""
     session = server.session
     datacenter = session.execute("SELECT data_center FROM system.local").one().data_center
     command = [*CLIENTS[client](), server.host, str(server.port), datacenter, keyspace]
@@ -209,7 +209,7 @@ def cqlsh(server: Scylla, keyspace: str, shell: str, tmp_path: Path) -> Callable
 def test_cqlsh_works(
     cqlsh: Callable[[str], str], shell: str, server: Scylla, keyspace: str
 ) -> None:
-    """It creates, writes and shows all types, counts and traces; ScyllaDB's also describes."""
+    """Either cqlsh creates, writes and shows all types; ScyllaDB's also describes."""
     scripts = {path.stem: path.read_text() for path in SHELL_SCRIPTS.iterdir()}
     cqlsh(schema(server.session, keyspace) + scripts["write"])
     check_written(server.session, keyspace)
@@ -223,5 +223,5 @@ def test_cqlsh_works(
 
 
 def version_of(server: Scylla) -> tuple[int, ...]:
-    """The server's version, as numbers."""
+    """Return the server's version, as numbers."""
     return tuple(int(part) for part in server.version.split("."))

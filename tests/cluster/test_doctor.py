@@ -69,7 +69,7 @@ class Driver:
     def examine(
         self, *arguments: str, conf: Mapping[str, str] | None = None, **variables: str
     ) -> str:
-        """What the command `doctor` says; its lines are not broken."""
+        """Return what the command `doctor` says; its lines are not broken."""
         given = [f"--conf={name}={value}" for name, value in (conf or {}).items()]
         command = ["-m", "pyspark_scylla_cdc", "doctor", *arguments, *given]
         ran = self.run(*command, **variables)
@@ -112,7 +112,7 @@ def archive(driver: Driver) -> dict[str, str]:
 
 
 def remedies(told: str) -> list[str]:
-    """The remedies in what the command said."""
+    """Return the remedies in what the command said."""
     return re.findall("^ +Remedy: (.+)$", told, re.MULTILINE)
 
 
@@ -127,7 +127,7 @@ def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
 
 
 def test_package_on_the_driver_only(driver: Driver, wheel: Path, environment: Path) -> None:
-    """The executors' Python lacks it, shipped by `--py-files` or not. Installed, it is found."""
+    """The executors' Python lacks the package, even with `--py-files`, until it is installed."""
     cluster = driver.cluster
     master = ("--master", cluster.master)
     zipped = driver.work / "package.zip"
@@ -156,7 +156,7 @@ def test_table_that_is_not_reached(driver: Driver) -> None:
 
 
 def test_archive(driver: Driver, archive: dict[str, str]) -> None:
-    """Its Python has to be on the driver, too, and nothing may override it on the executors."""
+    """The archive's Python must be on the driver, too; nothing may override it on executors."""
     cluster = driver.cluster
     master, conf = ("--master", cluster.master), {**cluster.conf, **archive}
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}
@@ -180,7 +180,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
 
 
 def test_session_says_what_is_wrong(driver: Driver) -> None:
-    """It says so in one line, before any query."""
+    """`session` raises a one-line error before any query."""
     settings = {**driver.cluster.conf, "spark.master": driver.cluster.master}
     given = [f"{name}={value}" for name, value in settings.items()]
     told = driver.run("-c", READ, "none", *given).stderr

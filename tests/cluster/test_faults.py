@@ -128,7 +128,7 @@ def test_executor_is_killed(followed: Followed) -> None:
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """Its executor ends too, and the other machine continues alone until it is back."""
+    """The worker's executor ends too; the other machine continues alone until it is back."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of the page in a language."""
+    """Return the blocks of the page in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -123,7 +123,7 @@ def followed(reader: Reader) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.usefixtures("followed")
 def test_application(bare: Standalone) -> None:
-    """After it has run, the storage has the rows."""
+    """After the application has run, the storage has the rows."""
     import pyarrow.dataset as ds
 
     rows = ds.dataset(bare.store / "orders_from_cluster", exclude_invalid_files=True).to_table()
@@ -131,7 +131,7 @@ def test_application(bare: Standalone) -> None:
 
 
 def test_doctor(followed: tuple[str, str]) -> None:
-    """It finds no fault, and reaches the server from all machines."""
+    """`doctor` finds no fault, and reaches the server from all machines."""
     told, _ = followed
     assert HEALTHY in told
     assert len(re.findall(r"^ *(?:planner|executor) .* reached *$", told, re.MULTILINE)) == 3
@@ -139,7 +139,7 @@ def test_doctor(followed: tuple[str, str]) -> None:
 
 @pytest.mark.usefixtures("followed")
 def test_size_of_the_archive(reader: Reader) -> None:
-    """It is within a fifth of the size on the page, because pyspark is not in it."""
+    """The size is within a fifth of the page's figure, because pyspark is not included."""
     archive = reader.folder / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")

@@ -49,7 +49,7 @@ def test_one_node_answers_at_a_port_of_this_machine(image: str) -> None:
 
 
 def test_keyspaces_are_on_tablets_if_asked(image: str) -> None:
-    """Keyspaces need not request them."""
+    """Keyspaces need not request tablets."""
     with ScyllaContainer(image, tablets=True) as scylla:
         session = scylla.connect()
         session.execute(
@@ -70,7 +70,7 @@ def test_a_login_is_asked_for(image: str) -> None:
 
 
 def test_a_server_that_ends_is_told_with_its_last_words(image: str) -> None:
-    """An option that it does not know ends it."""
+    """A server ends at an option that it does not know; the error has its last line."""
     with pytest.raises(ContainerError) as failed, ScyllaContainer(image, options=["--nonsense"]):
         pass
     assert "the container is exited" in str(failed.value)
@@ -95,6 +95,6 @@ def test_a_version_is_a_tag_of_scylladb_s_image() -> None:
 
 
 def test_no_nodes_are_refused() -> None:
-    """They are refused before anything starts."""
+    """A number of nodes below one is refused before anything starts."""
     with pytest.raises(ContainerError, match="0 nodes: expected at least 1"):
         ScyllaContainer("5.2", nodes=0)

@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/operate/alarms.md").read_text()
 
 
 def test_the_alarms_of_the_page_are_those_of_the_rules() -> None:
-    """Each has a line that says what to do."""
+    """Each alarm has a line that says what to do."""
     groups = yaml.safe_load((ROOT / "examples/monitoring/alerts.yml").read_text())["groups"]
     rules = {rule["alert"] for group in groups for rule in group["rules"]}
     rows = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))

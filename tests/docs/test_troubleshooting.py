@@ -125,7 +125,7 @@ def test_each_warning_of_the_log_is_on_the_page_and_no_other() -> None:
 
 
 def test_each_row_of_the_page_has_a_cause_and_a_remedy() -> None:
-    """It has three cells, none of them empty."""
+    """A row has three cells, none of them empty."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     whole = re.compile(r"\| `[^`]+` \| [^|]+ \| [^|]+ \|")
     assert [row for row in rows if not whole.fullmatch(row)] == []

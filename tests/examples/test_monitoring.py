@@ -67,14 +67,14 @@ def board() -> dict[str, Any]:
 
 
 def shown() -> Iterator[str]:
-    """The expressions of the dashboard, with values for its variables."""
+    """Return the expressions of the dashboard, with values for its variables."""
     for panel in board()["panels"]:
         for target in panel.get("targets", ()):
             yield filled(target["expr"])
 
 
 def filled(expression: str) -> str:
-    """The expression with values for Grafana's variables."""
+    """Return the expression with values for Grafana's variables."""
     for variable, value in VARIABLES.items():
         expression = expression.replace(variable, value)
     return expression
@@ -105,12 +105,12 @@ def run(promtool: Path, *arguments: str | Path) -> str:
 
 
 def test_the_dashboard_shows_each_metric() -> None:
-    """It shows exactly the metrics that are exported."""
+    """The dashboard shows exactly the metrics that are exported."""
     assert {name for expression in shown() for name in NAME.findall(expression)} == exported()
 
 
 def test_the_exported_names() -> None:
-    """There is one for each metric in the code."""
+    """There is one name for each metric in the code."""
     assert len(exported()) == len(METRICS) + len(COUNTERS) + len(GAUGES)
 
 
@@ -130,7 +130,7 @@ def test_each_alert_is_tested() -> None:
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
-    """Each has a place of its own on the grid, 24 wide, and a text."""
+    """Each panel has a place of its own on the grid, 24 wide, and a text."""
     taken: set[tuple[int, int]] = set()
     for panel in board()["panels"]:
         place = panel["gridPos"]
@@ -144,7 +144,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_promtool_runs_the_tests_of_the_alerts(promtool: Path, tmp_path: Path) -> None:
-    """Each fires when it should, and not before; one that is wrong is noticed."""
+    """Each alert fires when it should, and not before; a wrong alert is noticed."""
     run(promtool, "check", "rules", FOLDER / "alerts.yml")
     run(promtool, "test", "rules", FOLDER / "alerts_test.yml")
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
@@ -225,7 +225,7 @@ class Prometheus:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer; None if the server does not answer yet."""
+        """Return the data of an answer; None if the server does not answer yet."""
         try:
             with urlopen(f"{self._url}/{path}?{urlencode(parameters)}") as answer:
                 found = json.load(answer)
@@ -251,7 +251,7 @@ class Prometheus:
 def test_prometheus_scrapes_the_exported_metrics(
     promtool: Path, registry: CollectorRegistry, tmp_path: Path
 ) -> None:
-    """It scrapes a run, answers each expression of the dashboard, and evaluates the rules."""
+    """Prometheus scrapes a run, answers the dashboard's expressions, evaluates the rules."""
     http, thread = start_http_server(0, "127.0.0.1", registry)
     server = Prometheus(promtool.with_name("prometheus"), tmp_path, http.server_port)
 

@@ -94,7 +94,7 @@ class Statements:
 
     @cached_property
     def _heights(self) -> Mapping[str, int]:
-        """How deep the shortest derivation of each symbol is."""
+        """Return how deep the shortest derivation of each symbol is."""
         heights = dict.fromkeys(self._rules, _DEPTH * 100)
         is_changed = True
         while is_changed:

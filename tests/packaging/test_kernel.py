@@ -32,7 +32,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wheel_with_the_kernel_is_platform_specific(
     environment: Environment, wheel: Path
 ) -> None:
-    """Its name has the platform, and the kernel runs from it."""
+    """The wheel's name has the platform, and the kernel runs from it."""
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
     assert bool(compiled) != wheel.name.endswith("-py3-none-any.whl")
     environment.install(wheel)

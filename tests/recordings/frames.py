@@ -88,7 +88,7 @@ def record_frames(
 
 
 def _base_rows(recorded: Any) -> Iterator[tuple[Sequence[str], Cells]]:
-    """The recorded rows of the base table: names of their columns, and cells."""
+    """Return the recorded rows of the base table: names of their columns, and cells."""
     (result,) = (each for each in recorded["results"] if each["label"] == "base_all_columns")
     for body in result["bodies"]:
         page = read_result(base64.b64decode(body), kind=RawRows)
@@ -126,7 +126,7 @@ def _prepared(client: Client, cql: str) -> tuple[bytes, list[Any]]:
 
 
 def text_of(statement: bytes) -> bytes:
-    """A [short bytes]."""
+    """Encode a [short bytes]."""
     return struct.pack(">H", len(statement)) + statement
 
 
@@ -179,7 +179,7 @@ def _results(client: Client, keyspace: str) -> Iterator[dict[str, Any]]:
 
 
 def _streams(client: Client, keyspace: str) -> list[bytes]:
-    """The stream of each row of the log."""
+    """Return the stream of each row of the log."""
     cql = f'SELECT "cdc$stream_id" FROM {keyspace}.t_scylla_cdc_log'
     body = client.send(QUERY, query(cql)).body
     return [stream for (stream,) in read_result(body, kind=RawRows).parsed_rows]

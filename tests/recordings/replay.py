@@ -261,7 +261,7 @@ def _placed(cql: str, keyspace: str, base_ts: int) -> str:
 
 
 def _shifted(cql: str, shift: int) -> str:
-    """The statement with its own timestamps, which stand in braces, moved."""
+    """Return the statement with its own timestamps, which stand in braces, moved."""
     return re.sub(r"\{(\d{16})\}", lambda m: f"{{{int(m.group(1)) + shift}}}", cql)
 
 

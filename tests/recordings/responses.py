@@ -36,7 +36,7 @@ def record_responses(session: Session, address: tuple[str, int], recorded: Any) 
 
 
 def _free_name(session: Session) -> str:
-    """A name as long as `resp` that no keyspace has."""
+    """Return a name as long as `resp` that no keyspace has."""
     rows = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
     taken = {name for (name,) in rows}
     while (name := "z" + "".join(random.choices(string.ascii_lowercase, k=3))) in taken:

@@ -27,7 +27,7 @@ def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_what_was_unpacked_before_is_taken(machine: Machine, tmp_path: Path) -> None:
-    """It is not downloaded again."""
+    """Programs that are there are not downloaded again."""
     machine.command(str(tmp_path / "usr" / "bin" / "promtool"))
     ran = machine.run("prometheus", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert (ran.returncode, ran.stdout.strip()) == (0, str(tmp_path / "usr" / "bin"))

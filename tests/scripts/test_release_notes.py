@@ -58,7 +58,7 @@ def test_a_changelog_that_is_not_ready_is_refused(
 
 @pytest.mark.parametrize("tag", ["v1.2.1", "1.2.0", "v1.1.0", ""])
 def test_a_tag_of_another_version_is_refused(tag: str, tmp_path: Path) -> None:
-    """It may be older, newer, or no tag of a release."""
+    """The tag may be older, newer, or no tag of a release."""
     with pytest.raises(NotReadyError, match=r"pyproject.toml has version 1\.2\.0"):
         notes(project(tmp_path), tag)
 

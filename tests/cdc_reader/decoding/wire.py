@@ -53,7 +53,7 @@ def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
 
 
 def integer(value: int) -> bytes:
-    """An int's four bytes."""
+    """Encode an int as four bytes."""
     return struct.pack(">i", value)
 
 

@@ -100,7 +100,7 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Check before a handler call that it is held; LeaseLostError if it is lost."""
+        """Check before a handler call that the lease is held; LeaseLostError if it is not."""
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:

@@ -67,7 +67,7 @@ def all_streams(connection: InProcessConnection) -> Task:
 
 
 def test_real_sources_read_an_embedded_server(server: EmbeddedScylla) -> None:
-    """They read schema, generations, and the log by both strategies, page by page."""
+    """The sources read schema, generations, and the log by both strategies, page by page."""
     asked: list[RecordedQuery] = []
     connection = InProcessConnection(server, SMALL_PAGES, before=asked.append)
     source = CqlLogSource(connection, schema_of(connection))
@@ -91,7 +91,7 @@ def test_each_page_is_current_when_requested(server: EmbeddedScylla) -> None:
 
 
 def test_a_failed_page_is_requested_again(server: EmbeddedScylla) -> None:
-    """It is requested from its own paging state, after a simulated pause."""
+    """The page is requested from its own paging state, after a simulated pause."""
     failures = {4: 2, 5: 1}
     states: list[Any] = []
     pauses: list[float] = []

@@ -88,7 +88,7 @@ NODES = """
 
 
 def test_nodes_come_and_go_on_the_embedded_server(pytester: pytest.Pytester) -> None:
-    """There are three of them, besides the server that all tests share."""
+    """There are three nodes, besides the server that all tests share."""
     pytester.makepyfile(NODES)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)

@@ -23,18 +23,18 @@ Options = dict[str, str]
 
 
 def batch(spark: SparkSession, options: Options, _folder: str) -> list[int]:
-    """What a batch read finds."""
+    """Return what a batch read finds."""
     return found(spark.read.format("scylla_cdc").options(**options).load())
 
 
 def places(spark: SparkSession, options: Options, _folder: str) -> list[str]:
-    """The folders of the executors that take part in a batch read."""
+    """Return the folders of the executors that take part in a batch read."""
     frame = spark.read.format("scylla_cdc").options(**options).load().select("number")
     return sorted({row.place for row in frame.mapInArrow(place, "place string").collect()})
 
 
 def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where a partition with rows is read."""
+    """Return where a partition with rows is read."""
     if sum(batch.num_rows for batch in batches):
         yield pa.RecordBatch.from_pydict({"place": [str(Path.cwd())]})
 

@@ -117,7 +117,7 @@ class FollowedQuery:
             pass
 
     def stay(self, seconds: float) -> None:
-        """Let it run for some seconds."""
+        """Let the query run for some seconds."""
         with suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"it ended by itself: {self._process.wait(seconds)}")
 

@@ -88,7 +88,7 @@ def test_a_filter_loses_rows_of_other_queries(numbers: DataFrame) -> None:
 def test_a_source_that_takes_filters_needs_a_setting(
     spark: SparkSession, numbers: DataFrame
 ) -> None:
-    """Without it, which is Spark's default, no query of the source runs, even without a filter."""
+    """Without the setting, which is Spark's default, no query of the source runs."""
     spark.conf.unset(ENABLED)
     with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
         numbers.collect()

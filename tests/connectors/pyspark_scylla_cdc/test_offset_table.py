@@ -152,7 +152,7 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 
 
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """Nor can it be left out before it is read; afterwards the option has no effect."""
+    """A snapshot cannot be left out before it is read either; afterwards the option is ignored."""
     tables.create()
     message = (
         "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
@@ -174,7 +174,7 @@ def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
 
 
 def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
-    """Version 2 records that it is pending; version 1 records nothing."""
+    """Version 2 records that a snapshot is pending; version 1 records nothing."""
     tables.create()
     tables.clock.advance(HOUR)
     pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
@@ -191,7 +191,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
-    """A new query begins there."""
+    """A new query begins at the offset."""
     tables.create()
     tables.clock.advance(HOUR // 2)
     offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
@@ -326,7 +326,7 @@ def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) ->
 
 
 def test_starting_offsets_of_another_table(tables: Tables) -> None:
-    """They are refused at `load()`."""
+    """Such offsets are refused at `load()`."""
     tables.create("t1")
     tables.create("t2")
     given = json.dumps(tables.query("t1").reportLatestOffset())
@@ -402,7 +402,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It logs the span in which the row that it did not find was written."""
+    """The task logs the span in which the row that it did not find was written."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)
@@ -444,7 +444,7 @@ def test_rows_that_expire_before_a_batch_reads_them(
 def test_the_oldest_rows_of_an_old_log(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
 ) -> None:
-    """They expire all the time, so those that expire soon are not promised."""
+    """Such rows expire all the time, so rows that expire soon are not promised."""
     tables.create(ttl=3_600)
     tables.clock.advance(2 * HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -494,7 +494,7 @@ def test_spark_shows_the_error(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """It is the last part of Spark's own error."""
+    """Our error is the last part of Spark's own error."""
 
     def run(name: str) -> None:
         frame = load(stream=True, table=name, confidenceWindow="0s")

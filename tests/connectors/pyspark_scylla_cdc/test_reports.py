@@ -59,7 +59,7 @@ def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     st.binary(min_size=16, max_size=16),
 )
 def test_an_address_is_read_as_it_was_written(host: str, port: int, key: bytes) -> None:
-    """It may be a name or an address of either kind; its repr hides the key."""
+    """The host may be a name or an IP address of either kind; the repr hides the key."""
     address = Address(host, port, key)
     assert Address.parse(str(address)) == address
     assert key.hex() not in repr(address)

@@ -118,7 +118,7 @@ def test_late_rows_are_sought_once_a_minute(
 
 
 def test_an_offset_requested_too_early_ends_the_query(make: Make, clock: ManualClock) -> None:
-    """It may be earlier than the checkpoint, which Spark passes only afterwards."""
+    """The offset may be earlier than the checkpoint, which Spark passes only afterwards."""
     first = make().latestOffset()
     clock.advance(60 * SECOND)
     reader = make()
@@ -169,7 +169,7 @@ def test_available_now(run: Callable[..., Batches], execute: Execute) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_micro_batch_is_repeated(run: Callable[..., Batches], execute: Execute) -> None:
-    """It has the same rows, although the checkpoint holds only its end."""
+    """The micro-batch has the same rows, although the checkpoint holds only its end."""
     with pytest.raises(StreamingQueryException, match="the sink is gone"):
         run(fails=True)
     execute("INSERT INTO {t} (pk, v) VALUES (10, 0)")

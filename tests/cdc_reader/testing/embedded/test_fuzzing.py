@@ -306,17 +306,17 @@ def check(cql: str) -> None:
 @example("SELECT * FROM t WHERE a = " + "[" * 5_000 + "]" * 5_000)
 @example("CREATE TABLE t (a " + "list<" * 5_000 + "int" + ">" * 5_000 + " PRIMARY KEY)")
 def test_any_text_is_a_statement_or_a_syntax_error(cql: str) -> None:
-    """The error has a position."""
+    """Any text parses, or is refused with the position of the error."""
     check(cql)
 
 
 @given(st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_words_are_a_statement_or_a_syntax_error(cql: str) -> None:
-    """The error has a position."""
+    """Words of CQL in any order parse, or are refused with the position of the error."""
     check(cql)
 
 
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_statement_is_a_statement_or_a_syntax_error(source: random.Random) -> None:
-    """The error has a position."""
+    """A damaged statement parses, or is refused with the position of the error."""
     check(Fuzzer(source).cql())

@@ -166,7 +166,7 @@ def numbers(session: Session) -> Session:
     ],
 )
 def test_calculations_are_exact(numbers: Session, selected: str, value: object) -> None:
-    """Neither floats nor 28 digits come between."""
+    """Results are rounded neither to floats nor to 28 digits."""
     found = numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").one()[0]
     assert (found, str(found)) == (value, str(value))
 
@@ -241,7 +241,7 @@ def test_durations_have_limits(numbers: Session, duration: str) -> None:
     "deletion", ["DELETE FROM ks.c WHERE pk = 1", "DELETE c FROM ks.c WHERE pk = 1"]
 )
 def test_a_deleted_counter_does_not_count_on(session: Session, deletion: str) -> None:
-    """What a real server would show is left open, so this one refuses."""
+    """What a real server would show is undefined, so this server refuses."""
     session.execute("CREATE TABLE ks.c (pk int PRIMARY KEY, c counter)")
     for _ in range(2):
         session.execute("UPDATE ks.c SET c = c + 1 WHERE pk = 1")
@@ -299,7 +299,7 @@ def test_what_a_real_server_refuses(session: Session, cql: str, message: str) ->
 
 
 def test_a_table_may_bring_its_id(session: Session) -> None:
-    """As when a schema is restored."""
+    """A restored schema creates tables with their former ids."""
     given = "5a1c395e-b41f-11e5-9f22-ba0be0483c18"
     session.execute(f"CREATE TABLE ks.own (a int PRIMARY KEY) WITH id = {given}")
     found = session.execute(
@@ -309,7 +309,7 @@ def test_a_table_may_bring_its_id(session: Session) -> None:
 
 
 def test_a_clustering_order_may_name_the_first_columns_only(session: Session) -> None:
-    """The others ascend."""
+    """The other columns ascend."""
     session.execute(
         "CREATE TABLE ks.o (a int, b int, c int, PRIMARY KEY (a, b, c)) "
         "WITH CLUSTERING ORDER BY (b DESC)"
@@ -325,7 +325,7 @@ def test_a_clustering_order_may_name_the_first_columns_only(session: Session) ->
     [("", "conditional updates for serializable writes"), ("IF NOT EXISTS", "commit consistency")],
 )
 def test_serial_consistencies_are_for_reads(session: Session, condition: str, message: str) -> None:
-    """A write has another one, with a condition too."""
+    """A write needs another consistency, even with a condition."""
     statement = SimpleStatement(
         f"INSERT INTO ks.t (pk, ck) VALUES (5, 5) {condition}",
         consistency_level=ConsistencyLevel.SERIAL,

@@ -37,7 +37,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def test_pages_are_replayed_in_place_of_the_table(server: EmbeddedScylla, session: Session) -> None:
-    """They are repeated for text and prepared statements; afterwards the table is read again."""
+    """Text and prepared statements get the pages; afterwards the table is read again."""
     pages = server.pages(SELECT, page_size=10)
     assert len(pages) == 3
     session.execute("TRUNCATE ks.t")

@@ -30,7 +30,7 @@ def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None)
 
 
 def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
-    """The status and message of a request that is refused."""
+    """Return the status and the message of a request that is refused."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(scylla, method, path)
     with refused.value as answer:
@@ -102,7 +102,7 @@ def test_nodes_are_listed_and_removed_by_id(scylla: EmbeddedScylla) -> None:
 
 
 def test_facts_about_the_server_are_returned(scylla: EmbeddedScylla) -> None:
-    """They are its mode, version and keyspaces."""
+    """The facts are the server's mode, version and keyspaces."""
     assert ask(scylla, "GET", "storage_service/operation_mode") == "NORMAL"
     assert ask(scylla, "GET", "storage_service/scylla_release_version") == scylla.profile.version
     assert "ks" in ask(scylla, "GET", "storage_service/keyspaces")

@@ -93,7 +93,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 def test_the_driver_connects_with_default_settings(
     server: EmbeddedScylla, session: Session
 ) -> None:
-    """It finds all nodes, their tokens and the server's keyspaces."""
+    """The driver finds all nodes, their tokens and the server's keyspaces."""
     metadata = session.cluster.metadata
     assert session.cluster.protocol_version == 4
     assert {host.address for host in metadata.all_hosts()} == {f"127.0.0.{n}" for n in (1, 2, 3)}
@@ -153,7 +153,7 @@ def test_use_affects_its_connection_only(server: EmbeddedScylla) -> None:
 
 
 def test_garbage_ends_only_its_connection(server: EmbeddedScylla) -> None:
-    """Its client gets a protocol error and the end of the stream."""
+    """The client that sent it gets a protocol error and the end of the stream."""
     with RawClient(server) as client, RawClient(server) as healthy:
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         opcode, _, body = client.receive()
@@ -254,7 +254,7 @@ def test_tls_protects_the_connection() -> None:
     [("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.5", "127.0.0.5")],
 )
 def test_a_node_knows_the_address_it_is_reached_by(host: str, address: str) -> None:
-    """It may listen on a name, on all addresses or on one."""
+    """A node may listen on a name, on all addresses or on one."""
     with EmbeddedScylla(host) as server:
         assert server.contact_point == f"{host}:{server.port}"
         cluster = Cluster([host], port=server.port, protocol_version=4)
@@ -282,7 +282,7 @@ def test_a_port_in_use_cannot_be_listened_on(server: EmbeddedScylla) -> None:
 
 
 def test_the_clock_is_the_one_given() -> None:
-    """Generations begin at its time, and advance only with it."""
+    """Generations begin at the clock's time, and advance only with it."""
     clock = ManualClock(1_795_220_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         assert server.cluster.generations[0].timestamp == 1_795_220_000_000
@@ -314,7 +314,7 @@ def test_a_later_generation_is_published_to_clients() -> None:
 
 
 def test_a_node_that_leaves_is_gone_for_clients() -> None:
-    """Its connections and port are closed, and the other nodes' clients are notified."""
+    """The node's connections and port are closed; the other nodes' clients are notified."""
     with EmbeddedScylla(nodes=2) as server, RawClient(server) as client:
         gone = ("127.0.0.2", server.port)
         connected = socket.create_connection(gone, timeout=10)
@@ -391,7 +391,7 @@ def test_pages_are_read_without_a_connection() -> None:
 
 
 def test_a_refusal_without_a_connection_is_an_exception() -> None:
-    """It has the server's text."""
+    """The exception has the server's text."""
     with pytest.raises(CqlError, match="Keyspace 'none' does not exist"):
         EmbeddedScylla().execute("USE none")
 

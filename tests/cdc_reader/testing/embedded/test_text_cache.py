@@ -15,7 +15,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_a_text_above_the_limit_replaces_all_others() -> None:
-    """It is about to be used."""
+    """Such a text is kept because it is about to be used."""
     cache: TextCache[str] = TextCache(10)
     cache.put("a", "A", 5)
     cache.put("b", "B", 50)

@@ -115,7 +115,7 @@ def statements(seed: int, count: int) -> list[str]:
 
 
 def statement(draw: random.Random) -> str:
-    """One of them, or a batch of several for one partition: one record of the log."""
+    """Draw a write, or a batch of several writes to one partition: one record of the log."""
     pk = draw.randrange(2)
     if draw.random() < 0.2:
         several = [write(draw, pk) for _ in range(draw.randrange(2, 5))]
@@ -124,7 +124,7 @@ def statement(draw: random.Random) -> str:
 
 
 def write(draw: random.Random, pk: int) -> str:
-    """A write to a partition."""
+    """Draw a write to a partition."""
     key, number, other = draw.choice(KEYS), draw.choice(NUMBERS), draw.choice(NUMBERS)
     millis = draw.choice(TIMES)
     elements = ", ".join(n for n in draw.choices(NUMBERS, k=2) if n != "null")
@@ -274,7 +274,7 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """It has the log's row, with unconvertible values as they were."""
+    """The record has the log's row, with unconvertible values as they were."""
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,

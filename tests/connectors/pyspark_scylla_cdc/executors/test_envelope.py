@@ -66,7 +66,7 @@ def test_with_images(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
-    """A preimage of touched columns shows these; that of a delete shows all."""
+    """A preimage of touched columns shows only these; a delete's preimage shows all."""
     execute(TABLE + "{'enabled': true, 'preimage': true, 'postimage': true}", *HISTORY)
     (_, created, updated), (_, _, last), (_, deleted, _) = [
         (op, before, after) for op, before, after in envelopes(rows)

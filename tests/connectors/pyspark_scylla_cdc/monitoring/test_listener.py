@@ -56,7 +56,7 @@ def source(start: str | Json, end: str | Json, rows: int) -> dict[str, Any]:
 
 
 def text(offset: Offset) -> str:
-    """The offset as Spark stores it."""
+    """Return the offset as Spark stores it."""
     return json.dumps(offset.to_json())
 
 
@@ -126,7 +126,7 @@ def test_the_figures_of_a_micro_batch(
 def test_lag_grows_without_progress(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """It grows as a value and in each scrape; the headroom shrinks."""
+    """The lag grows as a value and in each scrape; the headroom shrinks."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     clock.advance(3_600 * SECOND)
     (status,) = listener.streams
@@ -150,7 +150,7 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """It follows from the token in the offset; the time left follows from the time taken so far."""
+    """The share follows from the offset's token, the time left from the time taken so far."""
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -188,7 +188,7 @@ def test_a_new_snapshot_names_what_was_lost(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """They may be alone or beside ours, with any offsets."""
+    """Other sources may be alone or beside ours, with any offsets."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -225,7 +225,7 @@ def test_counters_sum_up_over_restarts(
 def test_a_restart_that_fails_at_once_is_a_failure_too(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """It fails before its first micro-batch, and is known by what the query read earlier."""
+    """A run without a micro-batch is known by what the query read earlier."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     listener.onQueryTerminated(ended())
     listener.onQueryTerminated(ended(uuid4(), "it failed"))
@@ -268,7 +268,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
 
 
 def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """They are the sums of all tasks' reports, and of the driver's queries for the plan."""
+    """The figures sum the reports of all tasks, and the driver's queries for the plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
     assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
@@ -294,7 +294,7 @@ def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) ->
 
 
 def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """They may be of another micro-batch, table or position."""
+    """Such reports may be of another micro-batch, table or position."""
     others = [
         evolve(report(1, 0), batch=2),
         report(2, 0, table="shop.items"),
@@ -305,13 +305,13 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
 
 
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """They count once, however many tasks there are."""
+    """Late rows count once, however many tasks there are."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
     assert listener.streams[0].late_rows == 5
 
 
 def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
-    """Each micro-batch has one; unknown figures are left out."""
+    """Each micro-batch has one line; unknown figures are left out."""
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
         listener.onQueryProgress(event(source(text(START), text(END), 4)))
         tell(listener, report(1, 0), report(2, 1))

@@ -79,13 +79,13 @@ def test_no_option_may_be_empty(option: Option) -> None:
     ],
 )
 def test_the_message_of_an_empty_option(name: str, message: str) -> None:
-    """It says what to give."""
+    """The message says what to give."""
     assert refusal(**{name: ""}).startswith(message)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_options_that_cannot_be_zero(option: Option) -> None:
-    """These are numbers, durations above zero and words; files and names may be called 0."""
+    """Such options are numbers, durations above zero and words; a file may be called 0."""
     may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
     if option.name in {*may_be, "confidenceWindow"}:
         parse(**{option.name: "0"})

@@ -135,7 +135,7 @@ def test_ranges_of_the_ring(
 
 
 def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
-    """With `auto` they may be, across three generations too; each row comes once."""
+    """With `auto`, strategies may differ, across generations too; each row comes once."""
     given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
     readers = [
         BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))

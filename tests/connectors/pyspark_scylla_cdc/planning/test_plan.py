@@ -116,7 +116,7 @@ def test_a_hot_stream_is_spread_evenly(
 
 
 def test_a_stream_is_in_order_in_each_share() -> None:
-    """Its generations and its times come in order."""
+    """The generations and the times of a stream come in order."""
     parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 3)
     for share in divide(parts, 1, 8, 8):
         for stream in range(3):

@@ -312,7 +312,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
 
 @pytest.mark.spark
 def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
-    """The call returns for an idle table with all rows; later rows still come."""
+    """The call returns for an idle table with all rows; rows written later still come."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
     frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
     found: list[int] = []

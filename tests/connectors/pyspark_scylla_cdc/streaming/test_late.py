@@ -220,7 +220,7 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """They are delivered, however short the confidence window is."""
+    """Rows in time are delivered, however short the confidence window is."""
     followed = follow(confidenceWindow="0s")
     found = followed.run(40)
     for pk in range(30):
@@ -317,7 +317,7 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 def test_strays_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
 ) -> None:
-    """They come with the window of their write time; of twins only the one in force comes."""
+    """Strays come with the window of their write time; of twins, the one in force comes."""
     followed = follow(lateRows="deliver", readStrategy=strategy)
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
@@ -407,7 +407,7 @@ def test_strays_of_a_micro_batch_done_again(
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """The restart comes before, during or after its micro-batch."""
+    """The restart comes before, during or after the stray's micro-batch."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     cluster.join(vnodes=3)
@@ -550,7 +550,7 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """They are delivered once, even over a restart; a repeated micro-batch has the same rows."""
+    """Late rows come once, even over a restart; a repeated micro-batch has the same rows."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)

@@ -104,7 +104,7 @@ def test_rows_and_bytes(make: Make, write: Callable[..., None]) -> None:
 def test_a_micro_batch_waits_for_rows(
     make: Make, write: Callable[..., None], clock: ManualClock
 ) -> None:
-    """It waits until there are enough, or until the first ones have waited long enough."""
+    """A micro-batch waits for enough rows, or until the first ones have waited long enough."""
     stream = make(minRowsPerTrigger="20", maxTriggerDelay="10m", idleAdvance="1m")
     start = stream.initialOffset()
     write(15)
@@ -122,7 +122,7 @@ def test_a_micro_batch_waits_for_rows(
 
 
 def test_a_stream_that_is_behind_does_not_wait(make: Make, write: Callable[..., None]) -> None:
-    """Neither does a stream whose trigger requests everything, or one that ends."""
+    """Streams that end, or whose trigger requests everything, do not wait either."""
     stream = make(minRowsPerTrigger="50", maxWindowPerTrigger="1s")
     start = stream.initialOffset()
     write(30)

@@ -48,7 +48,7 @@ tokens = st.lists(st.integers(MIN_TOKEN + 1, MAX_TOKEN), max_size=40).map(sorted
 
 @given(tokens, st.integers(1, 50))
 def test_a_micro_batch_ends_with_a_whole_partition(found: list[int], limit: int) -> None:
-    """It has as many rows as it may have, or one partition; together they have all rows."""
+    """A micro-batch has as many rows as it may, or one partition; together they have all."""
     start, ends = MIN_TOKEN, []
     while start < MAX_TOKEN:
         ahead = RowsAhead(np.array([t for t in found if t > start], np.int64), is_all=True)
@@ -289,7 +289,7 @@ def test_a_large_partition_comes_alone(make: Make, session: Session) -> None:
 def test_available_now_ends_with_snapshot_and_log(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """It reads the log up to where it had settled when the run began."""
+    """The query reads the log up to where it had settled when the run began."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -345,7 +345,7 @@ def test_the_log_comes_after_the_table(make: Make, session: Session, clock: Manu
 
 
 def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> None:
-    """Its snapshot is complete at once."""
+    """The snapshot of an empty table is complete at once."""
     create(session)
     query = Query(lambda: make(maxRowsPerTrigger="1"))
     query.start()
@@ -361,7 +361,7 @@ def test_an_empty_table(make: Make, session: Session, clock: ManualClock) -> Non
 def test_a_snapshot_that_outlasts_the_log_loses_rows(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """Rows written since it began have expired, so it cannot be completed."""
+    """Rows written since the snapshot began have expired, so it cannot be completed."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     query = Query(lambda: make(maxRowsPerTrigger="15"))
@@ -394,7 +394,7 @@ def test_an_offset_of_a_snapshot_is_no_start(make: Make, session: Session) -> No
 def test_a_snapshot_that_an_earlier_version_began(
     make: Make, session: Session, clock: ManualClock, version: int
 ) -> None:
-    """Its offset has no token, so it begins with the first row, at the old position."""
+    """Such an offset has no token, so the query begins with the first row, at the old position."""
     create(session)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -587,7 +587,7 @@ def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: Manual
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
-    """It stays as planned, and has what is left; a new snapshot follows."""
+    """The micro-batch stays as planned, with the rows left; a new snapshot follows."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
     clock.advance(60 * SECOND)
@@ -648,7 +648,7 @@ def test_a_loss_that_shows_when_rows_were_read(
     ],
 )
 def test_what_excludes_a_new_snapshot(make: Make, given: dict[str, str], message: str) -> None:
-    """It is refused when the query is created."""
+    """Such options are refused when the query is created."""
     with pytest.raises(ConfigurationError, match=message):
         make(**AGAIN, **given)
 

@@ -78,7 +78,7 @@ def test_first_micro_batch_names_its_start(reader: Callable[..., StreamReader]) 
 def test_restart_before_the_first_commit(
     reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """Spark then requests the start again, and it may be a later one."""
+    """Spark requests the start again, and may get a later one."""
     stream = reader(startingTimestamp="-1h")
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
@@ -101,7 +101,7 @@ def test_restart_from_a_checkpoint(reader: Callable[..., StreamReader], clock: M
 def test_polling_costs_no_query(
     monkeypatch: pytest.MonkeyPatch, reader: Callable[..., StreamReader], clock: ManualClock
 ) -> None:
-    """However often it is polled, the position depends only on the clock, and moves in steps."""
+    """At any polling rate, the position depends only on the clock, and moves in steps."""
     stream = reader(confidenceWindow="10s", minAdvance="2s", idleAdvance="2s")
     start = {"version": 1, "position": clock.now() - 10 * SECOND}
     seen = set()

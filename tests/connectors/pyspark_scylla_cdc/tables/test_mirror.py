@@ -132,7 +132,7 @@ def test_a_copy_is_the_table_through_crashes(
     _history: int,
     format_name: str,
 ) -> None:
-    """It begins with rows that its log does not have; each micro-batch is merged exactly once."""
+    """The copy begins with rows that the log lacks; each micro-batch is merged exactly once."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -233,7 +233,7 @@ def test_a_new_snapshot_replaces_the_rows(
 
 
 def test_wrong_values_are_told(start: Start) -> None:
-    """They are refused before anything is read."""
+    """Wrong values are refused before anything is read."""
     for values, message in (
         ({"format": "csv"}, "format is 'csv': give one of delta, parquet"),
         ({"tables": ["t"]}, "table"),

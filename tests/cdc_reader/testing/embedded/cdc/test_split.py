@@ -95,7 +95,7 @@ def facts_of_mutation(mutation: Partition) -> Iterator[tuple[object, ...]]:
 def facts_of_cells(
     key: tuple[bytes, ...] | None, written: dict[str, Cell | MultiCell]
 ) -> Iterator[tuple[object, ...]]:
-    """Return the same for the cells of a row."""
+    """Return every single write in the cells of a row, with its time."""
     for name, cell in written.items():
         if isinstance(cell, Cell):
             yield "cell", key, name, cell.timestamp, cell.value
@@ -107,7 +107,7 @@ def facts_of_cells(
 
 
 def facts_of_change(change: Change, timestamp: int) -> Iterator[tuple[object, ...]]:
-    """Return the same for a change of a record."""
+    """Return every single write in a change of a record, with the record's time."""
     match change:
         case RowWrite(key, marker, written):
             if marker is not None:

@@ -137,7 +137,7 @@ def test_dates_are_days(day: date) -> None:
 
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)))  # noqa: DTZ001 - UTC is said below
 def test_timestamps_are_milliseconds(moment: datetime) -> None:
-    """A timestamp's text has up to three digits of a second's fraction."""
+    """Any timestamp is a count of milliseconds; the text has up to three fractional digits."""
     moment = moment.replace(tzinfo=UTC)
     millis = (moment - EPOCH) // timedelta(milliseconds=1)
     found = literal("STRING", moment.isoformat(timespec="milliseconds"), "timestamp")

@@ -55,7 +55,7 @@ def test_a_taken_log_name(shell: Any) -> None:
 
 
 def test_a_counter_table(shell: Any) -> None:
-    """It cannot have CDC, at creation or later."""
+    """A counter table cannot have CDC, at creation or later."""
     refusal = INVALID, "Cannot create CDC log for table ks.c. Counter support not implemented"
     assert shell.refusal(f"CREATE TABLE c (pk int PRIMARY KEY, n counter) {CDC}") == refusal
     shell.run("CREATE TABLE c (pk int PRIMARY KEY, n counter)")
@@ -80,7 +80,7 @@ def view(base: str, options: str = "") -> str:
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """It is refused as such, while other views are not supported at all."""
+    """CDC is refused as such, while other views are not supported at all."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))
@@ -89,13 +89,13 @@ def test_cdc_on_a_materialized_view(shell: Any) -> None:
 
 @pytest.mark.parametrize("base", [LOG, f"ks.{LOG}", f'"ks" . "{LOG}"'])
 def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
-    """It is refused, whatever the log's name."""
+    """Such a view is refused, whatever the log's name."""
     message = "Materialized views cannot be created on CDC Log tables"
     assert shell.refusal(view(base)) == (INVALID, message)
 
 
 def test_dropping_a_log(shell: Any) -> None:
-    """It is refused while its base writes it; a detached one may be dropped."""
+    """A log cannot be dropped while its base writes it; a detached log can."""
     message = f"Cannot DROP cdc log table {LOG}"
     assert shell.refusal(f"DROP TABLE {LOG}") == (UNAUTHORIZED, message)
     shell.run(f"ALTER TABLE t {NO_CDC}")
@@ -154,7 +154,7 @@ def test_altering_a_logs_columns(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2"], indirect=True)
 def test_altering_a_logs_columns_before(shell: Any) -> None:
-    """Earlier versions let users alter them."""
+    """Earlier versions let users alter the columns of a log."""
     shell.run(COLUMN_STATEMENTS[0])
     assert "b" in log(shell).by_name
 
@@ -210,7 +210,7 @@ def test_adding_a_dropped_column_too_soon(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "2025.1.9", "2025.2", "2025.3"], indirect=True)
 def test_adding_a_dropped_column_before(shell: Any) -> None:
-    """Earlier versions allow it at once."""
+    """Earlier versions accept the column at once."""
     shell.run("ALTER TABLE t DROP a")
     shell.run("ALTER TABLE t ADD a int")
     assert "a" in log(shell).by_name
@@ -270,7 +270,7 @@ def test_enabling_cdc_again(shell: Any, comment: str) -> None:
 
 
 def test_dropping_the_base(shell: Any) -> None:
-    """A detached log is dropped with it."""
+    """A detached log is dropped with its base."""
     shell.run(f"ALTER TABLE t {NO_CDC}")
     shell.run("DROP TABLE t")
     assert tables(shell) == set()
@@ -278,7 +278,7 @@ def test_dropping_the_base(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["6.0", "2025.1", "2025.3"], indirect=True)
 def test_cdc_on_tablets_before(shell: Any) -> None:
-    """Earlier versions refuse it."""
+    """Earlier versions refuse CDC on tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     message = (
         "Cannot create CDC log for a table tk.t, because keyspace uses tablets. See issue #16317."
@@ -289,7 +289,7 @@ def test_cdc_on_tablets_before(shell: Any) -> None:
 
 
 def test_cdc_on_tablets(shell: Any) -> None:
-    """It is allowed since 2025.4; a keyspace may also decline tablets."""
+    """CDC on tablets is allowed since 2025.4; a keyspace may also decline tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.run(f"CREATE KEYSPACE vk {TABLETS} {{'enabled': false}}")
@@ -312,14 +312,14 @@ def test_a_keyspace_of_tablets(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["5.2", "5.4"], indirect=True)
 def test_a_version_without_tablets(shell: Any) -> None:
-    """It does not know the property."""
+    """Such a version does not know the property `tablets`."""
     cql = f"CREATE KEYSPACE tk {TABLETS} {{'enabled': false}}"
     assert shell.refusal(cql) == (SYNTAX, "Unknown property 'tablets'")
 
 
 @pytest.mark.parametrize("consistency", [SERIAL, LOCAL_SERIAL])
 def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
-    """It is refused for logs in keyspaces on tablets only."""
+    """Serial reads are refused only for logs in keyspaces on tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 1}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.consistency(consistency)
@@ -372,7 +372,7 @@ def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool
 
 @pytest.mark.parametrize(("version", "mark"), [("4.5", None), ("4.6", 1)], indirect=["version"])
 def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
-    """Since 4.6 it differs from a column that is not shown."""
+    """Since 4.6 a null differs from a column that is not shown."""
     shell.run("ALTER TABLE t WITH cdc = {'enabled': true, 'preimage': 'full'}")
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     shell.run("UPDATE t SET a = 2 WHERE pk = 1 AND ck = 1")
@@ -388,7 +388,7 @@ def test_a_null_in_a_preimage(shell: Any, mark: int | None) -> None:
     ("version", "present"), [("4.2", False), ("4.3", True)], indirect=["version"]
 )
 def test_the_end_of_a_batch(shell: Any, present: bool) -> None:
-    """It is marked since 4.3."""
+    """The end is marked since 4.3."""
     shell.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     assert ("cdc$end_of_batch" in log(shell).by_name) is present
     assert shell.ints(f"SELECT pk FROM {LOG}") == [(1,)]

@@ -184,7 +184,7 @@ def test_later_responses_overtake_a_delayed_one(server: EmbeddedScylla, session:
 
 
 def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Session) -> None:
-    """The driver does so by itself when the node says that it does not know it."""
+    """The driver prepares it again when the node says that it does not know the statement."""
     select = session.prepare("SELECT pk FROM ks.t WHERE pk = ?")
     fault = Fault("unprepared", "ks.t")
     server.faults.add(fault)
@@ -193,7 +193,7 @@ def test_a_lost_statement_is_prepared_again(server: EmbeddedScylla, session: Ses
 
 
 def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Session) -> None:
-    """Its clients are disconnected and cannot reconnect until it is up; the data is shared."""
+    """The node's clients cannot reconnect until it is up; the data is shared."""
     first, second = server.cluster.nodes
     assert second.address is not None
     with_second = session_with(server, second.address)
@@ -215,7 +215,7 @@ def test_a_node_goes_down_and_comes_back(server: EmbeddedScylla, session: Sessio
 
 
 def test_a_node_that_is_down_may_leave(server: EmbeddedScylla) -> None:
-    """It is not taken down twice."""
+    """Such a node is not taken down twice."""
     first, second = server.cluster.nodes
     server.take_down(second)
     server.leave(second)

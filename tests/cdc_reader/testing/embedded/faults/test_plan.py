@@ -65,7 +65,7 @@ def test_the_first_fault_that_fits_strikes() -> None:
 
 
 def test_faults_are_in_force_until_taken_away() -> None:
-    """They end with a context, one by one, or all together."""
+    """Faults end with a context, one by one, or all together."""
     fault, plan = Fault("overloaded", times=None), FaultPlan()
     with plan.during(fault):
         assert plan

@@ -199,7 +199,7 @@ def test_any_string_survives_quoting(text: str) -> None:
 def test_the_parser_s_tables_are_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are in the cache folder; a damaged file is replaced, a missing folder no error."""
+    """A damaged file in the cache folder is replaced; a missing folder is no error."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cql = "SELECT a.b, count(*) FROM ks.t WHERE p IN (1, ?) AND c > :c"
     expected = build_parser().parse(cql)

@@ -188,7 +188,7 @@ def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body:
 
 
 def test_a_body_of_more_than_256_mib_is_refused() -> None:
-    """Its header is enough to refuse it."""
+    """The header is enough to refuse such a body."""
     connection = ready()
     header = HEADER.pack(4, 0, 1, Opcode.QUERY, MAX_BODY + 1)
     assert isinstance(request(header, connection), ProtocolError)

@@ -198,7 +198,7 @@ def test_errors_about_replicas_carry_their_counts() -> None:
 
 
 def test_a_vector_is_a_custom_type() -> None:
-    """Its parameters are in the class name."""
+    """The parameters of a vector are in its class name."""
     name = (
         "org.apache.cassandra.db.marshal.VectorType(org.apache.cassandra.db.marshal.FloatType, 3)"
     )

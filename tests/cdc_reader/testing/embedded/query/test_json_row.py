@@ -82,7 +82,7 @@ def test_a_value_of_each_type(table: Any, column: str, given: Any, stored: Any) 
 
 
 def test_a_duration(table: Any) -> None:
-    """It is written as in CQL."""
+    """A duration is written as in CQL."""
     insert(table, du="1y2mo3w4d5h6m7s8ms9us10ns")
     table.run("INSERT INTO t (pk, ck, du) VALUES (2, 'c', 1y2mo3w4d5h6m7s8ms9us10ns)")
     (one,), (other,) = table.rows("SELECT du FROM t")
@@ -119,7 +119,7 @@ def test_static_columns_are_not_written(table: Any) -> None:
 
 
 def test_using_and_if_not_exists(table: Any) -> None:
-    """They follow the text, as they follow the values of other INSERTs."""
+    """Both clauses follow the text, as they follow the values of other INSERTs."""
     insert(table, " USING TTL 100 AND TIMESTAMP 5", b=1)
     assert table.ints("SELECT ttl(b), writetime(b) FROM t") == [(100, 5)]
     insert(table, " IF NOT EXISTS", b=2)
@@ -161,7 +161,7 @@ def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
     ],
 )
 def test_a_text_that_does_not_fit_the_table_is_refused(table: Any, text: str, message: str) -> None:
-    """It must have the whole key, and no columns but the table's."""
+    """The text must have the whole key, and no columns but the table's."""
     assert table.refusal("INSERT INTO t JSON ?", text.encode()) == (INVALID, message)
 
 

@@ -69,7 +69,7 @@ def test_a_batch_of_several_partitions_has_at_most_a_mebibyte(table: Any) -> Non
     ],
 )
 def test_timeouts_may_be_bound(table: Any, cql: str) -> None:
-    """They are durations in whole milliseconds."""
+    """Timeouts are durations in whole milliseconds."""
     table.run(cql.replace("?", "5ms"))
     message = "Timeout values must be expressed in millisecond granularity"
     assert table.refusal(cql, vint_duration(NANO)) == (INVALID, message)

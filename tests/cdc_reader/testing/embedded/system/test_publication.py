@@ -50,7 +50,7 @@ def described(server: EmbeddedScylla, generation: Generation) -> list[int]:
 
 
 def test_a_generation_is_published_at_once() -> None:
-    """Its ranges and its timestamp are visible; the newest comes first."""
+    """The generation's ranges and timestamp are visible; the newest comes first."""
     server = scylla()
     joined = server.join(vnodes=2, shards=1)
     assert described(server, joined) == list(joined.range_ends)
@@ -81,7 +81,7 @@ def test_writes_do_not_wait_for_publication() -> None:
 
 
 def test_an_empty_generation() -> None:
-    """It has a timestamp and no ranges; writes of its time fail, until repaired."""
+    """An empty generation has a timestamp and no ranges; its writes fail, until repaired."""
     server = scylla()
     empty = server.add_empty_generation()
     assert times(server) == [empty.timestamp, NOW // 1000]
@@ -121,7 +121,7 @@ def test_the_table_of_4_3() -> None:
 
 
 def test_the_first_generation_of_4_3_waits_like_any_other() -> None:
-    """Since 4.4 it operates at once."""
+    """Since 4.4 the first generation operates at once."""
     assert scylla("4.3").cluster.generations[0].timestamp == NOW // 1000 + 65_000
     assert scylla("4.4").cluster.generations[0].timestamp == NOW // 1000
 

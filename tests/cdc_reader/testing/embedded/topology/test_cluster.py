@@ -22,7 +22,7 @@ def cluster(published: list[Generation], ring_delay_ms: int = 30_000) -> Cluster
 
 
 def test_the_first_generation_operates_at_once() -> None:
-    """It covers all nodes' ranges, and is published."""
+    """The first generation covers all nodes' ranges, and is published."""
     published: list[Generation] = []
     made = cluster(published)
     assert published == list(made.generations)
@@ -32,7 +32,7 @@ def test_the_first_generation_operates_at_once() -> None:
 
 
 def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
-    """It starts twice the ring delay plus five seconds later, or at once without a delay."""
+    """Two ring delays plus five seconds later, or at once if the ring delay is 0."""
     made = cluster([])
     generation = made.join(NOW, made.new_node(vnodes=3, shards=5))
     assert generation.timestamp == NOW // 1000 + 65_000
@@ -43,7 +43,7 @@ def test_a_joining_node_makes_a_generation_that_starts_later() -> None:
 
 
 def test_no_later_generation_begins_before_it_is_made() -> None:
-    """It begins with the next millisecond, because this one may already have rows."""
+    """A generation begins with the next millisecond: this one may already have rows."""
     hasty = cluster([], ring_delay_ms=0)
     made = NOW + 5_001
     assert hasty.join(made, hasty.new_node(1, 1)).timestamp * 1000 == NOW + 6_000

@@ -152,7 +152,7 @@ def test_the_worked_examples(key: tuple[int | str, ...], expected: str) -> None:
 def test_a_streams_token_is_the_first_of_its_shard(
     start: int, end: int, shards: int, ignore_msb: int
 ) -> None:
-    """It is in the range; unless it is the range's end, a slice of the shard begins there."""
+    """A token is in its range; a slice of the shard begins there, except at the range's end."""
     for shard in range(shards):
         token = first_token_of(shard, start, end, shards, ignore_msb)
         assert (token - start - 1) % 2**64 <= (end - start - 1) % 2**64

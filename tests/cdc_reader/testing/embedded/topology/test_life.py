@@ -281,7 +281,7 @@ def test_every_log_row_is_in_a_stream_of_its_time(
 def test_a_later_generation_starts_after_the_ring_delay(
     seed: int, joins: int, ring_delay: int
 ) -> None:
-    """It starts twice the ring delay plus 5 s after its creation, and after all others."""
+    """The start is two ring delays plus 5 s after its creation, and after all others."""
     life = Life(ring_delay)
     source = random.Random(seed)
     delay = 2 * ring_delay + 5000 if ring_delay else 0

@@ -63,7 +63,7 @@ def test_streams_follow_the_least_number_of_tablets(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_first_streams_begin_before_their_table(version: str) -> None:
-    """They begin five seconds earlier, so that the first writes find them."""
+    """The streams begin five seconds earlier, so that the first writes find them."""
     recording = recorded(version)
     clock = ManualClock(recording["ddl"][0]["at"])
     scylla = EmbeddedScylla(version=version, clock=clock, ring_delay_ms=0)

@@ -41,7 +41,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def test_a_node_that_joins_is_there_for_clients() -> None:
-    """It listens, registered clients are notified, and it has the same data."""
+    """The node listens and has the same data, and registered clients are notified."""
     with EmbeddedScylla(vnodes=4) as server, connected(server) as session:
         events: queue.Queue[tuple[str, str, tuple[str, int]]] = queue.Queue()
         connection = session.cluster.control_connection._connection
@@ -71,7 +71,7 @@ def test_a_node_that_joins_is_there_for_clients() -> None:
 
 
 def test_a_node_may_join_before_the_start() -> None:
-    """It then listens with the others; a node that has left does not."""
+    """The node then listens with the others; a node that has left does not."""
     server = EmbeddedScylla(vnodes=1)
     server.join(vnodes=1)
     server.join(vnodes=1)
@@ -179,7 +179,7 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
 
 
 def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
-    """It listens elsewhere; peers and events name the address that clients can reach."""
+    """Peers and events name the address that clients can reach, not the node's own."""
     with EmbeddedScylla() as server:
         server.join(address="192.0.2.7", listen_address="127.0.0.9")
         with connected(server, "127.0.0.9") as session:
@@ -196,7 +196,7 @@ def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
 
 @pytest.mark.parametrize("tablets", [True, False])
 def test_keyspaces_use_tablets_by_default_if_the_server_does(tablets: bool) -> None:
-    """They do unless they say otherwise or use SimpleStrategy; `system.config` shows it."""
+    """Exceptions ask for vnodes or use SimpleStrategy; `system.config` shows the default."""
     server = EmbeddedScylla(tablets=tablets)
     for name, options in (
         ("ks", NTS),

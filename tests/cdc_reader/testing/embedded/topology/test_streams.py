@@ -45,7 +45,7 @@ def test_a_write_of_the_future_is_refused(version: str) -> None:
 
 
 def test_an_old_write_to_the_current_generation_is_accepted() -> None:
-    """Its age does not matter, only its generation."""
+    """The age of a write does not matter, only its generation."""
     assert streams("2026.2", OLD).stream_id(KEY, OLD.start_us, NOW + 10**12) == b"o" * 16
 
 

@@ -61,7 +61,7 @@ def tablets() -> Tablets:
 
 
 def test_the_first_streams_begin_before_the_table(tablets: Tablets) -> None:
-    """They begin five seconds earlier, so that they can be used at once."""
+    """The streams begin five seconds earlier, so that they can be used at once."""
     tablets.create()
     assert tablets.times() == [-5]
     tablets.run(f"INSERT INTO tk.t (pk, v) VALUES (1, 1) USING TIMESTAMP {NOW - 5 * SECOND}")
@@ -79,7 +79,7 @@ def test_a_keyspace_says_how_many_tablets(tablets: Tablets, initial: int, size: 
 
 
 def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> None:
-    """They start later, like generations, each after the one before it."""
+    """New sets start later, like generations, each after the one before it."""
     tablets.create()
     assert tablets.server.split_tablets("tk", "t").timestamp == NOW // 1000 + 65_000
     assert tablets.server.merge_tablets("tk", "t").timestamp == NOW // 1000 + 65_001
@@ -90,7 +90,7 @@ def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> 
 
 
 def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
-    """Nor can the tablets of a table that has none."""
+    """A table without tablets is refused too."""
     tablets.create_keyspace(1, "one")
     tablets.create(table="one.t")
     with pytest.raises(ValueError, match=r"one\.t has one tablet: expected two or more"):
@@ -101,7 +101,7 @@ def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
 
 
 def test_old_streams_are_forgotten(tablets: Tablets) -> None:
-    """They are removed within a minute after their last rows have expired."""
+    """Streams are removed within a minute after their last rows have expired."""
     tablets.create(ttl=100)
     tablets.server.split_tablets("tk", "t")
     tablets.clock.advance(164 * SECOND)
@@ -126,7 +126,7 @@ def test_logs_that_never_expire_keep_their_streams(tablets: Tablets) -> None:
 
 
 def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
-    """Their streams are used again when CDC is enabled again, and vanish with the log."""
+    """The streams are used again when CDC is enabled again, and vanish with the log."""
     tablets.create()
     before = tablets.server.tablets.histories()
     tablets.run("ALTER TABLE tk.t WITH cdc = {'enabled': false}")
