@@ -37,7 +37,7 @@ class Copy:
         changes.unpersist()
 
     def rows(self) -> list[Row]:
-        """The rows of the copy, by key."""
+        """Return the rows of the copy, by key."""
         newest = max(self._folder.iterdir(), key=lambda folder: int(folder.name))
         return by_key(row.asDict() for row in self._spark.read.parquet(str(newest)).collect())
 

@@ -51,7 +51,7 @@ class Copy:
         changes.unpersist()
 
     def rows(self) -> list[Row]:
-        """The rows of the copy, by key."""
+        """Return the rows of the copy, by key."""
         return by_key(self.table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict"))
 
     def _merged(self, changes: DataFrame) -> DataFrame:

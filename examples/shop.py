@@ -52,7 +52,7 @@ class Shop:
             self._session.execute(*self._any())
 
     def rows(self) -> list[Row]:
-        """The orders, by customer and number."""
+        """Return the orders, by customer and number."""
         found = (row._asdict() for row in self._session.execute("SELECT * FROM shop.orders"))
         rows = ({**row, "items": dict(row["items"]) if row["items"] else None} for row in found)
         return by_key(rows)

@@ -65,7 +65,7 @@ class Server:
 
 
 def newest(kind: str) -> Any:
-    """The newest recording of a kind, whose statements are run again."""
+    """Return the newest recording of a kind, whose statements are run again."""
     paths = DATA.glob(f"scylla-*-{kind}.json.gz")
     return read_recording(max(paths, key=lambda path: _number(path.name.split("-")[1])))
 

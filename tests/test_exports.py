@@ -71,7 +71,7 @@ def names_of_ours(code: str) -> Iterator[tuple[str, str]]:
 
 
 def is_ours(module: str) -> bool:
-    """True if a module belongs to this project."""
+    """Return True if a module belongs to this project."""
     return module.partition(".")[0] in ("cdc_reader", "pyspark_scylla_cdc")
 
 

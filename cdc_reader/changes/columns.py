@@ -47,7 +47,7 @@ class AtomicCells:
     deleted: Values | None
 
     def part(self, place: slice) -> AtomicCells:
-        """The cells of the given rows."""
+        """Return the cells of the given rows."""
         return AtomicCells(self.name, _part(self.values, place), _part(self.deleted, place))
 
     def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
@@ -80,7 +80,7 @@ class MultiCells:
     column: Column
 
     def part(self, place: slice) -> MultiCells:
-        """The cells of the given rows."""
+        """Return the cells of the given rows."""
         values, deleted, removed = (
             _part(column, place) for column in (self.values, self.deleted, self.removed)
         )
@@ -332,7 +332,7 @@ class LogPage(dict[str, Values]):
         return self[name] if self.has(name) else None
 
     def has(self, name: str) -> bool:
-        """Whether any row has a value in the column."""
+        """Return whether any row has a value in the column."""
         if name not in self._names:
             return name in self and _any(self[name])
         column = self.batch.column(name)

@@ -149,12 +149,12 @@ def whole_records(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
 
 
 def _ends_record(batch: pa.RecordBatch) -> bool:
-    """Whether the batch's last row is marked as the end of its record."""
+    """Return whether the batch's last row is marked as the end of its record."""
     return END_OF_BATCH in batch.schema.names and batch.column(END_OF_BATCH)[-1].as_py() is True
 
 
 def _is_middle(batch: pa.RecordBatch, held: pa.RecordBatch) -> bool:
-    """Whether the batch has only rows of the record held."""
+    """Return whether the batch has only rows of the record held."""
     return all(batch.column(name)[-1] == held.column(name)[0] for name in (TIME, STREAM_ID))
 
 

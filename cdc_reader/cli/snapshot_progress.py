@@ -71,7 +71,7 @@ class SnapshotLines:
             click.echo(f"{table}: {self._state(table)}", err=True)
 
     def _is_due(self, table: TableName) -> bool:
-        """Whether a line is due: at the end, and at intervals before."""
+        """Return whether a line is due: at the end, and at intervals before."""
         now, printed = time.monotonic(), self._printed.setdefault(table, time.monotonic())
         if self._values[SNAPSHOT_SHARE, table] < 1 and now < printed + _EVERY:
             return False

@@ -228,7 +228,7 @@ def _drop_output() -> None:
 
 
 def _reader_is_gone() -> bool:
-    """True if stdout is a pipe without a reader; found out without writing to it."""
+    """Return True if stdout is a pipe without a reader; found out without writing to it."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

@@ -258,7 +258,7 @@ class Connection(Queries):
         return self._config.hosts
 
     def session(self) -> Session:
-        """The driver's session; the first call connects, within the connect timeout."""
+        """Return the driver's session; the first call connects, within the connect timeout."""
         with self._lock:
             if self._opening is None or self._opening.has_failed:
                 self._opening = Opening(self._config, self._read.fetch_size)

@@ -67,5 +67,5 @@ def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
 
 
 def is_single_cell(column: Column) -> bool:
-    """Whether the server returns the TTL and the write time of the column's cell."""
+    """Return whether the server returns the TTL and the write time of the column's cell."""
     return not column.is_key and not is_multi_cell(column.type)

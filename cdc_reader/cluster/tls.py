@@ -91,7 +91,7 @@ def tls_context(config: ConnectionConfig) -> NodeContext | None:
 
 
 def speaks_tls(endpoint: tuple[str, int]) -> bool:
-    """Whether a server there answers the start of a TLS handshake; waits a second at most."""
+    """Return whether a server there answers a TLS handshake; waits a second at most."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

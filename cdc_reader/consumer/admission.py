@@ -115,7 +115,7 @@ class Turns:
             return None if self._is_closed else self._limit(table)
 
     def _limit(self, table: TableName) -> Micros:
-        """The last µs before any other table's changes; if tables tie, the first goes first."""
+        """Return the last µs before other tables' changes; if tables tie, the first goes first."""
         own = self._ranks[table]
         others = (
             micros - (self._ranks[other] < own)

@@ -102,9 +102,9 @@ class ConsumerRuntime:
             self._changed.clear()
 
     def permits(self, in_flight: InFlightChange) -> bool:
-        """True if the change may be handled; waits while another consumer may hold the lease.
+        """Return True if the change may be handled, False once the runtime has to end.
 
-        Returns False once the runtime has to end.
+        Waits while another consumer may hold the lease.
         """
         return self._leases.wait_for(in_flight.progress.lease)
 

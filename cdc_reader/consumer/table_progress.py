@@ -259,7 +259,7 @@ class TableProgress:
         self._recorder.set(SNAPSHOT_SECONDS_LEFT, self.table, left)
 
     def _oldest_unread(self) -> Micros | None:
-        """The write time, in µs, before which everything is read; None while it is unknown."""
+        """Return the write time, in µs, before which everything is read; None while unknown."""
         position = self._work.position
         return position if position > BEGINNING else self._reading.first
 

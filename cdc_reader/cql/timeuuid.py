@@ -47,7 +47,7 @@ def nth(micros: Micros, place: int) -> uuid.UUID:
 
 
 def is_valid(raw: bytes) -> bool:
-    """Whether 16 bytes are a time UUID: of version 1, whatever the variant."""
+    """Return whether 16 bytes are a time UUID: of version 1, whatever the variant."""
     return len(raw) == 16 and raw[6] >> 4 == 1
 
 

@@ -126,7 +126,7 @@ Collection = ListType | SetType | MapType
 
 
 def is_multi_cell(cql_type: CqlType) -> bool:
-    """True if a column of this type has one cell per element (a non-frozen collection or UDT)."""
+    """Return True for a non-frozen collection or UDT, which has one cell per element."""
     return isinstance(cql_type, ListType | SetType | MapType | UserType) and not cql_type.frozen
 
 

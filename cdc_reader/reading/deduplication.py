@@ -30,13 +30,13 @@ def runs(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, int, int]]:
 
 
 def key_at(batch: pa.RecordBatch, row: int) -> RowKey:
-    """The key of one row."""
+    """Return the key of one row."""
     time = uuid.UUID(batch.column(TIME)[row].as_py()).bytes
     return RowKey(time, batch.column(BATCH_SEQ_NO)[row].as_py())
 
 
 def keys(batch: pa.RecordBatch) -> Iterator[tuple[StreamId, RowKey]]:
-    """The stream and key of every row."""
+    """Return the stream and key of every row."""
     columns = (batch.column(name).to_pylist() for name in ROW_KEY)
     for stream, time, sequence in zip(*columns, strict=True):
         yield StreamId(stream), RowKey(uuid.UUID(time).bytes, sequence)
@@ -95,7 +95,7 @@ class Deduplicator:
         self._reads.append((latest, []))
 
     def has_new(self, batch: pa.RecordBatch) -> bool:
-        """Whether the batch has rows not seen before. Does not mark them as seen; `new` does."""
+        """Return whether the batch has rows that `new` has not seen; marks none as seen."""
         return len(self._unseen(_names(batch))) > 0
 
     def new(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:

@@ -287,7 +287,7 @@ class Follower:
                 return found
 
     def _has_unsettled(self, batch: pa.RecordBatch) -> bool:
-        """Whether the batch has rows to deliver that may not have settled."""
+        """Return whether the batch has rows to deliver that may not have settled."""
         return self._is_eager and self._deduplicator.has_new(leave_out(batch, self._marks))
 
     def _new(self, batch: pa.RecordBatch, *, behind: bool) -> Iterator[tuple[pa.RecordBatch, bool]]:

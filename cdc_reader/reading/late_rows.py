@@ -242,5 +242,8 @@ def _under(ttl: int, remaining_ttl: pa.Array, now: Micros) -> tuple[pa.Array, pa
 
 
 def _before(arrived: pa.Array, end: Micros) -> pa.Array:
-    """Whether rows may have arrived under a TTL that ended at `end`, of which nodes learn late."""
+    """Return whether rows may have arrived under a TTL that ended at `end`.
+
+    Nodes may apply a TTL for a little longer, because they learn late that it has changed.
+    """
     return pc.less(arrived, pa.scalar(end + 2 * DOUBT, pa.int64()))

@@ -155,7 +155,7 @@ class Planner:
         return [(span.start, span.intersect(window)) for span in touched]
 
     def _near(self, window: Window) -> list[Window]:
-        """The spans of the generations that operate within `reach` of the window."""
+        """Return the spans of the generations that operate within `reach` of the window."""
         return self._timeline.touched(window.widened(self.reach))
 
     def _cut(self, span: Window) -> Chunking[StreamId]:

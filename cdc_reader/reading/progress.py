@@ -137,7 +137,7 @@ class Checkpoint:
 
 
 def is_moment(micros: object) -> bool:
-    """Whether a stored value can be a time in µs since 1970."""
+    """Return whether a stored value can be a time in µs since 1970."""
     return type(micros) is int and 0 <= micros <= timeuuid.MAX_MICROS
 
 

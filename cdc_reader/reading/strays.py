@@ -126,5 +126,5 @@ class Strays:
 
 
 def _counts(stream: StreamId, first: _Rank | None) -> bool:
-    """True if the stray of `stream` is delivered. `first` is None if the row has expired since."""
+    """Return True if the stray of `stream` is delivered; without `first` it has since expired."""
     return first is None or (first[0] > 0 and first[1] == stream)

@@ -103,7 +103,7 @@ def keyspace(server: Scylla) -> Iterator[str]:
 
 
 def schema(session: Session, keyspace: str) -> str:
-    """The statements that create a client's keyspace, on vnodes, and its tables."""
+    """Return the statements that create a client's keyspace, on vnodes, and its tables."""
     properties = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in session.cluster.metadata.keyspaces["system"].tables:
         properties += " AND tablets = {'enabled': false}"  # the earlier ones have no CDC

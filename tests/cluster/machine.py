@@ -180,7 +180,7 @@ class Machine:
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def pids(self, word: str = "") -> list[int]:
-        """The processes of the machine with this word in their command line."""
+        """Return the processes of the machine with this word in their command line."""
         sessions = {process.pid for process in self._started}
         found = []
         for pid in sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*")):

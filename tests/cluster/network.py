@@ -63,7 +63,7 @@ class Network:
         return f"cdc{os.getpid()}-{self._number}"
 
     def address(self, number: int) -> str:
-        """The address with this number."""
+        """Return the address with this number."""
         high, low = divmod((7 * os.getpid() + self._number) % 512, 256)
         first = 198 if self.isolation is Isolation.NETWORK else 127
         return f"{first}.{18 + high}.{low}.{number}"

@@ -64,7 +64,7 @@ def two_machines(folder: Path, isolation: Isolation) -> Iterator[tuple[Network, 
 
 
 def links(pid: int) -> list[str]:
-    """The network devices of this test process."""
+    """Return the network devices of this test process."""
     return [link for _, link in socket.if_nameindex() if link.startswith(f"cdc{pid}-")]
 
 

@@ -45,7 +45,7 @@ def blocks(page: Path) -> str:
 
 
 def shows_tests(page: Path) -> bool:
-    """True if the page's Python code is a test module."""
+    """Return True if the page's Python code is a test module."""
     return "def test_" in blocks(page)
 
 

@@ -34,7 +34,7 @@ class Result:
         )
 
     def recording(self) -> dict[str, list[list[str | None]]]:
-        """The result as a recording holds it."""
+        """Return the result as a recording holds it."""
         return {
             "columns": [list(column) for column in self.columns],
             "rows": [[None if c is None else c.hex() for c in row] for row in self.rows],

@@ -62,8 +62,10 @@ Cells = Sequence[bytes | None]
 def record_frames(
     session: Session, address: tuple[str, int], recorded: Any, properties: str
 ) -> Any:
-    """Send the queries of system tables in `recorded`; write its base rows, read them and their
-    log, in a keyspace with `properties` that `session` drops.
+    """Return the frames of the queries of system tables, and of a table and its log.
+
+    The queries and the base rows to write are those in `recorded`. The keyspace has `properties`,
+    and `session` drops it.
     """
     keyspace = f"f{uuid.uuid4().hex[:6]}"
     session.execute(f"CREATE KEYSPACE {keyspace} WITH {properties}")

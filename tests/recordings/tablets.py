@@ -120,7 +120,7 @@ class _Life:
         return {**parts[0], "rows": [row for part in parts for row in part["rows"]]}
 
     def _select(self, cql: str) -> Any:
-        """Return the rows, with the keyspace's recorded name; None if the query is refused."""
+        """Return the rows, with the keyspace's recorded name; empty if the query is refused."""
         try:
             found = raw_select(self.session, cql.replace("{ks}", self.keyspace)).recording()
         except ErrorMessage:

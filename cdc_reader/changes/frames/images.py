@@ -13,7 +13,7 @@ from cdc_reader.errors import UnsupportedTableError
 
 
 def gives_preimages(cdc: CdcOptions, wanted: Preimages, *, partial: bool) -> bool:
-    """Whether to emit preimages: full ones, or also `partial` ones, with touched columns only."""
+    """Return whether to emit preimages: full ones or, if `partial`, touched columns only."""
     if wanted is Preimages.NONE or cdc.preimage is ImageMode.OFF:
         return False
     return cdc.preimage is ImageMode.FULL or partial

@@ -265,7 +265,7 @@ class EmbeddedScylla:
         self._announce_node("STATUS_CHANGE", "UP", node.address)
 
     def is_up(self, node: Node) -> bool:
-        """True unless the node was taken down."""
+        """Return True unless the node was taken down."""
         return node.address not in self._down
 
     def skew_clock(self, node: Node, micros: int) -> None:

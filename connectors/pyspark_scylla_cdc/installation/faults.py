@@ -46,7 +46,7 @@ def faults(
 
 
 def _is_same(one: Python | Unusable, other: Python | Unusable) -> bool:
-    """True if both are the same Python on the same machine, so one remedy fixes both."""
+    """Return True if both are the same Python on the same machine, so one remedy fixes both."""
     if isinstance(one, Unusable) or isinstance(other, Unusable):
         return False
     return (one.host, one.python) == (other.host, other.python)
@@ -144,7 +144,7 @@ def _ship(command: Command) -> str:
 
 
 def _is_shipped(command: Command) -> bool:
-    """True if the command is relative to the folder where Spark unpacks archives."""
+    """Return True if the command is relative to the folder where Spark unpacks archives."""
     return "/" in command.path and not Path(command.path).is_absolute()
 
 

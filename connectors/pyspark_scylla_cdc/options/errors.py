@@ -45,7 +45,7 @@ def with_remedy() -> Iterator[None]:
 
 
 def _in_worker() -> bool:
-    """True if this process is a Spark worker, started as one of Spark's modules."""
+    """Return True if this process is a Spark worker, started as one of Spark's modules."""
     main = sys.modules["__main__"].__spec__
     return main is not None and main.name.startswith("pyspark.")
 

@@ -41,7 +41,7 @@ class AdvancePolicy:
         return min(settled_before(now, self.confidence), self.final)
 
     def has_caught_up(self, end: Micros, now: Micros) -> bool:
-        """True if `end` covers everything that has settled, and the query does not end there."""
+        """Return True if `end` covers everything settled, and the query does not end there."""
         return end == self.settled(now) < self.final
 
     def finishing(self, now: Micros) -> AdvancePolicy:

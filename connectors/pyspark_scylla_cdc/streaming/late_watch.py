@@ -277,7 +277,7 @@ def _written_in(window: Window, found: Iterable[pa.RecordBatch]) -> list[pa.Reco
 
 
 def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
-    """True if a sweep is due at `now`, after a sweep at `late_scan_at`.
+    """Return True if a sweep is due at `now`, after a sweep at `late_scan_at`.
 
     A query that ends with the rows available at `final` sweeps once.
     """

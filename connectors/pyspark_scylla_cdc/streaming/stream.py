@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return promise_from(options, window, ttls, now) if is_chosen else promise
 
     def _has_no_past(self, since: Offset) -> bool:
-        """True if a query begins at `since` and is not resumed: it reads what has not expired."""
+        """Return True if a new query begins at `since`: it reads what has not expired."""
         is_first = self._initial is not None and since.position == self._initial.position
         options = self._options
         return is_first and options.starting_offset is None and not options.snapshot

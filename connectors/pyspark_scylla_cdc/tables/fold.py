@@ -244,7 +244,7 @@ class _Fold:
         return inserts.withColumn(names.MODIFIED, touched).withColumn(names.INSERTED, sf.lit(True))
 
     def _is_usable(self) -> Column:
-        """True for a row that could be converted, and for a delete with a whole key."""
+        """Return True for a row that could be converted, and for a delete with a whole key."""
         from pyspark.sql import functions as sf
 
         bad = _column(names.BAD_RECORD)

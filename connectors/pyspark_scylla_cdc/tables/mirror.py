@@ -70,7 +70,7 @@ class _Copy:
         self.query = (writer.trigger(**self.trigger) if self.trigger else writer).start()
 
     def goes_on(self) -> bool:
-        """Whether the query runs; start it again if it ended because the columns changed.
+        """Return whether the query runs; start it again if it ended because the columns changed.
 
         Raises the error of a query that failed.
         """
@@ -246,7 +246,7 @@ def update(sink: Sink, layout: Layout, changes: DataFrame, batch: int) -> None:
 
 
 def _begins_anew(changes: DataFrame) -> bool:
-    """Whether a new snapshot begins in these changes, which drops all rows of the copy."""
+    """Return whether a new snapshot begins in these changes, which drops all rows of the copy."""
     kind = changes.schema[names.CHANGE_TYPE]
     if kind.metadata.get("cql.marks") != "true":
         return False

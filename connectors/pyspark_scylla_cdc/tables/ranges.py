@@ -27,7 +27,7 @@ def column(name: str) -> Column:
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:
-    """True if the row is in the range; `fields` are the clustering columns, in order.
+    """Return True if the row is in the range; `fields` are the clustering columns, in order.
 
     Raises SchemaError for a column that Spark orders differently from the server.
     """
@@ -39,7 +39,7 @@ def within(bounds: Column, fields: Sequence[StructField]) -> Column:
 def _beyond(
     fields: Sequence[StructField], bound: Column, inclusive: Column, *, is_start: bool
 ) -> Column:
-    """True if a row is on the inner side of a bound, which may be on the first columns only."""
+    """Return True if a row is inside a bound, which may name the first columns only."""
     from pyspark.sql import functions as sf
 
     if not fields:

@@ -41,7 +41,7 @@ class Sink(Protocol):
         ...
 
     def has(self, batch: int) -> bool:
-        """Whether the target has this micro-batch already.
+        """Return whether the target has this micro-batch already.
 
         Raises CheckpointError if a micro-batch is missing between the last one and this one.
         """
@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 def is_done(batch: int, last: int | None, target: str) -> bool:
-    """Whether a target whose last micro-batch is `last` has this one; see `Sink.has`."""
+    """Return whether a target whose last micro-batch is `last` has this one; see `Sink.has`."""
     if last is not None and batch <= last:
         return True
     if batch != (0 if last is None else last + 1):

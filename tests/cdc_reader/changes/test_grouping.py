@@ -113,7 +113,7 @@ def _image_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_nothing(column: Column, value: Any) -> bool:
-    """True if an image's value is null in the table."""
+    """Return True if an image's value is null in the table."""
     if column.type == U:
         return not any(cell is not None for cell in (value or {}).values())
     return is_multi_cell(column.type) and not value

@@ -50,9 +50,7 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the rows of each change, row by row; the end of a range belongs to the start before
-    it.
-    """
+    """Return the rows of each change, found row by row; a range's end follows its start."""
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []
     for _, group in groupby(enumerate(rows), key=lambda each: each[1]["time"]):

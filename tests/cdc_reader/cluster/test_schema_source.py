@@ -162,7 +162,7 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 ) -> None:
     """The error names both columns, because the log's column could be either's.
 
-    CDC is never turned on: some servers end at such a table, others refuse it. A table that
+    CDC is never turned on: some servers crash on such a table, others refuse it. A table that
     looks like a log stands in for the log.
     """
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns})")

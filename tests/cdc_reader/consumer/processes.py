@@ -104,7 +104,7 @@ def await_stillness(processes: Processes, owner: BaseProcess) -> None:
 
 
 def is_locked(file: Path) -> bool:
-    """True if the file exists and a process is writing to it."""
+    """Return True if the file exists and a process is writing to it."""
     if not file.exists():
         return False
     with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:

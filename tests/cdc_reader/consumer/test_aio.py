@@ -38,7 +38,7 @@ def no_threads_are_left() -> Iterator[None]:
 
 
 def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
-    """The options of a consumer that ends now."""
+    """Return the options of a consumer that ends now."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
 

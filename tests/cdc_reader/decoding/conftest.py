@@ -32,7 +32,7 @@ def kernel(name: str) -> ModuleType:
 
 
 def can_compile() -> bool:
-    """True if there is a C compiler and Python's headers."""
+    """Return True if there is a C compiler and Python's headers."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     return shutil.which(compiler.split()[0]) is not None and headers.exists()

@@ -63,7 +63,7 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 
 
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
-    """True if Arrow's value equals the driver's, with the same types in every part.
+    """Return True if Arrow's value equals the driver's, with the same types in every part.
 
     The driver sorts sets, and merges elements that are equal in Python. So each element of its sets
     must be in ours.

@@ -48,7 +48,7 @@ SETTLED = ("--from", "earliest", "--confidence-window", "0s")
 
 
 def patient(contact_point: str) -> ConnectionConfig:
-    """A configuration that waits an hour to connect and for each answer."""
+    """Return a configuration that waits an hour to connect and for each answer."""
     return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
 
 
@@ -126,7 +126,7 @@ class Running(threading.Thread):
 
 @contextmanager
 def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
-    """An active fault; a call returns how often it has struck."""
+    """Yield an active fault as a function that returns how often it has struck."""
     with server.faults.during(fault):
         yield lambda: server.faults.struck(fault)
 

@@ -22,7 +22,7 @@ def bound(values: tuple[int, ...], *, inclusive: bool = True) -> Bound:
 
 
 def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
-    """True if the row is between the bounds, which are prefixes: the definition."""
+    """Return True if the row is between the bounds, which are prefixes: the definition."""
     low, high = tuple(start.prefix.values()), tuple(end.prefix.values())
     first, last = row[: len(low)], row[: len(high)]
     after = first > low or (first == low and start.inclusive)
@@ -30,7 +30,7 @@ def is_inside(row: tuple[int, ...], start: Bound, end: Bound) -> bool:
 
 
 def is_in_slice(row: tuple[int, ...], found: Slice) -> bool:
-    """True if the row is in the slice."""
+    """Return True if the row is in the slice."""
     at = len(found.fixed)
     if row[:at] != found.fixed:
         return False

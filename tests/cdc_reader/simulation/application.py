@@ -143,7 +143,7 @@ class Application:
             self._start()
 
     def is_through(self, until: int) -> bool:
-        """True if everything written before `until` is read, late rows included."""
+        """Return True if everything written before `until` is read, late rows included."""
         is_swept = not self._scenario.delivers_late_rows or (self._late_scan_at or 0) > until
         return self._position_reached > until and is_swept
 
@@ -306,7 +306,7 @@ class Application:
             self._start()
 
     def _naps(self) -> bool:
-        """True if the process is suspended for a while."""
+        """Return True if the process is suspended for a while."""
         if not self._scenario.nap or self._luck.random() >= self._scenario.nap:
             return False
         micros = int(self._luck.uniform(0.8, 3) * self._scenario.lease)

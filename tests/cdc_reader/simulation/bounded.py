@@ -27,7 +27,7 @@ _CHANCE = 0.1
 class BoundedReads:
     """Reads that end with an error if rows expire before they are read.
 
-    One that ends without has every row that had settled when it began, once.
+    A read that ends without an error has every row that had settled when the read began, once.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:

@@ -208,11 +208,11 @@ class Laws:
         return row.name[1] if self._wants_strays else row.name
 
     def _is_acknowledged(self, row: LogRow) -> bool:
-        """True if the row or its twin is acknowledged."""
+        """Return True if the row or its twin is acknowledged."""
         return row.name[1] in self._past.acknowledged
 
     def _is_due(self, row: LogRow) -> bool:
-        """True if the row must be delivered.
+        """Return True if the row must be delivered.
 
         A row counts if it was written after the start, or arrived after a snapshot began. It must
         also be in time and in its own stream, unless late rows are wanted.
@@ -225,16 +225,16 @@ class Laws:
         return is_after and is_kept and (is_wanted or self._is_due_late(row))
 
     def _has_expired(self, row: LogRow) -> bool:
-        """True if the row may have expired; a node counts in seconds, by its own clock."""
+        """Return True if the row may have expired; a node counts in seconds, by its own clock."""
         expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
         return self._scenario.ttl > 0 and expires <= self._world.clock.now()
 
     def _is_lost(self, row: LogRow) -> bool:
-        """True if the row expired unread, and this was reported."""
+        """Return True if the row expired unread, and this was reported."""
         return any(row.micros in lost for lost in self._past.lost)
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """True if a row is due even if it is late or a stray; never a stray that has a twin."""
+        """Return True if a row is due even late or as a stray; never for a stray with a twin."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 
@@ -242,17 +242,17 @@ class Laws:
         return row.is_in_time(self._scenario.confidence, self._scenario.skew)
 
     def _may_seem_late(self, row: LogRow) -> bool:
-        """True if a restarted reader cannot know if the row was there when its window was read.
+        """Return True if a restarted reader cannot know whether an earlier one read the row.
 
-        The times of reads are not stored, so only rows that came in time are known to have been
-        there.
+        The times of reads are not stored, so the reader knows this only of rows that came in time.
         """
         return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
-        """True if a reader that starts from the checkpoint will treat the row as delivered.
+        """Return True if a reader that starts from the checkpoint will treat the row as delivered.
 
-        It will not if it has yet to catch up with the row's generation, or to search for late rows.
+        A reader will not if it has yet to catch up with the row's generation, or to search for
+        late rows.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -275,7 +275,7 @@ class Laws:
             raise LawBroken(f"{window} is asked of streams that are not in force then")
 
     def _operates(self, start: int, window: Window) -> bool:
-        """True if the set that begins at `start` may take writes throughout the window.
+        """Return True if the set that begins at `start` may take writes throughout the window.
 
         It ends with the next set that was announced when the reader began its last refresh.
         """

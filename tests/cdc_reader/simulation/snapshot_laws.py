@@ -152,7 +152,7 @@ class SnapshotLaws:
 
     @staticmethod
     def is_of_rows(asked: RecordedQuery) -> bool:
-        """Whether a page is one of the base table."""
+        """Return whether a page is one of the base table."""
         return "token(" in asked.query.cql and "cdc$time" not in asked.query.cql
 
     def deliver(self, delivery: SnapshotRows) -> Iterator[Row]:

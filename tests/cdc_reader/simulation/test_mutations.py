@@ -261,7 +261,7 @@ def _check_found(
 
 
 def _is_whole(seed: int, *, snapshot: bool) -> bool:
-    """True if all laws hold in the history of a seed."""
+    """Return True if all laws hold in the history of a seed."""
     try:
         simulate(seed, snapshot=snapshot)
     except BrokenSeed:

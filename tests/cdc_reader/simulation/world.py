@@ -77,7 +77,7 @@ class World:
         return self._set_of[stream]
 
     def is_stray(self, row: LogRow) -> bool:
-        """True if a row is in a stream of a set not in force at its time."""
+        """Return True if a row is in a stream of a set not in force at its time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
 

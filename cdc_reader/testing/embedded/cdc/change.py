@@ -66,7 +66,7 @@ class Record:
     changes: tuple[Change, ...]
 
     def touched(self, all_columns: set[str]) -> Mapping[RowKey, set[str]]:
-        """The columns that this record touches, by row; a deletion touches all."""
+        """Return the columns that this record touches, by row; a deletion touches all."""
         touched: dict[RowKey, set[str]] = {}
         for change in self.changes:
             if isinstance(change, RowWrite):

@@ -69,7 +69,7 @@ def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
 
 
 def logged_type(column: Column) -> CqlType:
-    """The type of a base column in the log: collections become one cell, lists become maps."""
+    """Return a base column's type in the log: collections are one cell, lists become maps."""
     match column.type:
         case ListType(element) if column.is_multi_cell:
             return MapType(_TIMEUUID, freeze(element), frozen=True)

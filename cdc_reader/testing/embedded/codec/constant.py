@@ -39,7 +39,7 @@ INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 
 
 
 def accepts(constant: Constant, cql_type: CqlType) -> bool:
-    """True if a constant of this kind is allowed for the type."""
+    """Return True if a constant of this kind is allowed for the type."""
     return isinstance(cql_type, Native) and cql_type.name in _ACCEPTED[constant.kind]
 
 

@@ -147,7 +147,7 @@ _PARSERS: Mapping[str, Any] = {"match": str, "times": _times, "after": int, "sec
 
 
 def _contains(cql: str, words: str) -> bool:
-    """True if the text contains these words, whole and in this order, ignoring quotes and case."""
+    """Return True if the text has these words in this order, ignoring quotes and case."""
     pattern = rf"(?<!\w){re.escape(_plain(words))}(?!\w)" if words else ""
     return re.search(pattern, _plain(cql)) is not None
 

@@ -67,7 +67,7 @@ class FaultPlan:
             return sum(armed.struck for armed in self._armed if armed.fault == fault)
 
     def __bool__(self) -> bool:
-        """True if any fault is active."""
+        """Return True if any fault is active."""
         return bool(self._armed)
 
     def strike(self, statement: Statement) -> Strike | None:

@@ -83,7 +83,7 @@ def _conditions(
 
 
 def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
-    """True if two values are equal, as their type compares them."""
+    """Return True if two values are equal, as their type compares them."""
     order = sort_key(of_type)
 
     def same(value: bytes | None, other: bytes | None) -> bool:
@@ -192,7 +192,7 @@ class Conditions:
         return self.exists is None and any(c.kind is Kind.REGULAR for c in self.columns)
 
     def hold(self, view: RowView, row_exists: bool, execution: Execution) -> bool:
-        """True if the statement applies."""
+        """Return True if the statement applies."""
         if self.exists is not None:
             return row_exists is self.exists
         return all(test(view, execution) for test in self.tests)

@@ -280,7 +280,7 @@ def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
 
 
 def assignable(found: CqlType, wanted: CqlType) -> bool:
-    """True if a value of one type is valid for another, with its bytes unchanged."""
+    """Return True if a value of one type is valid for another, with its bytes unchanged."""
     compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
     return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"

@@ -78,7 +78,7 @@ class Catalog:
             raise InvalidRequest(f"unconfigured table {name}") from None
 
     def has(self, keyspace: str, name: str) -> bool:
-        """True if there is such a table."""
+        """Return True if there is such a table."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
 
     def add_index(self, keyspace: str, table: str, name: str, class_name: str) -> None:

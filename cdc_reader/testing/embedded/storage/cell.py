@@ -21,7 +21,7 @@ class Cell:
     precedence: int = 0
 
     def is_live(self, now: int) -> bool:
-        """True if the cell has a value at `now` (seconds)."""
+        """Return True if the cell has a value at `now` (seconds)."""
         return self.value is not None and (not self.ttl or now < self.expiry)
 
 
@@ -82,5 +82,5 @@ def latest(*deletions: int | None) -> int | None:
 
 
 def covers(deletion: int | None, timestamp: int) -> bool:
-    """True if a tombstone at `deletion` hides a write at `timestamp`."""
+    """Return True if a tombstone at `deletion` hides a write at `timestamp`."""
     return deletion is not None and timestamp <= deletion

@@ -72,7 +72,7 @@ class Row:
         return LiveRow(self.key, marker, cells)
 
     def is_empty(self) -> bool:
-        """True if the row has no content, not even a deletion."""
+        """Return True if the row has no content, not even a deletion."""
         return self.marker is None and not self.cells and self.deletion is None
 
     def copy(self) -> Row:
@@ -89,5 +89,5 @@ class LiveRow:
     cells: dict[str, LiveValue]
 
     def __bool__(self) -> bool:
-        """True if the row exists: it has a live marker or a live cell."""
+        """Return True if the row exists: it has a live marker or a live cell."""
         return self.marker is not None or bool(self.cells)

@@ -64,7 +64,7 @@ class Generation:
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
-        """True if each stream's rows are on one node: its ranges are those of the ring."""
+        """Return True if each stream's rows are on one node: its ranges are those of the ring."""
         return self.range_ends == ring.tokens
 
 

@@ -44,7 +44,7 @@ KIND_AND_TEXTS = KINDS.flatmap(
 
 
 def fits(text: str, kind: pa.Decimal128Type) -> bool:
-    """True if the number is a multiple of the type's unit, and within its precision."""
+    """Return True if the number is a multiple of the type's unit, and within its precision."""
     number = Decimal(text)
     if not number:
         return True

@@ -66,7 +66,7 @@ def sessions() -> Iterator[dict[str, Session]]:
 
 
 def is_unsupported(found: Answer, op: Any) -> bool:
-    """True if the answer refuses a listed statement as not supported."""
+    """Return True if the answer refuses a listed statement as not supported."""
     message = found.get("error", ["", ""])[1]
     return "is not supported by this server" in message and any(w in str(op) for w in REFUSED)
 

@@ -26,7 +26,7 @@ HISTORY = (
 
 
 def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Validator:
-    """The packaged schema, with these columns required in each row."""
+    """Return the packaged schema, with these columns required in each row."""
     path = files("cdc_reader.changes.frames") / "envelope.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)

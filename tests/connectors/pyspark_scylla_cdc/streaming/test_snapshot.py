@@ -450,7 +450,7 @@ def _applied(rows: list[Row], copy: dict[Key, int | None]) -> None:
 
 
 def _is_in(key: Key, row: Row) -> bool:
-    """Whether a deleted range, which has only a lower bound, holds a row."""
+    """Return whether a deleted range, which has only a lower bound, holds a row."""
     low = row["_range"]["start"]["ck"]
     return key[0] == row["pk"] and key[1] is not None and key[1] > low
 

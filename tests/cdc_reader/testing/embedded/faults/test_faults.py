@@ -51,7 +51,7 @@ def session(server: EmbeddedScylla) -> Iterator[Session]:
 
 
 def session_with(server: EmbeddedScylla, address: str) -> Session:
-    """A session with one node."""
+    """Open a session with one node."""
     profile = ExecutionProfile(
         WhiteListRoundRobinPolicy([address]), retry_policy=FallthroughRetryPolicy()
     )

@@ -23,7 +23,7 @@ keys = st.tuples(st.integers(-3, 3).map(value), st.integers(-3, 3).map(value))
 
 
 def covers(tombstone: RangeTombstone, key: tuple[bytes, ...]) -> bool:
-    """True if the row lies in the range."""
+    """Return True if the row lies in the range."""
     start, end = tombstone.start.position(SORT_KEYS), tombstone.end.position(SORT_KEYS)
     return start < position(SORT_KEYS, key) < end
 

@@ -124,7 +124,7 @@ class Life:
                 written.append((pk, write))
 
     def accepts(self, keyspace: str, write: int, now: int) -> bool:
-        """True if a write is accepted by the documented rules."""
+        """Return True if a write is accepted by the documented rules."""
         if write > now + LEEWAY:
             return False
         if keyspace == "tk":
