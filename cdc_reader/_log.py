@@ -45,7 +45,7 @@ class _Logger:
 
 
 class _LastResort(logging.StreamHandler[Any]):
-    """Write to the current stderr the events that no other handler would receive."""
+    """Writes to the current stderr the events that no other handler would receive."""
 
     def __init__(self) -> None:
         super().__init__()

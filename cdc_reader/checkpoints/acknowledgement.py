@@ -156,7 +156,8 @@ class InFlightRows:
 class Acknowledgements:
     """Tracks deliveries from `start`; if `settled`, rows are read only once they have settled.
 
-    A snapshot of `start` is complete before anything is delivered; see `RangeAcknowledgements`.
+    If `start` has a snapshot, it must be complete before anything of the log is delivered; see
+    `RangeAcknowledgements`.
     """
 
     def __init__(self, start: Checkpoint, *, settled: bool) -> None:

@@ -138,7 +138,7 @@ class ScyllaCheckpoints:
         return True
 
     def names(self) -> list[CheckpointName]:
-        """Return the names of its checkpoints, in order; does not create the table."""
+        """Return the names of the checkpoints, in order; does not create the table."""
         return self._table.names()
 
     def close(self) -> None:

@@ -194,7 +194,7 @@ class SqliteCheckpoints:
         return True
 
     def names(self) -> list[CheckpointName]:
-        """Return the names of its checkpoints, in order."""
+        """Return the names of the checkpoints, in order."""
         with self._transaction("BEGIN") as database:
             rows = database.execute(_NAMES).fetchall()
         return [CheckpointName(app, TableName(*table), shard) for app, *table, shard in rows]

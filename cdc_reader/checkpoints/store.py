@@ -41,7 +41,7 @@ class CheckpointName:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it names what all shards share; no shard keeps its own position there."""
+        """Whether this names the start that all shards share, not one shard's position."""
         return self.shard.startswith("0/")
 
     @property

@@ -23,7 +23,7 @@ class Misuse(click.ClickException):
 
 
 class Trouble(click.ClickException):
-    """Ends a command with one line and status 2, if its status 1 is an answer."""
+    """Ends a command with one line and status 2, for commands whose status 1 is an answer."""
 
     exit_code = 2
 

@@ -86,7 +86,7 @@ class Reader:
         return None if self._unread is None else max(0, self.now - self._unread)
 
     def alarm(self, most: int) -> str | None:
-        """Return what is wrong if the lag exceeds `most` µs or is unknown; None otherwise."""
+        """Return what is wrong if the reader may lag by more than `most` µs; None otherwise."""
         if self.refusal is not None:
             return f"{self} cannot resume: {self.refusal}"
         if self.position is not None and self.position - self.now > most:

@@ -86,7 +86,7 @@ class Turns:
         self._moved = threading.Condition()
 
     def runs(self, table: TableName, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-        """Yield the changes in runs, each once it is its turn; `close` drops the rest."""
+        """Yield the changes in runs, each when its turn comes; `close` drops the rest."""
         times = [change.timestamp for change in changes]
         at = 0
         while at < len(times) and (limit := self._await(table, times[at])) is not None:

@@ -213,7 +213,7 @@ class AsyncCdcConsumer:
     async def run(self) -> None:
         """See `CdcConsumer.run`.
 
-        Cancelling it cancels the running handlers and saves what is acknowledged. The changes of
+        Cancelling `run` cancels the running handlers and saves what is acknowledged. The changes of
         cancelled handlers are delivered again by the next run.
         """
         self._loop, self._is_cancelled = asyncio.get_running_loop(), False

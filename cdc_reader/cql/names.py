@@ -24,7 +24,7 @@ def quoted(identifier: str) -> str:
 
 
 def bare_or_quoted(identifier: str) -> str:
-    """Return the identifier as the server prints it: in quotes only unless it is lower-case."""
+    """Return the identifier as the server prints it: quoted unless it is all lower-case."""
     return identifier if _BARE.fullmatch(identifier) else quoted(identifier)
 
 

@@ -118,7 +118,7 @@ def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: An
 
 
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
-    """Every way of reading does so when it is called, for one table and for several."""
+    """Every way of reading refuses such a start when it is called."""
     micros = datetime_micros(datetime.now(UTC))
     refused = "^start is '20.*': it is after end, 20.*: give an earlier start or a later end$"
     for tables in (["ks.t"], ["ks.t", "ks.u"]):

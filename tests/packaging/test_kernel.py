@@ -68,7 +68,7 @@ def test_a_deselected_kernel_is_not_compiled(
 def test_a_required_kernel_that_cannot_be_compiled_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some users prefer no wheel to a slow one."""
+    """Some users prefer no wheel to one with the slow kernel."""
     monkeypatch.setenv("CDC_READER_KERNEL", "cython")
     built = build(tmp_path)
     assert built.returncode != 0

@@ -23,7 +23,7 @@ def test_the_dependencies_of_the_project_are_pinned_to_their_oldest_versions(
 
 
 def test_a_file_that_is_up_to_date_is_left_alone(tmp_path: Path) -> None:
-    """Otherwise make would install everything again."""
+    """A newer file would make `make` install everything again."""
     target = tmp_path / "constraints.txt"
     main(target)
     os.utime(target, (1, 1))

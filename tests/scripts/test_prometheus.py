@@ -18,7 +18,7 @@ def test_the_programs_on_path_are_taken(machine: Machine) -> None:
 
 
 def test_without_apt_one_line_says_so(machine: Machine, tmp_path: Path) -> None:
-    """One of the programs is not enough."""
+    """One program of the two is not enough."""
     machine.command("promtool")
     ran = machine.run("prometheus", "--install", PROMETHEUS_DIRECTORY=str(tmp_path))
     assert ran.returncode == 1

@@ -95,7 +95,7 @@ def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
-    """So are missing offsets, and those of unknown versions."""
+    """Missing offsets, and those of unknown versions, are left out too."""
     others = [
         '{"topic":{"0":1}}',
         "41",

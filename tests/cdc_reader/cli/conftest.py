@@ -13,7 +13,7 @@ from cdc_reader.testing.cql_session import open_session
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[EmbeddedScylla]:
-    """The other cluster."""
+    """A second cluster, to which commands write or with which they compare."""
     with EmbeddedScylla() as server:
         yield server
 

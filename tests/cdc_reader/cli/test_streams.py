@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """Its start or any time before the next generation selects it."""
+    """A generation is selected by its start, or any time before the next generation."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "

@@ -247,7 +247,7 @@ def test_it_follows_until_a_signal_ends_it(
 
 
 def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """As with ``| head -1``, it ends quietly at the next change, with status 0."""
+    """As with ``| head -1``, the command ends quietly at the next change, with status 0."""
     with tailing(scylla, table, "--eager") as process:
         assert process.stdout is not None
         assert process.stderr is not None

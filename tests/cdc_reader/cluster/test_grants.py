@@ -111,7 +111,7 @@ def test_checkpoints_require_create_select_and_modify(
 
 
 def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """The writing role needs it."""
+    """The error names the role that writes to the target, and the missing permission."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:

@@ -65,7 +65,7 @@ def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> Non
 
 
 def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """It follows window after window."""
+    """The consumer follows window after window."""
     seen: list[int] = []
     CdcConsumer(
         connection,

@@ -54,7 +54,7 @@ def count(source: LogSource) -> int:
 
 
 def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) -> None:
-    """These are all that a follower needs."""
+    """A follower needs only these three."""
     schema = table.schema()
     [batch] = table.source(schema).read(RING)
     assert batch.schema == arrow_schema(schema.columns)

@@ -251,7 +251,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
 def test_cancelling_a_consumer_cancels_its_handlers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Their changes are delivered again, even with one attempt and `on_error` skip."""
+    """The changes of these handlers come again, even with one attempt and `on_error` skip."""
     write(table, 20)
     store = MemoryCheckpoints()
     config = ConsumerConfig(workers=1, attempts=1, on_error="skip")

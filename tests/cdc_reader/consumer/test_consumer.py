@@ -673,7 +673,7 @@ def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: W
 def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
     ttl: int, left: float
 ) -> None:
-    """They are computed from the oldest possible row: here the log is an hour old."""
+    """Both are computed from the oldest possible row: here the log is an hour old."""
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
     with EmbeddedScylla(clock=clock) as server:

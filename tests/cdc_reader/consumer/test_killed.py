@@ -91,7 +91,7 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
 def test_signal_handlers_are_put_back(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """They are restored after a run and at the first signal; a second ends a hanging handler."""
+    """Former handlers return after a run and at the first signal; a second signal ends a hang."""
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     during: list[object] = []

@@ -33,7 +33,7 @@ def test_an_id_of_parts_has_those_parts(token: int, random: int, index: int, ver
 
 @given(st.binary(min_size=16, max_size=16))
 def test_an_id_is_its_bytes(raw: bytes) -> None:
-    """It binds to statements, compares and pickles as the bytes it is."""
+    """An id binds to statements, compares and pickles as the bytes that it is."""
     stream = StreamId(raw)
     assert stream == raw
     assert pickle.loads(pickle.dumps(stream)) == stream

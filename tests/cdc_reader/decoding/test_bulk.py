@@ -64,7 +64,7 @@ def test_instances_are_collected(bulk: ModuleType) -> None:
 
 
 def test_a_class_that_makes_its_instances_itself_is_refused(bulk: ModuleType) -> None:
-    """Its own code is never bypassed."""
+    """The code of such a class is never bypassed."""
     with pytest.raises(TypeError):
         bulk.instances(FrozenDict, 1)
 

@@ -212,7 +212,7 @@ def test_durations_are_what_the_driver_wrote(
 def test_numbers_without_bounds_keep_every_digit(
     decode: Decode, decimal: Any, integer: int
 ) -> None:
-    """They are text in Arrow, which has no unbounded number type."""
+    """Such numbers are text in Arrow, which has no unbounded number type."""
     raw = cqltypes.DecimalType.serialize(decimal, 4)
     expected = "0" if decimal.is_zero() and decimal.as_tuple().exponent == 0 else str(decimal)
     found = decoded(decode, "decimal", raw)[0]
@@ -239,6 +239,6 @@ def test_a_timestamp_beyond_arrows_range_is_an_error(decode: Decode, millis: int
 
 @pytest.mark.parametrize("millis", [9223372036854775, -9223372036854775])
 def test_the_farthest_timestamps_are_held(decode: Decode, millis: int) -> None:
-    """They are in the years -290308 and 294247."""
+    """The farthest times are in the years -290308 and 294247."""
     batch = decode(column_of(struct.pack(">q", millis)), [Column("v", Native("timestamp"))])
     assert batch.column(0).cast(pa.int64()).to_pylist() == [millis * 1000]

@@ -47,7 +47,7 @@ def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -
 def test_damaged_rows_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """Both give the same rows, or the same error."""
+    """Both kernels give the same rows, or the same error."""
     table = data.draw(tables(max_rows=3))
     body = data.draw(damaged(table.body))
     compiled, plain = (outcome(decode, body, table.columns) for decode in twins)

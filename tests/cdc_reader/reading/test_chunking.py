@@ -22,7 +22,7 @@ def test_adapting_keeps_items_order_and_limit(
 
 
 def test_a_hot_chunk_is_split_down_to_its_streams_and_joined_when_it_cools() -> None:
-    """So a hot stream ends up in its own query, and an idle ring in few queries."""
+    """A hot stream ends up in its own query, and an idle ring in few queries."""
     chunking = Chunking(range(64), 64)
     for _ in range(6):
         chunking.adapt([9.0] * len(chunking))

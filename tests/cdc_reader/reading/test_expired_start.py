@@ -146,7 +146,7 @@ def test_a_table_that_was_dropped(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The error says so, instead of repeating the server's words about the log."""
+    """The error says that the table was dropped, not what the server says about the log."""
     reader = open_reader()
     list(read(reader, None))
     server.execute("DROP TABLE ks.t")

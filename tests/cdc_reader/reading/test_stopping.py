@@ -194,7 +194,7 @@ def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> N
 def test_several_tables_are_stopped_together(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """Their deliveries share one iterator."""
+    """The deliveries of all tables share one iterator."""
     with CdcReader(connection, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
         follow = Running(lambda: list(reader.follow()))
         follow.until(struck)
@@ -380,7 +380,7 @@ def test_an_outage_does_not_delay_a_cancellation(
 
 
 def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """Otherwise its reads would be retried for two minutes."""
+    """Without the signal, the reads would be retried for two minutes."""
     run = "from cdc_reader.cli import main; main()"
     with outage(server) as struck:
         command = subprocess.Popen(

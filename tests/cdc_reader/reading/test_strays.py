@@ -159,7 +159,7 @@ def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
 def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: str) -> None:
-    """Otherwise windows cost no extra query."""
+    """If late rows are ignored, windows cost no extra query."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
@@ -168,7 +168,7 @@ def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: 
 def test_strays_count_as_late_rows_in_reports(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each is counted once, and twins are not counted."""
+    """Each stray is counted once, and twins are not counted."""
     caplog.set_level("INFO")
     write_around(followed, twice=False)
     astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)

@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRan
 
 @given(ranges)
 def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
-    """So the finished part of a ring that is read in order stays a short list."""
+    """The finished part of a ring that is read in order stays a short list."""
     merged = list(TokenRanges(some))
     assert all(a.end < b.start for a, b in pairwise(merged))
 

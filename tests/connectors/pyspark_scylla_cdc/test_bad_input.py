@@ -319,7 +319,7 @@ def test_a_certificate_of_another_host() -> None:
 
 @pytest.mark.slow
 def test_wrong_password(load: Load) -> None:
-    """A refused login says so, and neither password is in the error."""
+    """The error says that the login was refused, and contains neither password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right-one")) as server:

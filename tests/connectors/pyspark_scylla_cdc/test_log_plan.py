@@ -32,11 +32,11 @@ def test_generations_die_with_their_last_row(now: int, expected: int) -> None:
 
 
 def test_the_last_generation_never_dies() -> None:
-    """It takes writes now, regardless of its age."""
+    """The last generation takes writes now, regardless of its age."""
     assert oldest((HOUR,), ttl=1, now=10**18) == HOUR
 
 
 def test_no_generation() -> None:
-    """A cluster without generations is still starting; the error says so."""
+    """The error says that a cluster without generations is still starting."""
     with pytest.raises(SourceError, match="not published a CDC generation yet"):
         oldest((), ttl=1, now=0)

@@ -115,7 +115,7 @@ class Query:
         self.reader = None
 
     def step(self, crash: Callable[[], bool] = lambda: False) -> bool:
-        """Run a micro-batch; False if there is none. It may crash wherever `crash` says so."""
+        """Run a micro-batch, with a crash wherever `crash` decides so; False if there is none."""
         reader = self.reader or self.start(available_now=self.is_ending)
         start = self._start(reader)
         if len(self.offsets) == self.committed:
@@ -524,7 +524,7 @@ def test_some_histories(make: Make, session: Session, clock: ManualClock) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same holds for many seeds."""
+    """Rows come once, within the limits, before the log, for many seeds."""
     check_seeds(SEEDS, lambda seed: check_history(seed, make, session, clock))
 
 
@@ -696,5 +696,5 @@ def test_some_losses(make: Make, session: Session, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_loss(make: Make, session: Session, clock: ManualClock) -> None:
-    """The same holds for many seeds."""
+    """At the end of each history with losses the copy equals the table, for many seeds."""
     check_seeds(SEEDS, lambda seed: check_losses(seed, make, session, clock))

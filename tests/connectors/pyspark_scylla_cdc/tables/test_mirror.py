@@ -194,7 +194,7 @@ def test_new_columns_come_along(execute: Execute, start: Start, format_name: str
 def test_several_tables_in_one_call(
     scylla: Scylla, keyspace: str, execute: Execute, start: Start, tmp_path: Path
 ) -> None:
-    """Each has its own copy, and its own checkpoint; a copy without its checkpoint is refused."""
+    """Each table has its own copy and checkpoint; a copy without its checkpoint is refused."""
     names = [f"{keyspace}.t", f"{keyspace}.other"]
     for number, name in enumerate(names):
         scylla.session.execute(
@@ -218,7 +218,7 @@ def test_several_tables_in_one_call(
 def test_a_new_snapshot_replaces_the_rows(
     execute: Execute, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This is so after a loss, even for partitions that the snapshot lacks."""
+    """After a loss, partitions that the snapshot lacks leave the copy."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk) VALUES (1)",

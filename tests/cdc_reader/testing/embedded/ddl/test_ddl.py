@@ -81,7 +81,7 @@ def test_disabling_keeps_the_log(cdc: Any) -> None:
 
 
 def test_dropping_a_table_drops_its_log(cdc: Any) -> None:
-    """Both are removed with their data, and listeners are told of both."""
+    """Table and log are removed with their data, and listeners learn of both."""
     cdc.run("INSERT INTO t (pk, ck) VALUES (1, 1)")
     cdc.run("DROP TABLE t")
     assert cdc.catalog.keyspaces["ks"].tables == {}

@@ -30,7 +30,7 @@ def test_a_fault_affects_statements_that_match(match: str, matches: bool) -> Non
 
 
 def test_drivers_own_queries_are_spared_unless_named() -> None:
-    """Otherwise no client could connect."""
+    """If they were not spared, no client could connect."""
     own = Statement("SELECT * FROM system.local WHERE key='local'", 1)
     assert not own.matches(Fault("server-error"))
     assert own.matches(Fault("server-error", "system.local"))

@@ -138,7 +138,7 @@ def test_a_batch_of_named_and_positional_texts(table: Any) -> None:
 
 
 def test_the_log_has_a_null_for_what_is_left_out(shell: Any) -> None:
-    """So the log shows all columns of a row rewritten by JSON."""
+    """The log shows all columns of a row rewritten by JSON."""
     shell.run(
         "CREATE TABLE t (pk int PRIMARY KEY, a int, b int, s set<int>) WITH cdc = {'enabled': true}"
     )

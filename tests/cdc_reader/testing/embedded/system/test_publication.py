@@ -59,7 +59,7 @@ def test_a_generation_is_published_at_once() -> None:
 
 @pytest.mark.parametrize(("held", "seen"), [(0, 0), (3, 3), (None, 6)])
 def test_a_publication_is_held_half_way(held: int | None, seen: int) -> None:
-    """Some or all description rows are visible, but no timestamp until it is completed."""
+    """Some or all description rows are visible, but no timestamp until `complete`."""
     server = scylla()
     server.hold_publication(held)
     joined = server.join(vnodes=2, shards=1)
@@ -165,7 +165,7 @@ def test_the_upgrade_respects_what_is_held() -> None:
 
 
 def test_the_same_seed_gives_the_same_streams() -> None:
-    """The same seed gives the same streams, even after joins."""
+    """The streams are equal even after joins."""
     first, second = scylla(), scylla()
     assert first.join() == second.join()
     assert Generation.empty(1, random.Random(1)) == Generation.empty(1, random.Random(1))

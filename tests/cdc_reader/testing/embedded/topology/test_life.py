@@ -187,7 +187,7 @@ def vnode_stream(ranges: list[tuple[int, list[StreamId]]], token: int) -> Stream
 
 
 def tablet_sets(life: Life) -> dict[int, dict[int, list[StreamId]]]:
-    """Return the streams of the tablets table by timestamp and state, in their order."""
+    """Return the streams of the tablets table by timestamp and state, in the table's order."""
     where = "WHERE keyspace_name = 'tk' AND table_name = 't'"
     times = life.rows(f"SELECT timestamp FROM system.cdc_timestamps {where}")
     found: dict[int, dict[int, list[StreamId]]] = {
