@@ -152,7 +152,7 @@ class SqliteCheckpoints:
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`.
 
-        A holder whose lease expired keeps it while it locks the file, because it may be in the
+        A holder keeps even an expired lease while it locks the file, because it may be in the
         middle of a save.
         """
         with self._transaction("BEGIN") as database:

@@ -114,7 +114,7 @@ class CheckpointStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the store's resources; a later use reopens it."""
+        """Release the store's resources; a later use reopens the store."""
         ...
 
 

@@ -164,8 +164,8 @@ class Handling:
 def check_functions(handler: object, dead_letter: object) -> None:
     """Raise ConfigurationError for what cannot be called, and for coroutine functions.
 
-    A coroutine that nobody awaits would count as a handled change. A plain function that returns a
-    coroutine or a generator shows only in a call: see `check_done`.
+    A coroutine that nobody awaits would count as a handled change. Whether a plain function returns
+    a coroutine or a generator shows only in a call: see `check_done`.
     """
     for option, function in (("handler", handler), ("dead_letter", dead_letter)):
         if function is None and option == "dead_letter":

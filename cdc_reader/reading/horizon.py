@@ -168,11 +168,10 @@ class SettledHorizon:
         return [span for span in spans if span.start not in accounted and span.start < position]
 
     def _account(self, starts: tuple[Micros, ...]) -> bool:
-        """On the first call, set the generations accounted for.
+        """On the first call, set the generations accounted for; return whether reading is under way.
 
-        These are the ones the checkpoint knew, or without a checkpoint all that exist. Return
-        whether reading is under way: rows that expired before the start of a new reader are
-        not its loss.
+        These are the generations that the checkpoint knew, or without a checkpoint all that exist.
+        Until reading is under way, rows that have expired are not the reader's loss.
         """
         if self._accounted is not None:
             return True

@@ -86,7 +86,7 @@ class LogTable(Protocol):
         ...
 
     def schema(self) -> LogSchema:
-        """Read the current schema. Raises TableNotFoundError, CdcNotEnabledError and so on."""
+        """Read the current schema. Raises SchemaError, such as CdcNotEnabledError."""
         ...
 
     def created(self) -> Micros | None:
@@ -111,9 +111,9 @@ class SnapshotTable(LogTable, Protocol):
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `cells` there are two columns for each one of single cells: `ttl_of`, the seconds left,
-        as int32, and `written_of`, the write timestamp in µs, as int64; or null. With `tokens`
-        there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted instead of
+        With `cells`, each column of single cells has two more columns: `ttl_of`, the seconds left,
+        as int32, and `written_of`, the write timestamp in µs, as int64. Both may be null. With
+        `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted instead of
         raised.
         """
         ...

@@ -239,7 +239,7 @@ def retry(
 
 
 def failed_once(action: Callable[[], T], error: Exception) -> Callable[[], T]:
-    """Return `action` with its first call replaced: `error`, which a call raised before."""
+    """Return `action`, except that its first call raises `error`, as an earlier call did."""
     known = [error]
 
     def attempt() -> T:

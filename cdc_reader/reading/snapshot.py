@@ -45,9 +45,9 @@ def _table(schema: LogSchema) -> str:
 class SnapshotRows:
     """A batch of rows of a range, in the server's order; `schema.base` has its columns.
 
-    After them may come the columns of `SnapshotTable.rows`. They are rows as of now, and count
-    as written at `position` (µs). `reading` numbers the readings of ranges: a range may be read
-    twice.
+    After them may come the columns of `SnapshotTable.rows`. The rows are as they were
+    when they were read, and count as written at `position` (µs). `reading` numbers the readings
+    of ranges: a range may be read twice.
     """
 
     schema: LogSchema = field(repr=_table)

@@ -69,7 +69,7 @@ def test_equal_tables_have_status_0(
 def test_each_kind_of_difference_is_told(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Missing, extra and changed rows by their keys, and the columns that differ; status 1."""
+    """The output has the keys of missing, extra and changed rows, with status 1."""
     for session, statement in (
         (there, "DELETE FROM {t} WHERE p = 3 AND c = 3"),
         (scylla.session, "DELETE FROM {t} WHERE p = 4 AND c = 4"),

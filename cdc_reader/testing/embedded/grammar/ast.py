@@ -38,7 +38,7 @@ class Selected:
 
 @frozen
 class Relation:
-    """``column operator term``; with `key` it compares ``column[key]`` or, a str, ``column.field``.
+    """``column operator term``; with a `key`, ``column[key]`` or, if it is a str, ``column.field``.
 
     `operator` is one of = != < <= > >= IN CONTAINS, "CONTAINS KEY", LIKE and "IS NOT". The right
     side of IN is a `TupleTerm` of its elements or one `Marker`.
