@@ -99,10 +99,10 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """A monotonic clock for durations: µs since an arbitrary moment."""
+    """A monotonic clock for durations."""
 
     def now(self) -> Micros:
-        """Return the time, in µs since that moment."""
+        """Return the time, in µs since an arbitrary moment."""
         if _SINCE_BOOT is None:
             return time.monotonic_ns() // 1_000
         return time.clock_gettime_ns(_SINCE_BOOT) // 1_000

@@ -38,9 +38,9 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def recorded(version: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The recordings of a server, by kind; its keyspaces are the same as before.
+    """The recordings of a server, by kind; recording leaves the server's keyspaces unchanged.
 
-    One of them has the name that recorded statements drop.
+    One keyspace has the name that recorded statements drop.
     """
     folder = tmp_path_factory.mktemp("recorded")
     began = time.time_ns() // 1000 - 60_000_000  # its generation takes the oldest writes

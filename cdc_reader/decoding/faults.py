@@ -35,8 +35,8 @@ def failing(
 ) -> Iterator[int]:
     """Yield which of `count` cells cannot be converted, in order.
 
-    `convert` converts the cells from one place to another, and raises `error` if one of them
-    cannot be. It is called about 2 log(count) times for each bad cell.
+    `convert` takes the first cell to convert and the one after the last, and raises `error` if a
+    cell cannot be converted. It is called about 2 log(count) times for each bad cell.
     """
     parts = [(0, count)]
     while parts:

@@ -168,7 +168,7 @@ class SettledHorizon:
         return [span for span in spans if span.start not in accounted and span.start < position]
 
     def _account(self, starts: tuple[Micros, ...]) -> bool:
-        """On the first call, set the generations accounted for; return whether reading is under way.
+        """On the first call, set the generations accounted for; return whether reading has begun.
 
         These are the generations that the checkpoint knew, or without a checkpoint all that exist.
         Until reading is under way, rows that have expired are not the reader's loss.

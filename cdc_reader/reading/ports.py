@@ -113,7 +113,7 @@ class SnapshotTable(LogTable, Protocol):
 
         With `cells`, each column of single cells has two more columns: `ttl_of`, the seconds left,
         as int32, and `written_of`, the write timestamp in µs, as int64. Both may be null. With
-        `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted instead of
-        raised.
+        `tokens` there is a column `TOKEN`. If `tolerant`, cells that cannot be decoded are noted
+        instead of raised.
         """
         ...

@@ -1,4 +1,4 @@
-"""Reads windows: one after another as a follower does, or a bounded one with one schema.
+"""Reads windows: one after another for a follower, or a bounded window with one schema.
 
 A follower's windows are read by streams or by ranges, and sorted by write time on request.
 """

@@ -41,7 +41,7 @@ def check_copy(source: TableSchema, target: TableSchema, types: UserTypes) -> No
 def check_initial_copy(source: TableSchema) -> None:
     """Raise UnsupportedTableError unless the source's rows can be copied exactly.
 
-    A SELECT does not return the ids of a list's elements, by which the log names them. Images do.
+    The log names the elements of a list by their ids, which images show but a SELECT does not.
     """
     lists = [c for c in source.columns if isinstance(c.type, ListType) and is_multi_cell(c.type)]
     if lists and source.cdc.preimage is ImageMode.OFF and not source.cdc.postimage:

@@ -263,7 +263,7 @@ def _single(strays: Strays, found: Sequence[pa.RecordBatch]) -> Iterator[RowName
 
 
 def _shortened(window: Window, found: Iterable[pa.RecordBatch]) -> Window:
-    """Return the start of the window with at most `MOST` of the rows found, but at least 1 µs."""
+    """Cut the window to at most `MOST` of the rows found, but not below 1 µs."""
     written = sorted(key.micros for batch in found for _, key in keys(batch))
     if len(written) <= MOST:
         return window

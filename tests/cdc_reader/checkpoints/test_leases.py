@@ -65,7 +65,7 @@ def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def scylla_store(server: EmbeddedScylla) -> Iterator[ScyllaCheckpoints]:
-    """A store in a table of that server."""
+    """A store in a table of `server`."""
     store = ScyllaCheckpoints(ConnectionConfig(server.contact_point), "ks")
     yield store
     store.close()

@@ -37,7 +37,7 @@ def store(connection: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpo
 
 
 def mark(micros: int) -> Mark:
-    """Make a mark of all rows up to that time after `NOW`."""
+    """Make a mark of all rows up to `micros` after `NOW`."""
     return Mark(RowKey(timeuuid.make(NOW + micros, bytes(8)).bytes, 0))
 
 

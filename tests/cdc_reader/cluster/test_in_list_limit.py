@@ -50,7 +50,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> ConnectionConfig:
-    """A connection to that server."""
+    """A connection to `server`."""
     return ConnectionConfig(server.contact_point)
 
 

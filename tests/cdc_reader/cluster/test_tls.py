@@ -37,7 +37,7 @@ def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -
 
 
 def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> str:
-    """Return the one-line error of such a session."""
+    """Return the one-line error of a session with these settings."""
     with pytest.raises(ConnectionFailedError) as caught:
         reach(server, host, **settings)
     assert "\n" not in str(caught.value)

@@ -92,7 +92,7 @@ class Copy:
             self.rows[self._key(change)] = change.timestamp, value
 
     def tell(self, event: ConsumerEvent) -> None:
-        """Sweep when a snapshot is complete."""
+        """Drop the rows older than a snapshot that is complete."""
         self.events.append(event)
         if isinstance(event, SnapshotComplete):
             for key in [key for key, (at, _) in self.rows.items() if at < event.time]:

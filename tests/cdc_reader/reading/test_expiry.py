@@ -78,7 +78,7 @@ def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """Without that time, it counts from when it was seen; earlier entries stay."""
+    """If that time is unknown, a change counts from when it was seen; earlier entries stay."""
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
     assert seen.seen(60, now=200, altered=150) is seen

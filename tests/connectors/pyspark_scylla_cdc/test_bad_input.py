@@ -376,7 +376,7 @@ def test_dropped_after_load(load: Load, execute: Execute, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_dropped_while_running(load: Load, execute: Execute, tmp_path: Path) -> None:
-    """A table dropped during or after the read ends the query with that error too."""
+    """A table dropped during or after the read ends the query with the error of `load()`."""
     stream = load(stream=True, confidenceWindow="0s", minAdvance="1ms").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).start()
     while len(query.recentProgress) < 3:

@@ -258,7 +258,7 @@ def test_the_command_reads_a_checkpoint(
 def test_table_altered_since_load(
     scylla: Scylla, keyspace: str, load: Callable[..., DataFrame]
 ) -> None:
-    """A DataFrame keeps its columns, or fails if there are more; without one of them it fails."""
+    """A DataFrame keeps its columns; it fails if the table lost one or, on request, gained one."""
     keeping, failing, losing = load(), load(schemaMode="fail"), load()
     scylla.session.execute(f"ALTER TABLE {keyspace}.t ADD w int")
     assert keeping.count() == 100

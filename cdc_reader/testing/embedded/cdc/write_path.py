@@ -26,7 +26,7 @@ class StreamChooser(Protocol):
     """Chooses the stream of a log for a write, or refuses the write."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
-        """Return the streams that log a write of time `write_us` at `now_us`; a fault may add one.
+        """Return the streams that log a write of `write_us`, received at `now_us`: mostly one.
 
         Raises CqlError where the server refuses the timestamp.
         """

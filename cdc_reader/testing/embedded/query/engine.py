@@ -174,7 +174,7 @@ class Engine:
         return Execution(values, now, self._timestamp, options, ordinals, self._most_partitions)
 
     def _timestamp(self) -> int:
-        """Return a write timestamp from the server's clock, never the same one twice."""
+        """Return a write timestamp from the server's clock; each is later than the last one."""
         self._last_timestamp = max(self._clock(), self._last_timestamp + 1)
         return self._last_timestamp
 

@@ -105,7 +105,7 @@ class Partition:
                 yield live
 
     def deletion_at(self, place: Position) -> int | None:
-        """Return when the row at `place` was deleted by its partition or a range, if it was."""
+        """Return when the row at `place` was deleted with its partition or a range; None if not."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

@@ -51,7 +51,7 @@ class RangeTombstones:
         self.ranges = pieces
 
     def deletion_at(self, position: Position) -> int | None:
-        """Return when the row at `position` was deleted by a range, if it was."""
+        """Return when the row at `position` was deleted with a range; None if not."""
         for tombstone in self.ranges:
             if self._position(tombstone.start) < position < self._position(tombstone.end):
                 return tombstone.timestamp

@@ -29,7 +29,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture(scope="module")
 def sessions(server: EmbeddedScylla) -> Iterator[tuple[Session, Session]]:
-    """Two clients of that server."""
+    """Two clients of `server`."""
     opened = [open_session(server.host, server.port) for _ in range(2)]
     yield opened[0], opened[1]
     for session in opened:
