@@ -54,7 +54,7 @@ class RowCount:
         return sum(batch.nbytes for batch in batches) / rows if rows else None
 
     def _sampled(self, source: LogSource, window: Window) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield rows of a sample of streams, with the number that each sampled stream stands for."""
+        """Yield rows of a sample of streams, with the number that each one stands for."""
         for span in self.spans(window):
             streams = self.streams(span.generation)
             sample = streams.sample(SAMPLE)

@@ -52,7 +52,7 @@ def test_the_generations_of_a_cluster_on_vnodes() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_table_on_tablets_has_its_own_generations() -> None:
-    """The command names the table."""
+    """The table is an argument of the command."""
     with EmbeddedScylla() as server:
         session = open_session(server.host, server.port)
         session.execute(

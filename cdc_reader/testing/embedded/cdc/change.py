@@ -52,7 +52,7 @@ class RangeDelete:
 
 @frozen
 class PartitionDelete:
-    """The partition deleted."""
+    """A whole partition deleted."""
 
 
 Change = RowWrite | RowDelete | RangeDelete | PartitionDelete
