@@ -190,8 +190,8 @@ class MemoryMetrics:
 
     def __repr__(self) -> str:
         with self._lock:
-            told = [(str(table), metric.name, n) for (metric, table), n in self._values.items()]
-        figures = ", ".join(f"{table} {name}={number:g}" for table, name, number in sorted(told))
+            shown = [(str(table), metric.name, n) for (metric, table), n in self._values.items()]
+        figures = ", ".join(f"{table} {name}={number:g}" for table, name, number in sorted(shown))
         return f"<{type(self).__name__} {figures or 'empty'}>"
 
 

@@ -53,9 +53,9 @@ class AtomicCells:
     def put(self, deltas: Sequence[Deltas], rows: Choice) -> None:
         """Put the column's delta of each selected row into that row's `deltas`."""
         if (values := self.values) is not None:
-            told = [row and value is not None for row, value in zip(rows, values, strict=True)]
-            made = kernel.instances(Set, sum(told), compress(values, told))
-            kernel.put_all(compress(deltas, told), self.name, made)
+            is_set = [row and value is not None for row, value in zip(rows, values, strict=True)]
+            made = kernel.instances(Set, sum(is_set), compress(values, is_set))
+            kernel.put_all(compress(deltas, is_set), self.name, made)
         if (deleted := self.deleted) is not None:
             for mapping, row, is_deleted in zip(deltas, rows, deleted, strict=True):
                 if row and is_deleted:

@@ -47,22 +47,22 @@ class Lease:
 
         If the holder was a process on this machine and has ended, its lease is taken over at once.
         """
-        asked = self._clock.now()
+        requested_at = self._clock.now()
         holder = self._store.acquire(self.name, self._owner, self._duration)
         if holder.has_ended:
             self._store.release(self.name, holder)
             holder = self._store.acquire(self.name, self._owner, self._duration)
         if holder != self._owner:
             return holder
-        self._last_from(asked)
+        self._last_from(requested_at)
         return None
 
     def renew(self) -> None:
         """Extend the lease by `duration`, even if expired; LeaseLostError if another took it."""
-        asked = self._clock.now()
+        requested_at = self._clock.now()
         if not self._store.renew(self.name, self._owner, self._duration):
             raise self._lost()
-        self._last_from(asked)
+        self._last_from(requested_at)
 
     def load(self) -> Checkpoint | None:
         """See `CheckpointStore.load`."""
@@ -78,8 +78,8 @@ class Lease:
         self._until = BEGINNING
         self._store.release(self.name, self._owner)
 
-    def _last_from(self, asked: Micros) -> None:
-        self._until = asked + duration_micros(self._duration)
+    def _last_from(self, requested_at: Micros) -> None:
+        self._until = requested_at + duration_micros(self._duration)
 
     def _lost(self) -> LeaseLostError:
         self._until = BEGINNING

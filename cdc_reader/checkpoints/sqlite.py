@@ -222,7 +222,7 @@ class SqliteCheckpoints:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Open the file in a transaction that commits or rolls back when the context ends."""
-        with self._lock, self._telling():
+        with self._lock, self._checkpoint_errors():
             if self._opened is None:
                 self._opened = self._open()
             database = self._opened
@@ -236,7 +236,7 @@ class SqliteCheckpoints:
                 raise
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _checkpoint_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

@@ -251,8 +251,8 @@ def _judge(status: Status, allowed: timedelta, place: CheckpointPlace | None) ->
     most = duration_micros(allowed)
     alarms = [alarm for reader in status.readers if (alarm := reader.alarm(most))]
     if alarms:
-        told = "; ".join(alarms)
-        raise Failure(f"{status.table}: {told}; --max-lag allows {_span(most)}")
+        listed = "; ".join(alarms)
+        raise Failure(f"{status.table}: {listed}; --max-lag allows {_span(most)}")
 
 
 def _kept(

@@ -28,7 +28,7 @@ from cdc_reader.cql.types import Native
 from cdc_reader.decoding import Page, decode
 from cdc_reader.decoding.tolerant import decode_tolerantly
 from cdc_reader.errors import QueryRefusedError, TableNotFoundError
-from cdc_reader.reading.ports import REMAINING_TTL, GenerationSource
+from cdc_reader.reading.ports import REMAINING_TTL
 from cdc_reader.streams.task import RangeTask, Task
 
 log = get_logger(__name__)
@@ -76,7 +76,7 @@ class CqlLogSource:
     ) -> None:
         self._queries = queries
         self._decode = decode_tolerantly if tolerant else decode
-        self._made: dict[tuple[type, bool], Query] = {
+        self._templates: dict[tuple[type, bool], Query] = {
             (kind, remaining_ttl): log_query(schema, kind, remaining_ttl=remaining_ttl, limit=limit)
             for kind in _SHAPES
             for remaining_ttl in (False, True)
@@ -90,13 +90,14 @@ class CqlLogSource:
         If the task has more streams than the server allows in an IN list, several queries are sent.
         """
         first, *others = self._cut(task)
-        asked = self._ask(first, remaining_ttl=remaining_ttl)
-        return self._rows(first, asked, others, remaining_ttl=remaining_ttl)
+        batches = self._request(first, remaining_ttl=remaining_ttl)
+        return self._rows(first, batches, others, remaining_ttl=remaining_ttl)
 
-    def _ask(self, task: Task | RangeTask, *, remaining_ttl: bool) -> Iterator[pa.RecordBatch]:
+    def _request(self, task: Task | RangeTask, *, remaining_ttl: bool) -> Iterator[pa.RecordBatch]:
         times = timeuuid.bound(task.window.start), timeuuid.bound(task.window.end)
         values = (*_SHAPES[type(task)].values(task), *times)
-        query = evolve(self._made[type(task), remaining_ttl], values=values, route=_route(task))
+        template = self._templates[type(task), remaining_ttl]
+        query = evolve(template, values=values, route=_route(task))
         pages = self._queries.pages(query)
         batches = (self._decoded(page, remaining_ttl=remaining_ttl) for page in pages)
         return (batch for batch in batches if batch.num_rows)
@@ -192,7 +193,7 @@ class CdcTable:
         self._found = False
 
     @cached_property
-    def generations(self) -> GenerationSource:
+    def generations(self) -> TableGenerations:
         """Return the generations of the table's kind."""
         return TableGenerations(self._queries, self._name)
 

@@ -86,8 +86,8 @@ class Throttle:
             self._gain = before / RECOVERY
             self._slowed_at = now
             self._tokens = min(self._tokens, 0.0)
-        tell = log.warning if is_first else log.debug
-        tell("cluster_overloaded", queries_per_second=round(self._slowed_to, 1))
+        emit = log.warning if is_first else log.debug
+        emit("cluster_overloaded", queries_per_second=round(self._slowed_to, 1))
 
     def set_limit(self, limit: float | None) -> None:
         """Replace the limit; what overloaded nodes have answered still counts."""

@@ -114,16 +114,14 @@ class AsyncChanges:
                     break
                 yield in_flight.change
                 await self._acknowledge(runtime, in_flight)
-        except asyncio.CancelledError:
+        except BaseException as error:
             runtime.stop()
             try:
                 await self._close(runtime)
-            except CdcError as error:
-                log.warning("failed_while_cancelled", error=str(error))
-            raise
-        except BaseException:
-            runtime.stop()
-            await self._close(runtime)
+            except CdcError as failure:
+                if not isinstance(error, asyncio.CancelledError):
+                    raise
+                log.warning("failed_while_cancelled", error=str(failure))
             raise
         await self._close(runtime)
 

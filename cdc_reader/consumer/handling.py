@@ -126,11 +126,11 @@ class Handling:
             tenacity.stop_after_attempt(self._config.attempts),
             self._config.pause.total_seconds(),
             _LONGEST_PAUSE,
-            before_sleep=partial(self._note, change),
+            before_sleep=partial(self._report_retry, change),
             reraise=True,
         )
 
-    def _note(self, change: Change, state: tenacity.RetryCallState) -> None:
+    def _report_retry(self, change: Change, state: tenacity.RetryCallState) -> None:
         self._recorder.add(HANDLER_RETRIES, change.table)
         error = state.outcome.exception() if state.outcome else None
         log.warning("handler_retry", **_failure(change, error), attempt=state.attempt_number)

@@ -180,18 +180,18 @@ class Leases:
                     return  # the store does not answer: do not wait for it once per table
 
     def _acquire(self, lease: Lease) -> bool:
-        told: Owner | None = None
+        reported: Owner | None = None
         while (holder := lease.acquire()) is not None:
-            if holder != told:
-                self._tell(lease.name, holder)
-                told = holder
+            if holder != reported:
+                self._report_holder(lease.name, holder)
+                reported = holder
             if self._stopping.wait(min(self._interval, _LONGEST_PAUSE)):
                 return False
             for held in self._leases.values():
                 held.renew()
         return True
 
-    def _tell(self, name: CheckpointName, holder: Owner) -> None:
+    def _report_holder(self, name: CheckpointName, holder: Owner) -> None:
         if self._config.on_held == OnHeld.FAIL:
             raise LeaseHeldError(
                 f"{name.table}, shard {name.shard}, is already followed by application "

@@ -197,7 +197,7 @@ class ConsumerRuntime:
             clock=subscription.clock,
             recorder=self._recorder,
             on_window=subscription.on_window,
-            tell=self._tell,
+            on_event=self._report,
             wake=self._wake,
         )
         progress.show()
@@ -206,7 +206,7 @@ class ConsumerRuntime:
     def _save_first(self, lease: Lease, start: Checkpoint, lost: Window | None = None) -> None:
         """Save where a table starts, after reporting a snapshot if it starts with one."""
         if start.snapshot is not None:
-            self._tell(SnapshotBegins(lease.name.table, start.position, lost))
+            self._report(SnapshotBegins(lease.name.table, start.position, lost))
         lease.save(start)
 
     def _first(self, table: TableReader, name: CheckpointName, now: Micros) -> Checkpoint:
@@ -234,12 +234,12 @@ class ConsumerRuntime:
         return table._snapshot_reader(start)  # noqa: SLF001 - monitored here alone
 
     def _follower(self, table: TableReader, start: Checkpoint) -> Follower:
-        def tell(lost: Window) -> None:
-            self._tell(RowsLost(table.name, lost))
+        def report(lost: Window) -> None:
+            self._report(RowsLost(table.name, lost))
 
-        return table._follower(start, tell)  # noqa: SLF001 - monitored here alone
+        return table._follower(start, report)  # noqa: SLF001 - monitored here alone
 
-    def _tell(self, event: ConsumerEvent) -> None:
+    def _report(self, event: ConsumerEvent) -> None:
         """Call `on_event`."""
         if (on_event := self._subscription.on_event) is None:
             return

@@ -97,8 +97,8 @@ class TableProgress:
 
     Thread safe.
 
-    `wake` is called when a window has been reached, and when all is read and acknowledged; `tell`
-    when a snapshot is complete.
+    `wake` is called when a window has been reached, and when all is read and acknowledged;
+    `on_event` when a snapshot is complete.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TableProgress:
         clock: Clock,
         recorder: Recorder,
         on_window: OnWindow | None,
-        tell: Callable[[ConsumerEvent], None],
+        on_event: Callable[[ConsumerEvent], None],
         wake: Callable[[], None],
     ) -> None:
         self.lease = lease
@@ -119,7 +119,7 @@ class TableProgress:
         self._clock = clock
         self._recorder = recorder
         self._on_window = on_window
-        self._tell_event = tell
+        self._on_event = on_event
         self._wake = wake
         self._work = Acknowledgements(start, settled=settled)
         self._ranges = None if start.snapshot is None else RangeAcknowledgements(start)
@@ -127,7 +127,7 @@ class TableProgress:
         self._windows: deque[Window] = deque()
         self._outstanding = 0
         self._is_read = False
-        self._lock, self._telling, self._saving = (threading.Lock() for _ in range(3))
+        self._lock, self._reporting, self._saving = (threading.Lock() for _ in range(3))
 
     @property
     def table(self) -> TableName:
@@ -179,7 +179,7 @@ class TableProgress:
                 self._acknowledged.clear()
         if stop.is_set():
             return False
-        self._tell_event(SnapshotComplete(self.table, complete.position))
+        self._on_event(SnapshotComplete(self.table, complete.position))
         with self._saving:
             self.lease.save(complete)
             with self._lock:
@@ -201,8 +201,8 @@ class TableProgress:
         if read.checkpoint.generation is not None:
             self._recorder.set(GENERATION, self.table, read.checkpoint.generation / _SECOND)
         with self._lock:
-            self._note(self._work.complete(read.checkpoint, None if read.late else read.window))
-        self._tell()
+            self._enqueue(self._work.complete(read.checkpoint, None if read.late else read.window))
+        self._report_windows()
 
     def acknowledge(self, in_flight: InFlightChange) -> int:
         """Record that a change is handled; return how many no longer need to be remembered."""
@@ -212,12 +212,12 @@ class TableProgress:
                 is_done, freed = self._ranges.acknowledge(in_flight.reading), 1
             else:
                 held = self._work.held
-                self._note(self._work.acknowledge(in_flight))
+                self._enqueue(self._work.acknowledge(in_flight))
                 freed = held - self._work.held
             self._outstanding -= 1
         if not self._outstanding:
             self._acknowledged.set()
-        self._tell()
+        self._report_windows()
         if is_done or self.is_finished:
             self._wake()
         return freed
@@ -263,14 +263,14 @@ class TableProgress:
         position = self._work.position
         return position if position > BEGINNING else self._reading.first
 
-    def _note(self, window: Window | None) -> None:
+    def _enqueue(self, window: Window | None) -> None:
         if window is not None:
             self._windows.append(window)
 
-    def _tell(self) -> None:
+    def _report_windows(self) -> None:
         """Report the windows that were reached; one thread at a time, so in order."""
         while self._windows:
-            with self._telling:
+            with self._reporting:
                 if self._windows:
                     self._reached(self._windows.popleft())
 

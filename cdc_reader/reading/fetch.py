@@ -90,7 +90,7 @@ class CurrentLog:
         """The schema as last read; reads it first if necessary."""
         return self._open()[0]
 
-    def named(self, checkpoint: Checkpoint) -> Checkpoint:
+    def with_table(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with the table's name and id, as far as they are known."""
         return evolve(checkpoint, table=self._start.table, table_id=self._start.table_id)
 
@@ -101,6 +101,16 @@ class CurrentLog:
             return False
         self._version = version
         return self.reload()
+
+    def reload(self) -> bool:
+        """Read the schema again; return whether it differs."""
+        before, self._opened = self._opened, None
+        schema, _ = self._open()
+        if before is None or before[0] == schema:
+            self._opened = before or self._opened
+            return False
+        log.info("schema_changed", table=str(schema.base.name))
+        return True
 
     def read(
         self, tasks: Sequence[Task | RangeTask], *, remaining_ttl: bool = False
@@ -137,22 +147,12 @@ class CurrentLog:
         if self._opened is None:
             schema = self._table.schema()
             check_same_table(self._start, schema.base.name, schema.base.id)
-            self._start = _named(self._start, schema)
+            self._start = _as_of_table(self._start, schema)
             self._opened = schema, self._table.source(schema)
         return self._opened
 
-    def reload(self) -> bool:
-        """Read the schema again; return whether it differs."""
-        before, self._opened = self._opened, None
-        schema, _ = self._open()
-        if before is None or before[0] == schema:
-            self._opened = before or self._opened
-            return False
-        log.info("schema_changed", table=str(schema.base.name))
-        return True
 
-
-def _named(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
+def _as_of_table(checkpoint: Checkpoint, schema: LogSchema) -> Checkpoint:
     """Return the checkpoint as one of the table with this schema."""
     table_id = checkpoint.table_id or schema.base.id
     return evolve(checkpoint, table=schema.base.name, table_id=table_id)

@@ -74,7 +74,7 @@ class Follower:
         reach = duration_micros(config.late_horizon) if is_late_wanted else 0
         self._planner = Planner(table.generations, config.chunk_size, shard, reach)
         self._strays = Strays(self._log, self._planner)
-        self._found_strays = 0
+        self._strays_since_sweep = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
         self._horizon = SettledHorizon(table, self._planner, config, start, on_loss)
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
@@ -105,7 +105,7 @@ class Follower:
         """Return the checkpoint with the table's id and the TTLs it needs, as known now."""
         position, late_scan_at = checkpoint.position, checkpoint.late_scan_at
         since = position if late_scan_at is None else min(position, late_scan_at)
-        return evolve(self._log.named(checkpoint), ttls=self.ttls.after(since))
+        return evolve(self._log.with_table(checkpoint), ttls=self.ttls.after(since))
 
     def stop(self) -> None:
         """End `follow` at once, without waiting for a retry, response or pause. Thread safe."""
@@ -270,12 +270,11 @@ class Follower:
         if self._stopped.is_set():
             return
         found = self._all_of(read)
-        self._reader.queries += self._strays.queries
         for batch in found:
             for rows, _ in self._new(batch, behind=fresh is not None):
                 if self._stopped.is_set():
                     return
-                self._found_strays += rows.num_rows
+                self._strays_since_sweep += rows.num_rows
                 if self._config.late_rows == LateRowsMode.DELIVER:
                     yield RowsRead(self._log.schema, window, rows, late=True)
 
@@ -324,7 +323,7 @@ class Follower:
             window,
             self.with_table_facts(checkpoint),
             late=late,
-            queries=self._reader.queries,
+            queries=self._reader.queries + self._strays.queries,
         )
 
     def _watch_for_late_rows(self, now: Micros, ttl: int) -> None:
@@ -356,9 +355,9 @@ class Follower:
             return
         sweep = late.sweep(self._position, duration_micros(self._config.late_horizon), now)
         found = self._all_of(lambda: list(self._late_rows(sweep)))
-        rows = sum(batch.num_rows for batch in found) + self._found_strays
-        log.info("late_rows_sought", rows=rows, strays=self._found_strays)
-        self._found_strays = 0
+        rows = sum(batch.num_rows for batch in found) + self._strays_since_sweep
+        log.info("late_rows_sought", rows=rows, strays=self._strays_since_sweep)
+        self._strays_since_sweep = 0
         if self._config.late_rows == LateRowsMode.DELIVER:
             yield from (RowsRead(self._log.schema, sweep.window, rows, late=True) for rows in found)
         yield self._complete(sweep.window, late=True)

@@ -231,7 +231,7 @@ def retry(
         _FIRST_PAUSE,
         _LONGEST_PAUSE,
         retry=tenacity.retry_if_exception_type(TransientError),
-        before_sleep=_tell,
+        before_sleep=_report_retry,
         retry_error_callback=_give_up,
         **({"sleep": sleep} if sleep else {}),
     )
@@ -265,7 +265,7 @@ def _before(deadline: timedelta) -> StopWhen:
     return stop
 
 
-def _tell(state: tenacity.RetryCallState) -> None:
+def _report_retry(state: tenacity.RetryCallState) -> None:
     log.warning("retry", attempt=state.attempt_number, error=str(_error(state)))
     interruption().on_retry()
     count(retries=1)

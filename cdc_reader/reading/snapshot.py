@@ -212,7 +212,7 @@ class SnapshotReader:
 
     def with_table_facts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with the table's id and TTLs, as known now."""
-        return evolve(self._log.named(checkpoint), ttls=self.ttls)
+        return evolve(self._log.with_table(checkpoint), ttls=self.ttls)
 
     def stop(self) -> None:
         """End `deliveries` at once. Thread safe."""

@@ -55,7 +55,7 @@ class WindowReader:
             self.rows += batch.num_rows
             if self._choice.is_open:
                 seen.update(streams_in(batch))
-            yield from self._planned(tasks[number], batch)
+            yield from self._of_announced_streams(tasks[number], batch)
         self._planner.adapt(held)
         if self._choice.is_open:
             share = len(seen) / max(1, self._planner.count_streams())
@@ -63,10 +63,14 @@ class WindowReader:
 
     def read_again(self, window: Window) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a window that was read before, each with its remaining TTL."""
-        for _, batch in self._log.read(self._planner.plan(window), remaining_ttl=True):
+        tasks = self._planner.plan(window)
+        self.queries = len(tasks)
+        for _, batch in self._log.read(tasks, remaining_ttl=True):
             yield batch
 
-    def _planned(self, task: Task | RangeTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _of_announced_streams(
+        self, task: Task | RangeTask, batch: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the batch without rows of streams that are in the range but not yet announced."""
         if isinstance(task, RangeTask):
             batch = rows_of(batch, self._planner.streams_of(task).__contains__)

@@ -39,7 +39,7 @@ class StrategyChoice:
         self._cost: dict[Strategy, float] = {}
         self._best = Strategy.RANGES if wanted is Strategy.RANGES else Strategy.STREAMS
         self._since_attempt = 0
-        self._worth = False
+        self._is_sparse = False
 
     @property
     def is_open(self) -> bool:
@@ -48,7 +48,7 @@ class StrategyChoice:
 
     def next(self) -> Strategy:
         """Return the strategy for the next window: `STREAMS` or `RANGES`."""
-        if not self._worth or self._since_attempt < _EVERY:
+        if not self._is_sparse or self._since_attempt < _EVERY:
             return self._best
         return _other(self._best)
 
@@ -60,14 +60,14 @@ class StrategyChoice:
         if not self.is_open:
             return
         if used is Strategy.STREAMS:
-            self._worth = queries > _FEW_QUERIES and share < _SPARSE
+            self._is_sparse = queries > _FEW_QUERIES and share < _SPARSE
         elif share > _SPARSE:
-            self._worth, self._best = False, Strategy.STREAMS
+            self._is_sparse, self._best = False, Strategy.STREAMS
         self._since_attempt = 0 if used is not self._best else self._since_attempt + 1
         before = self._cost.get(used, cost)
         self._cost[used] = before + _WEIGHT * (cost - before)
         other = _other(self._best)
-        if self._worth and len(self._cost) > 1 and self._cost[other] < self._cost[self._best]:
+        if self._is_sparse and len(self._cost) > 1 and self._cost[other] < self._cost[self._best]:
             self._best = other
 
 

@@ -48,7 +48,7 @@ class RecordedQuery:
     paging_state: bytes | None = None
 
 
-def _nothing(_asked: RecordedQuery) -> None:
+def _nothing(_recorded: RecordedQuery) -> None:
     pass
 
 
@@ -83,30 +83,30 @@ class InProcessConnection(Queries):
 
     def request(self, query: Query) -> Request:
         """See `Queries.request`."""
-        return lambda paging_state: self._ask(RecordedQuery(query, paging_state))
+        return lambda paging_state: self._answer(RecordedQuery(query, paging_state))
 
     def retry(self, action: Callable[[], T]) -> T:
         """See `Queries.retry`; pauses are passed to `sleep`."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
-    def _ask(self, asked: RecordedQuery) -> Callable[[], Page]:
+    def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
         """Make the page now, as a server would; return a function that gives the result."""
         try:
-            page = self._page(asked)
+            page = self._page(recorded)
         except Exception as error:  # noqa: BLE001 - raised where a driver would raise it
             return _raising(error)
         return lambda: page
 
-    def _page(self, asked: RecordedQuery) -> Page:
-        self._before(asked)
-        query = asked.query
+    def _page(self, recorded: RecordedQuery) -> Page:
+        self._before(recorded)
+        query = recorded.query
         try:
             prepared = self._server._prepare(query.cql)  # noqa: SLF001 - not for users
             body = self._server.page(
                 query.cql,
                 _serialised(prepared, query),
                 page_size=self._read.fetch_size,
-                paging_state=asked.paging_state,
+                paging_state=recorded.paging_state,
                 skip_metadata=query.columns is not None,
             )
         except errors.CqlError as error:

@@ -109,6 +109,20 @@ class Target(Protocol):
         ...
 
 
+def _started(
+    target: Target, server: EmbeddedScylla | ScyllaContainer, resources: ExitStack
+) -> Scylla:
+    """Return a server that `resources` stops."""
+    return Scylla(
+        target.label,
+        server.host,
+        server.port,
+        target.capabilities,
+        server=server,
+        resources=resources,
+    )
+
+
 @frozen
 class EmbeddedTarget:
     """The embedded server, in this process."""
@@ -123,14 +137,7 @@ class EmbeddedTarget:
             raise _missing_extra(self.label, "embedded", error) from error
         resources = ExitStack()
         server = resources.enter_context(EmbeddedScylla())
-        return Scylla(
-            self.label,
-            server.host,
-            server.port,
-            self.capabilities,
-            server=server,
-            resources=resources,
-        )
+        return _started(self, server, resources)
 
     def nodes(self) -> ScyllaNodes:
         from cdc_reader.testing.embedded import EmbeddedScylla
@@ -160,14 +167,7 @@ class DockerTarget:
             server = resources.enter_context(ScyllaContainer(self.image or IMAGE))
         except ContainerError as error:
             raise TargetError(str(error)) from error
-        return Scylla(
-            self.label,
-            server.host,
-            server.port,
-            self.capabilities,
-            server=server,
-            resources=resources,
-        )
+        return _started(self, server, resources)
 
     def nodes(self) -> ScyllaNodes:
         from cdc_reader.testing.container import IMAGE, ScyllaContainer

@@ -46,18 +46,18 @@ class BatchReader(DataSourceReader):
         now = self._clock.now()
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
-        asked = self._options.window(now)
-        promise = self._check_loss(asked, ttls, now)
+        wanted = self._options.window(now)
+        promise = self._check_loss(wanted, ttls, now)
         first: list[SourcePartition] = []
         if self._options.snapshot:
             confidence = duration_micros(self._options.confidence_window)
             position = max(oldest, settled_before(now, confidence))
             [ring] = WHOLE_RING
             first += plan_snapshot(self._options, timeline, position, ring)
-            asked = Window(position, asked.end)
-        end = written_before(now) if asked.end == FOREVER else asked.end
-        window = Window(max(asked.start, oldest), end)
-        filled = expected(self._options, self._alive(asked, now))
+            wanted = Window(position, wanted.end)
+        end = written_before(now) if wanted.end == FOREVER else wanted.end
+        window = Window(max(wanted.start, oldest), end)
+        filled = expected(self._options, self._alive(wanted, now))
         rest = plan(self._options, self._schema.base, timeline, window, filled, promise=promise)
         return of_one_plan([*first, *rest])
 
@@ -67,27 +67,27 @@ class BatchReader(DataSourceReader):
     def __repr__(self) -> str:
         return f"BatchReader({self._options.table})"
 
-    def _check_loss(self, asked: Window, ttls: TtlHistory, now: Micros) -> Promise:
+    def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Report if rows from the start on may have expired, or if the start is in the future.
 
         Returns which rows the tasks have to find. Without a start the batch reads what the log
         holds, so rows that expire meanwhile are no error.
         """
         options = self._options
-        warn_of_future(asked.start, now, options.table)
+        warn_of_future(wanted.start, now, options.table)
         report_expired_start(options, self._schema.base, now)
         if options.starting_offset is not None:
-            return report_loss(options, asked, ttls, now, "leave startingOffsets out")
-        promise = promise_from(options, asked, ttls, now)
-        is_open = asked.start == BEGINNING and not options.snapshot
+            return report_loss(options, wanted, ttls, now, "leave startingOffsets out")
+        promise = promise_from(options, wanted, ttls, now)
+        is_open = wanted.start == BEGINNING and not options.snapshot
         return evolve(promise, mode=DataLossMode.CONTINUE) if is_open else promise
 
-    def _alive(self, asked: Window, now: Micros) -> Window:
+    def _alive(self, wanted: Window, now: Micros) -> Window:
         """Return the part of the window that holds nearly all rows, for dividing the work.
 
         Except for rows with timestamps chosen by their writers, no row outlives the log's TTL and
         none lies in the future.
         """
         ttl = self._schema.base.cdc.ttl
-        start = max(asked.start, now - ttl * 1_000_000) if ttl else asked.start
-        return Window(start, now if asked.end == FOREVER else asked.end)
+        start = max(wanted.start, now - ttl * 1_000_000) if ttl else wanted.start
+        return Window(start, now if wanted.end == FOREVER else wanted.end)

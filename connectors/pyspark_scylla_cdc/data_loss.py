@@ -43,7 +43,9 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
     since = window.start
     if since <= ttls.kept_since(now):
         since = ttls.endangered(since, now).end
-    return Promise(ttls, max(since, created if created <= now else since), options.data_loss)
+    if created is not None and created <= now:
+        since = max(since, created)
+    return Promise(ttls, since, options.data_loss)
 
 
 def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros) -> None:

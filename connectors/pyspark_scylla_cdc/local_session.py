@@ -35,11 +35,11 @@ class JavaError(Exception):
 def require_java() -> Path:
     """Return the ``java`` that Spark's launcher will choose; JavaError if it is unsuitable."""
     java = _java()
-    told = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
-    if told is None:
+    version = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
+    if version is None:
         raise JavaError(f"{java} reports no version")
-    if int(told[1]) < MINIMUM:
-        raise JavaError(f"{java} is Java {told[1]}")
+    if int(version[1]) < MINIMUM:
+        raise JavaError(f"{java} is Java {version[1]}")
     _output(java, f"--add-modules={_MODULE}", "-version")
     return java
 

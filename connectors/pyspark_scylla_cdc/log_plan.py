@@ -57,7 +57,7 @@ def plan_snapshot(
 def expected(options: SourceOptions, window: Window) -> Window:
     """Return the part of the window in which the log existed, by the time in its table's id."""
     created = created_at(options.connection(), options.read, options.table)
-    return Window(max(window.start, created), window.end)
+    return window if created is None else Window(max(window.start, created), window.end)
 
 
 def oldest_alive(timeline: Timeline, kept_since: Micros) -> Micros:

@@ -7,7 +7,7 @@ pyspark_scylla_cdc.schema`` prints the table of types as Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.types as arrow
@@ -51,6 +51,11 @@ _SCALARS: dict[pa.DataType, DataType] = {
 }
 
 
+def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return the columns `names` of a format's schema."""
+    return pa.schema([schema.field(name) for name in names])
+
+
 def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -> StructType:
     """Return the Spark schema of batches with this Arrow schema.
 
@@ -74,10 +79,10 @@ def spark_schema(schema: pa.Schema, base: TableSchema, *, marks: bool = False) -
 
 
 def _metadata(column: Column) -> dict[str, str]:
-    told = {"cql.type": str(column.type), "cql.kind": column.kind.value}
+    metadata = {"cql.type": str(column.type), "cql.kind": column.kind.value}
     if column.kind is ColumnKind.CLUSTERING:
-        told["cql.order"] = "desc" if column.descending else "asc"
-    return told
+        metadata["cql.order"] = "desc" if column.descending else "asc"
+    return metadata
 
 
 def spark_type(arrow_type: pa.DataType) -> DataType:

@@ -6,14 +6,12 @@ processes, and connecting takes longer than a micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 
-import pyarrow as pa
-
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, Micros
+from cdc_reader._time import Micros
 from cdc_reader.changes.frames import (
     Format,
     SnapshotFormat,
@@ -22,7 +20,6 @@ from cdc_reader.changes.frames import (
     snapshot_format_of,
 )
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
-from cdc_reader.cluster.generations import KnownSource
 from cdc_reader.cluster.schema import dropped
 from cdc_reader.config import ConnectionConfig, LateRowsMode, ReadConfig
 from cdc_reader.cql.names import TableName
@@ -33,7 +30,7 @@ from cdc_reader.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from cdc_reader.reading.ports import GenerationSource, LogSource
+from cdc_reader.reading.ports import LogSource
 from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.strategy import Strategy, StrategyChoice
 from pyspark_scylla_cdc.offsets.late import check_ttl
@@ -63,7 +60,7 @@ def state_of(options: SourceOptions) -> TableState:
     return table_of(options).state()
 
 
-def generations_of(options: SourceOptions) -> GenerationSource:
+def generations_of(options: SourceOptions) -> TableGenerations:
     """Return the source of the table's generations."""
     return table_of(options).generations
 
@@ -92,11 +89,6 @@ def snapshot_format(options: SourceOptions, schema: LogSchema) -> SnapshotFormat
     """Return the requested format as `row_format` does, for a snapshot of the base table."""
     with with_remedy():
         return snapshot_format_of(options.format, schema)
-
-
-def part_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """Return the columns `names` of a format's schema."""
-    return pa.schema([schema.field(name) for name in names])
 
 
 def refuse_new_columns(
@@ -144,16 +136,11 @@ def table_of(options: SourceOptions) -> CdcTable:
 
 def _check_key(options: SourceOptions, base: TableSchema) -> None:
     """Raise an error if the streams of the partition key cannot be determined."""
-    if partition_key_of(options, base) is not None and _generations(options).kind == "4.3":
+    if partition_key_of(options, base) is not None and generations_of(options).source.kind == "4.3":
         raise UnsupportedTableError(
             "ScyllaDB 4.3 does not publish token ranges, so the stream of a key cannot be "
             "determined: leave partitionKey out, or upgrade the cluster to 4.4 or later"
         )
-
-
-def _generations(options: SourceOptions) -> KnownSource:
-    connection = connection_of(options.connection(), options.read)
-    return TableGenerations(connection, options.table).source
 
 
 def partition_key_of(options: SourceOptions, base: TableSchema) -> PartitionKey | None:
@@ -222,10 +209,9 @@ def _table(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> C
 
 
 @cache
-def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros:
-    """Return when the log was created, in µs; BEGINNING if its table's id does not show it."""
-    created = _table(connection, read, name).created()
-    return BEGINNING if created is None else created
+def created_at(connection: ConnectionConfig, read: ReadConfig, name: TableName) -> Micros | None:
+    """Return when the log was created, in µs; None if its table's id does not show it."""
+    return _table(connection, read, name).created()
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -123,6 +123,17 @@ Part: TypeAlias = tuple[Origins, Callable[[str], pa.Array]]
 """Some output rows: where they come from, and a function that makes a column by its name."""
 
 
+def snapshot_parts(
+    batches: Iterable[tuple[pa.RecordBatch, bool]], column: Callable[..., pa.Array]
+) -> Iterator[Part]:
+    """Yield the parts of a snapshot, whose `batches` come with whether they are of static rows.
+
+    `column` makes a column from its name, the `rows` of a batch, and `is_static`.
+    """
+    for rows, is_static in batches:
+        yield Origins.each(rows), partial(column, rows=rows, is_static=is_static)
+
+
 class BadRecords:
     """The bad records of one read: what to do with them, and how many there were.
 
@@ -142,14 +153,14 @@ class BadRecords:
         """Yield the output rows of all parts, then log how many were bad."""
         for origins, column in parts:
             yield from self._rows(origins, column)
-        self._report()
+        self._log_total()
 
     def _rows(
         self, origins: Origins, column: Callable[[str], pa.Array]
     ) -> Iterator[pa.RecordBatch]:
         count, bad = len(origins.at), len(origins.bad)
         if bad and not self._quarantines:
-            self._tell(origins)
+            self._log_each(origins)
         self._count += bad
         count_stats(bad_records=bad)
         if not count or (bad == count and not self._quarantines):
@@ -161,12 +172,12 @@ class BadRecords:
         batch = pa.RecordBatch.from_arrays(made, schema=self._schema)
         yield batch.filter(pa.array(~origins.are_bad)) if bad and not self._quarantines else batch
 
-    def _report(self) -> None:
+    def _log_total(self) -> None:
         if self._count:
             event = "bad_records_quarantined" if self._quarantines else "bad_records_skipped"
             log.warning(event, table=str(self._base.name), count=self._count)
 
-    def _tell(self, origins: Origins) -> None:
+    def _log_each(self, origins: Origins) -> None:
         for number in origins.bad[: max(0, _MOST_LOGGED - self._count)].tolist():
             log.warning(
                 "bad_record",

@@ -28,7 +28,13 @@ from cdc_reader.changes.arrays import (
 )
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, Part, bad_record_field
+from cdc_reader.changes.frames.bad_records import (
+    BadRecords,
+    Origins,
+    Part,
+    bad_record_field,
+    snapshot_parts,
+)
 from cdc_reader.changes.frames.columns import log_columns, with_own_columns
 from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, commit_versions
 from cdc_reader.changes.frames.images import gives_preimages
@@ -127,11 +133,7 @@ class ChangesFormat:
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table to inserts at `position` (µs), with `schema`'s columns."""
-        made = partial(self._of_snapshot, position=position)
-        parts = (
-            (Origins.each(batch), partial(made, rows=batch, is_static=is_static))
-            for batch, is_static in rows
-        )
+        parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
     def mark(self, kind: str, schema: pa.Schema, position: Micros) -> pa.RecordBatch:

@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 from cdc_reader._time import Micros, SystemClock
 from cdc_reader.changes.arrays import NONE, Mask, at_rows, faulty, pick
 from cdc_reader.changes.frames import images
-from cdc_reader.changes.frames.bad_records import BadRecords, Origins, Part, bad_record_field
+from cdc_reader.changes.frames.bad_records import (
+    BadRecords,
+    Origins,
+    Part,
+    bad_record_field,
+    snapshot_parts,
+)
 from cdc_reader.changes.frames.columns import log_columns
 from cdc_reader.changes.frames.commit_time import commit_timestamps, commit_versions
 from cdc_reader.changes.frames.net_changes import DELETE, NetChanges, read_changes
@@ -97,11 +103,7 @@ class EnvelopeFormat:
         self, rows: Iterable[tuple[pa.RecordBatch, bool]], schema: pa.Schema, position: Micros
     ) -> Iterator[pa.RecordBatch]:
         """Convert rows of the base table, read at `position` (µs), with `schema`'s columns."""
-        made = partial(self._of_snapshot, position=position)
-        parts = (
-            (Origins.each(batch), partial(made, rows=batch, is_static=is_static))
-            for batch, is_static in rows
-        )
+        parts = snapshot_parts(rows, partial(self._of_snapshot, position=position))
         return BadRecords(self._options.on_bad_record, self._base, schema).rows(parts)
 
     def _of_snapshot(

@@ -155,7 +155,7 @@ def net_changes(
         if not is_tolerant:
             _refuse_missing(records.batch, base, upsert[lacking])
     number = np.flatnonzero(deleted | (upserted & ~covered))
-    told = np.where(lacking, upsert, rows.postimage) if base.cdc.postimage else upsert
+    shown = np.where(lacking, upsert, rows.postimage) if base.cdc.postimage else upsert
     has_insert = rows.any(rows.having((Operation.INSERT,)))
     is_static = _are_static(records.batch, rows, base)
     inserted = _inserted(rows, has_insert, is_static, base)
@@ -164,7 +164,7 @@ def net_changes(
         rows=rows,
         number=number,
         kind=np.where(deleted, DELETE, np.where(inserted, INSERT, UPDATE))[number],
-        at=np.where(deleted, delete, told)[number],
+        at=np.where(deleted, delete, shown)[number],
         before=rows.preimage[number],
         after=np.where(deleted, NONE, rows.postimage)[number],
         has_insert=has_insert[number],
@@ -179,8 +179,8 @@ def _inserted(rows: ChangeRows, has_insert: Mask, is_static: Mask, base: TableSc
     An INSERT may hit an existing row, and an UPDATE a missing one; only preimages show which. A
     static row exists as soon as its partition does.
     """
-    told = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
-    inserted: Mask = told & (rows.preimage == NONE) & ~is_static
+    may_insert = has_insert if base.cdc.preimage is ImageMode.OFF else np.ones(rows.count, bool)
+    inserted: Mask = may_insert & (rows.preimage == NONE) & ~is_static
     return inserted
 
 

@@ -83,8 +83,8 @@ class TableRows:
             return
         first = _first_of_partition(batch, self._before, self._base)
         self._before = batch.slice(batch.num_rows - 1)
-        told = np.any([is_given(batch, name) for name in self._statics], axis=0)
-        shown = batch.filter(pa.array(first & told))
+        has_static = np.any([is_given(batch, name) for name in self._statics], axis=0)
+        shown = batch.filter(pa.array(first & has_static))
         yield from _some(_without(shown, [*self._regulars, *_names(self._key)]), is_static=True)
         rows = batch.filter(pa.array(is_given(batch, self._key[0].name)))
         yield from _some(_without(rows, self._statics), is_static=False)

@@ -21,9 +21,9 @@ from pyspark_scylla_cdc.offsets.late import rows_named, tasks_of
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import LatePartition, LogPartition, LogRead
 from pyspark_scylla_cdc.planning.streams import PartitionKey, Streams
+from pyspark_scylla_cdc.schema import part_of
 from pyspark_scylla_cdc.sessions import (
     choice_of,
-    part_of,
     partition_key_of,
     row_format,
     source_of,

@@ -10,7 +10,8 @@ from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.cql.schema import LogSchema
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import MarkPartition
-from pyspark_scylla_cdc.sessions import part_of, snapshot_format
+from pyspark_scylla_cdc.schema import part_of
+from pyspark_scylla_cdc.sessions import snapshot_format
 
 
 def marks(

@@ -16,7 +16,8 @@ from cdc_reader.streams.ring import WHOLE_RING, TokenRanges
 from cdc_reader.table_snapshot import FixedSchema, split_rows
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
-from pyspark_scylla_cdc.sessions import part_of, snapshot_format, table_of
+from pyspark_scylla_cdc.schema import part_of
+from pyspark_scylla_cdc.sessions import snapshot_format, table_of
 
 
 def snapshot_rows(

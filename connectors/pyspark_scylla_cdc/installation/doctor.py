@@ -70,8 +70,8 @@ def command(master: str | None, options: dict[str, str], conf: dict[str, str]) -
         raise click.ClickException(str(error)) from None
     except (PySparkException, Py4JError) as error:
         [reason, *_] = str(error).strip().splitlines()
-        told = f"Spark does not start: {reason}; its output is in {log}"
-        raise click.ClickException(told) from None
+        message = f"Spark does not start: {reason}; its output is in {log}"
+        raise click.ClickException(message) from None
     try:
         failed = _examine(spark, options)
     finally:

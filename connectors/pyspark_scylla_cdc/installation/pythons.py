@@ -112,8 +112,8 @@ def executors(
     found: dict[tuple[str, str], Python] = {}
     try:
         for _ in range(ROUNDS):
-            for told in _round(context, options):
-                python = Python(**told)
+            for facts in _round(context, options):
+                python = Python(**facts)
                 found[python.host, python.folder] = python
             if len(found) >= _count(context):
                 break

@@ -145,7 +145,7 @@ def _about(end: Offset, reports: list[Report]) -> list[Report]:
 
 def _facts(status: StreamStatus) -> dict[str, Any]:
     """Return the figures for the log line; unknown ones are left out."""
-    told = {
+    facts = {
         **asdict(status, recurse=False),
         "table": str(status.table),
         "position": _text(status.position),
@@ -158,7 +158,7 @@ def _facts(status: StreamStatus) -> dict[str, Any]:
     left_out = ("as_of", "expires")
     return {
         name: round(fact, 3) if isinstance(fact, float) else fact
-        for name, fact in told.items()
+        for name, fact in facts.items()
         if fact is not None and name not in left_out
     }
 

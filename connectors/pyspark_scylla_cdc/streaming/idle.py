@@ -16,7 +16,7 @@ from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.streaming.row_probe import RowProbe
 
-PAUSE = 1_000_000
+GENERATIONS_INTERVAL = 1_000_000
 """µs between two reads of the cluster's generations."""
 MOST_QUERIES = 64
 """Most queries of one check. If a window takes more, the driver does not check; the position moves
@@ -47,7 +47,7 @@ class Idle:
         self._longest = longest
         self._moved_to = BEGINNING
         self._timeline = Timeline(())
-        self._knew = BEGINNING
+        self._generations_read_at = BEGINNING
         self._has_rows = False
         self._begin(BEGINNING)
 
@@ -73,7 +73,7 @@ class Idle:
     def _finds_rows(self, window: Window) -> bool:
         if window.end - self._empty_until < self._shortest:
             return False
-        self._know_generations(window.end)
+        self._refresh_generations(window.end)
         unseen = Window(self._empty_until, window.end)
         probe = self._probe = self._probe or self._make_probe()
         parts = probe.spans(self._timeline, unseen)
@@ -84,11 +84,11 @@ class Idle:
         self._empty_until = window.end
         return False
 
-    def _know_generations(self, end: Micros) -> None:
+    def _refresh_generations(self, end: Micros) -> None:
         """Reset if a new generation appears: it may have rows in a window found empty."""
-        if 0 <= end - self._knew < PAUSE:
+        if 0 <= end - self._generations_read_at < GENERATIONS_INTERVAL:
             return
         timeline = self._generations()
         if timeline != self._timeline:
             self._begin(self._position)
-        self._timeline, self._knew = timeline, end
+        self._timeline, self._generations_read_at = timeline, end

@@ -68,7 +68,7 @@ class LateWatch(Protocol):
         ...
 
 
-class Ignored:
+class IgnoringWatch:
     """Ignores late rows."""
 
     def finish(self, now: Micros) -> None:
@@ -82,17 +82,19 @@ class Ignored:
 
 
 @frozen
-class Settings:
+class SweepSettings:
     """How far behind the position a sweep begins, and the confidence window; both in µs."""
 
     late_horizon: int
     confidence: int
 
 
-class Delivered:
+class DeliveringWatch:
     """Delivers late rows, each in one micro-batch."""
 
-    def __init__(self, make: Callable[[], KeyReader], settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, make: Callable[[], KeyReader], settings: SweepSettings, clock: Clock
+    ) -> None:
         self._make = make
         self._settings = settings
         self._clock = clock
@@ -123,9 +125,9 @@ class Delivered:
             return late
         if not window.is_empty:
             found |= self._read(reader, window)
-        told = Late(self._state, found)
-        self._at = told, told.position
-        return told
+        record = Late(self._state, found)
+        self._at = record, record.position
+        return record
 
     def _begin(self, late: Late | None, position: Micros, now: Micros, *, snapshot: bool) -> None:
         self._at = late, position
@@ -177,7 +179,7 @@ class Delivered:
         return names
 
 
-class Reported:
+class ReportingWatch:
     """Counts late rows and reports their number; its state is lost when the process ends.
 
     It does not know which rows the executors read, so it counts only rows that arrived after a
@@ -187,14 +189,14 @@ class Reported:
     def __init__(
         self,
         make: Callable[[], KeyReader],
-        settings: Settings,
+        settings: SweepSettings,
         clock: Clock,
-        tell: Callable[[int], None],
+        on_late_rows: Callable[[int], None],
     ) -> None:
         self._make = make
         self._settings = settings
         self._clock = clock
-        self._tell = tell
+        self._on_late_rows = on_late_rows
         self._final = FOREVER
         self._rows: LateRows | None = None
         self._end = BEGINNING
@@ -251,7 +253,7 @@ class Reported:
                 if seen >= most:
                     break
         self._counted = position
-        self._tell(found)
+        self._on_late_rows(found)
         if found:
             remedy = "they were not read: give lateRows 'deliver', or a longer confidenceWindow"
             log.warning("late_rows", rows=found, window=str(sweep.window), remedy=remedy)
@@ -285,21 +287,21 @@ def is_time(late_scan_at: Micros, now: Micros, final: Micros) -> bool:
 
 
 def late_watch(
-    options: SourceOptions, schema: LogSchema, clock: Clock, tell: Callable[[int], None]
+    options: SourceOptions, schema: LogSchema, clock: Clock, on_late_rows: Callable[[int], None]
 ) -> LateWatch:
     """Return the watch for the `lateRows` option.
 
-    It calls `tell` with the number of late rows that it finds and does not deliver.
+    It calls `on_late_rows` with the number of late rows that it finds and does not deliver.
     """
     if (mode := late_rows(options, schema.base)) is LateRowsMode.IGNORE:
-        return Ignored()
-    settings = Settings(
+        return IgnoringWatch()
+    settings = SweepSettings(
         duration_micros(options.late_horizon), duration_micros(options.confidence_window)
     )
     make = partial(_key_reader, options, schema)
     if mode is LateRowsMode.DELIVER:
-        return Delivered(make, settings, clock)
-    return Reported(make, settings, clock, tell)
+        return DeliveringWatch(make, settings, clock)
+    return ReportingWatch(make, settings, clock, on_late_rows)
 
 
 def _key_reader(options: SourceOptions, schema: LogSchema) -> KeyReader:

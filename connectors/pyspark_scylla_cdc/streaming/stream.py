@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if window.is_empty and not tokens.size:
             return of_one_plan(parts)
         ttls = since.ttls_at(self._state(since), self._clock.now())
-        promise = self._check_loss(since, until, ttls)
+        promise = self._promise(since, until, ttls)
         check_columns(self._options, self._names)
         timeline, filled = timeline_of(self._options), self._filled(window)
         self._monitor.see(timeline)
@@ -203,12 +203,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return expected(self._options, window) if self._options.min_partitions > 1 else None
 
-    def _check_loss(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
-        """Report if rows of a micro-batch may have expired unread.
+    def _promise(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
+        """Return which rows the tasks have to find; report if some may have expired unread.
 
         During a snapshot these are all rows since it began. A new query without a snapshot begins
-        with the rows that have not expired. Returns which rows the tasks have to find; None if the
-        loss is known, and the table is read again.
+        with the rows that have not expired. None if the loss is known, and the table is read again.
         """
         now, options = self._clock.now(), self._options
         window = Window(since.position, until.position)
@@ -217,17 +216,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return promise_from(options, window, ttls, now)
         if since.is_before_snapshot:
             window = Window(since.position, max(since.position, now))
-        if options.takes_new_snapshots:  # too late for this micro-batch: it has to be as planned
+        if options.takes_new_snapshots:
             lost = ttls.endangered(window.start, now).intersect(window)
-            self._lost_in_plan = None if lost.is_empty else lost
+            self._remember_lost(lost)
             return Promise(ttls, window.start, options.data_loss) if lost.is_empty else None
-        is_first = self._initial is not None and window.start == self._initial.position
-        is_given = is_first and options.starting_offset is not None
-        earliest = "startingOffsets 'earliest' and " if is_given else ""
-        remedy = f"start over with {earliest}a new checkpointLocation"
-        promise = report_loss(options, window, ttls, now, remedy)
+        promise = report_loss(options, window, ttls, now, self._remedy(window.start))
         is_chosen = until.began is not None and options.starting_offset is None
         return promise_from(options, window, ttls, now) if is_chosen else promise
+
+    def _remember_lost(self, lost: Window) -> None:
+        """Let the next offset begin a new snapshot if rows of the planned micro-batch are lost.
+
+        It is too late for this micro-batch: a repetition must have the same rows.
+        """
+        self._lost_in_plan = None if lost.is_empty else lost
+
+    def _remedy(self, position: Micros) -> str:
+        """Return what to do if rows since `position` are lost."""
+        is_first = self._initial is not None and position == self._initial.position
+        is_given = is_first and self._options.starting_offset is not None
+        earliest = "startingOffsets 'earliest' and " if is_given else ""
+        return f"start over with {earliest}a new checkpointLocation"
 
     def _has_no_past(self, since: Offset) -> bool:
         """Return True if a new query begins at `since`: it reads what has not expired."""

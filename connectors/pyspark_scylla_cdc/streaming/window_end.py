@@ -33,7 +33,7 @@ from pyspark_scylla_cdc.offsets.offset import Offset
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import generations_of, timeline_of
 from pyspark_scylla_cdc.streaming.advance import AdvancePolicy
-from pyspark_scylla_cdc.streaming.idle import PAUSE, Idle
+from pyspark_scylla_cdc.streaming.idle import GENERATIONS_INTERVAL, Idle
 from pyspark_scylla_cdc.streaming.late_watch import late_watch
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
 from pyspark_scylla_cdc.streaming.row_count import row_count
@@ -85,7 +85,9 @@ class WindowEnd:
             idle=duration_micros(options.idle_advance),
         )
         self._gate = PublicationGate(
-            partial(generations_of, options), duration_micros(options.read.publication_wait), PAUSE
+            partial(generations_of, options),
+            duration_micros(options.read.publication_wait),
+            GENERATIONS_INTERVAL,
         )
         self._late = late_watch(options, schema, clock, on_late_rows)
         self._snapshot = SnapshotEnd(options, schema)

@@ -124,17 +124,17 @@ class _Fold:
         kind = _column(names.CHANGE_TYPE)
         if self._has_marks:
             changes = self._since_snapshot(changes)
-        told = changes.where(kind.isin(*_UPSERTS, "delete", "delete_partition"))
+        relevant = changes.where(kind.isin(*_UPSERTS, "delete", "delete_partition"))
         deletes = [
             self._last_of("delete", self._key),
             self._last_of("delete_partition", self._partition),
         ]
         if names.RANGE in changes.columns and self._clustering:
-            told = self._with_ranges(told, changes.where(kind == "delete_range"))
+            relevant = self._with_ranges(relevant, changes.where(kind == "delete_range"))
             deletes.append(_column(_SINCE))
-        told = told.withColumn(_DELETED, sf.greatest(*deletes))
+        relevant = relevant.withColumn(_DELETED, sf.greatest(*deletes))
         is_later = _column(_DELETED).isNull() | (_column(_ORDER) > _column(_DELETED))
-        return told.where(kind.isin(*_UPSERTS) & is_later)
+        return relevant.where(kind.isin(*_UPSERTS) & is_later)
 
     def _since_snapshot(self, changes: DataFrame) -> DataFrame:
         """Return the changes from the last beginning of a snapshot on; all if there is none."""

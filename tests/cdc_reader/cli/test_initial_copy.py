@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,11 +97,9 @@ def test_killed_under_writes_it_goes_on(
             greeting,
         ):
             assert greeting.startswith("replicating ")
-            deadline = time.monotonic() + 60
             while _count(there, copy) < min(begun + draw.randrange(1, ROWS // 4), ROWS // 2):
                 _write(scylla.session, copy, draw)
                 assert process.poll() is None
-                assert time.monotonic() < deadline
             process.kill()
             process.wait()
     target.faults.clear()

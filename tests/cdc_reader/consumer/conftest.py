@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_reader.config import ReadConfig
+from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,23 @@ PATIENCE = 120.0
 def now() -> int:
     """Return the time in µs since 1970, later than every confirmed write."""
     return time.time_ns() // 1_000 + 1
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of the server and of the consumer."""
+    return ManualClock(1_700_000_000_000_000)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
+    """A separate server with a keyspace and the test's clock."""
+    with EmbeddedScylla(clock=clock) as server:
+        server.execute(
+            "CREATE KEYSPACE ks WITH replication = "
+            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        )
+        yield server
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ FIRST = int(os.environ.get("SCYLLA_CDC_SEED", "1"))
 SECOND = 1_000_000
 TTL = 3_600
 HOUR = TTL * SECOND
-EPOCH = 1_700_000_000 * SECOND
 NAME = TableName("ks", "t")
 AGAIN = evolve(READ, data_loss="resnapshot")
 
@@ -42,21 +40,10 @@ Key = tuple[int, int]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """The clock of the server and of the consumer."""
-    return ManualClock(EPOCH)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with a table."""
-    with EmbeddedScylla(clock=clock) as server:
-        server.execute(
-            "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-        )
-        create(server)
-        yield server
+def server(server: EmbeddedScylla) -> EmbeddedScylla:
+    """The server, with a table."""
+    create(server)
+    return server
 
 
 def create(server: EmbeddedScylla) -> None:

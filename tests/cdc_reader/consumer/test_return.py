@@ -26,26 +26,8 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
-EPOCH = 1_700_000_000 * SECOND
 STRICT = evolve(READ, data_loss="fail")
 NAME = CheckpointName("app", TableName("ks", "t"))
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The clock of the server and of the consumer."""
-    return ManualClock(EPOCH)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with a keyspace."""
-    with EmbeddedScylla(clock=clock) as server:
-        server.execute(
-            "CREATE KEYSPACE ks WITH replication = "
-            "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
-        )
-        yield server
 
 
 @pytest.fixture(params=["memory", "sqlite", "scylla"])

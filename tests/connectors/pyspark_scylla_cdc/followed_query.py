@@ -92,6 +92,19 @@ class FollowedQuery:
                 os.kill(pid, signal.SIGKILL)
         return bool(workers)
 
+    def kill_within(self, seconds: float, role: Role, chance: random.Random) -> None:
+        """Kill processes of this role at a moment of the next `seconds`.
+
+        Without its driver the query is restarted; without workers it recovers by itself.
+        """
+        self.stay(chance.uniform(0, seconds))
+        if role is Role.DRIVER:
+            self.kill()
+            self.start()
+        else:
+            while not self.kill_some(role, chance):  # it has not noticed yet that others are gone
+                self.next_batch()
+
     def pids(self, role: Role) -> list[int]:
         """Return the processes that have this role."""
         return [pid for pid, command in self._commands().items() if role.value in command]

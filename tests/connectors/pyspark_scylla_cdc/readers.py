@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
 from cdc_reader._time import Clock
 from pyspark_scylla_cdc.batch import BatchReader
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.sessions import row_format, schema_of
+from pyspark_scylla_cdc.sessions import connection_of, row_format, schema_of
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 
 
@@ -19,3 +22,16 @@ def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
     """Return the reader of a streaming query for all columns of the format."""
     schema = schema_of(options)
     return StreamReader(options, schema, tuple(row_format(options, schema).schema.names), clock)
+
+
+@contextmanager
+def stream_readers(known: Mapping[str, str], clock: Clock) -> Iterator[Callable[..., StreamReader]]:
+    """Yield what makes stream readers with the options `known` and more, and close connections."""
+    with ExitStack() as opened:
+
+        def make(**more: str) -> StreamReader:
+            options = SourceOptions.parse({**known, **more})
+            opened.callback(connection_of(options.connection(), options.read).close)
+            return stream_reader(options, clock)
+
+        yield make

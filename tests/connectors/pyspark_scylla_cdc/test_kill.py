@@ -141,17 +141,8 @@ def killed(chance: random.Random) -> list[Role]:
 
 
 def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> None:
-    """Let the query run some micro-batches, then kill it or its workers in the next one.
-
-    Without its driver it must be restarted; without workers it recovers by itself.
-    """
+    """Let the query run some micro-batches, then kill it or its workers in the next one."""
     for _ in range(chance.randint(1, 3)):
         while not query.next_batch().rows:
             pass
-    query.stay(chance.uniform(0, LONGEST))
-    if role is Role.DRIVER:
-        query.kill()
-        query.start()
-    else:
-        while not query.kill_some(role, chance):  # it has not noticed yet that others are gone
-            query.next_batch()
+    query.kill_within(LONGEST, role, chance)

@@ -105,13 +105,7 @@ def run_and_kill(query: FollowedQuery, role: Role, chance: random.Random) -> Non
     """Let the query run some micro-batches, then kill it or its workers in the next one."""
     for _ in range(chance.randint(1, 3)):
         query.next_batch()
-    query.stay(chance.uniform(0, LONGEST))
-    if role is Role.DRIVER:
-        query.kill()
-        query.start()
-    else:
-        while not query.kill_some(role, chance):  # it has not noticed yet that others are gone
-            query.next_batch()
+    query.kill_within(LONGEST, role, chance)
 
 
 def offsets_of(folder: Path) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from cdc_reader.cql.types import UserType
 from cdc_reader.testing.embedded.errors import InvalidRequest
@@ -80,13 +80,6 @@ class Catalog:
     def has(self, keyspace: str, name: str) -> bool:
         """Return True if there is such a table."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
-
-    def add_index(self, keyspace: str, table: str, name: str, class_name: str) -> None:
-        """List an index of this class; it indexes nothing, but may keep CDC on."""
-        base = self.table(keyspace, table)
-        indexes = {**base.indexes, name: {"class_name": class_name}}
-        self.keyspaces[keyspace].tables[table] = evolve(base, indexes=indexes)
-        self.changed(SchemaChange("UPDATED", "TABLE", keyspace, table))
 
     def changed(self, change: SchemaChange) -> SchemaChange:
         """Set a new schema version and notify the listeners; return `change`."""

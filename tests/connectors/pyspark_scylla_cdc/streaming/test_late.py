@@ -39,7 +39,7 @@ from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadMaxFiles
 from pyspark_scylla_cdc.streaming import late_watch
 from pyspark_scylla_cdc.streaming.key_reader import KeyReader
-from pyspark_scylla_cdc.streaming.late_watch import Delivered, Settings
+from pyspark_scylla_cdc.streaming.late_watch import DeliveringWatch, SweepSettings
 from pyspark_scylla_cdc.streaming.stream import StreamReader
 from tests.connectors.pyspark_scylla_cdc.available_now import read_available
 from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
@@ -668,8 +668,8 @@ def test_exactly_once(rounds: list[Round], server: int) -> None:
     def read_keys() -> KeyReader:
         return KeyReader(log, lambda _: Streams(bytes(STREAM)), lambda: Timeline((0,)), 64, 1)
 
-    def watch() -> Delivered:
-        return Delivered(read_keys, Settings(HORIZON, CONFIDENCE), clock)
+    def watch() -> DeliveringWatch:
+        return DeliveringWatch(read_keys, SweepSettings(HORIZON, CONFIDENCE), clock)
 
     def attempt(told: Late, window: Window) -> list[int]:
         late = [int.from_bytes(key.time[8:]) for _, key in told.rows]

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from cdc_reader.streams.window import Window
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.minimum import MinimumRows
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_readers
 
 SECOND = 1_000_000
 LIMIT = ReadMaxFiles(1)
@@ -42,16 +41,8 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
         "lateRows": "ignore",
         "confidenceWindow": "1s",
     }
-    opened = []
-
-    def make(**more: str) -> StreamReader:
-        parsed = SourceOptions.parse({**known, **more})
-        opened.append(connection_of(parsed.connection(), parsed.read))
-        return stream_reader(parsed, clock)
-
-    yield make
-    for connection in opened:
-        connection.close()
+    with stream_readers(known, clock) as make:
+        yield make
 
 
 @pytest.fixture

@@ -23,13 +23,11 @@ from cdc_reader.cluster.token import murmur3
 from cdc_reader.errors import CheckpointError, ConfigurationError, DataLossError
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from cdc_reader.testing import EmbeddedScylla, ManualClock
-from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
-from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import TELLS_START, ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.snapshot_end import RowsAhead
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.connectors.pyspark_scylla_cdc.readers import stream_readers
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
@@ -193,16 +191,8 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
         "fetchSize": "7",
         "confidenceWindow": "5s",
     }
-    opened = []
-
-    def make(**more: str) -> StreamReader:
-        parsed = SourceOptions.parse({**known, **more})
-        opened.append(connection_of(parsed.connection(), parsed.read))
-        return stream_reader(parsed, clock)
-
-    yield make
-    for connection in opened:
-        connection.close()
+    with stream_readers(known, clock) as make:
+        yield make
 
 
 def create(session: Session, *, statics: bool = False, ttl: int = 86_400) -> None:

@@ -1,7 +1,8 @@
-"""Points in write time as callers pass them."""
+"""Points in time, durations and waiting: conversion, parsing, formatting and measuring."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from importlib import import_module
 from typing import Any
@@ -14,12 +15,18 @@ from hypothesis import strategies as st
 from cdc_reader._time import (
     BEGINNING,
     FOREVER,
+    Waiting,
+    datetime_micros,
+    duration_micros,
     end_micros,
     format_timestamp,
     moment_micros,
+    parse_duration,
+    parse_timestamp,
     start_micros,
 )
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.testing import ManualClock
 
 pd: Any = import_module("pandas")  # it has no types
 
@@ -133,3 +140,99 @@ def test_open_ends() -> None:
         start_micros("first", NOW)
     with pytest.raises(ConfigurationError, match=r"^end is 'earliest': give 'now', a time ago"):
         end_micros("earliest", NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01", 0),
+        ("1970-01-01 00:00:01.5", 1_500_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1606390225588", 1_606_390_225_588_000),
+        ("-1", -1_000),
+        ("20261121", 1_795_219_200_000_000),
+    ],
+)
+def test_a_timestamp_is_iso_text_or_milliseconds(text: str, expected: int) -> None:
+    """Text without a zone is UTC; eight digits are a date."""
+    assert parse_timestamp(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "12:00", "1606390225588.5", "1e3"])
+def test_an_error_of_a_timestamp_names_the_option(text: str) -> None:
+    """The message has both accepted forms."""
+    with pytest.raises(ConfigurationError, match=r"^startingTimestamp is .*ISO-8601.*milliseconds"):
+        parse_timestamp(text, "startingTimestamp")
+
+
+@given(st.datetimes())
+def test_a_formatted_moment_parses_to_itself(moment: datetime) -> None:
+    """This is exact to the microsecond."""
+    micros = datetime_micros(moment.replace(tzinfo=UTC))
+    assert parse_timestamp(format_timestamp(micros)) == micros
+
+
+def test_a_moment_beyond_the_calendar_has_a_text_too() -> None:
+    """Windows without an end are printed in logs."""
+    assert format_timestamp(1 << 62) == f"{1 << 62} µs"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("5 minutes", timedelta(minutes=5)),
+        ("1h30m", timedelta(minutes=90)),
+        ("1 hour 30 min", timedelta(minutes=90)),
+        ("250ms", timedelta(milliseconds=250)),
+        (" 7 µs ", timedelta(microseconds=7)),
+        ("2 Days", timedelta(days=2)),
+        ("0s", timedelta(0)),
+    ],
+)
+def test_durations_have_a_number_and_a_unit(text: str, expected: timedelta) -> None:
+    """Units may be short or long, joined or separate."""
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "s", "5 parsecs", "-1s", "1.5h", "1h,30m", "9" * 30 + "d"]
+)
+def test_an_error_of_a_duration_names_the_option(text: str) -> None:
+    """A bare number has no unit."""
+    with pytest.raises(ConfigurationError, match=r"^confidenceWindow is "):
+        parse_duration(text, "confidenceWindow")
+
+
+@given(st.timedeltas(min_value=timedelta(0)))
+def test_microseconds_are_exact(duration: timedelta) -> None:
+    """No float is involved."""
+    assert timedelta(microseconds=duration_micros(duration)) == duration
+
+
+def slow(clock: ManualClock, things: str) -> Iterator[str]:
+    """Yield items, each after 5 µs, and end after another 5 µs."""
+    for thing in things:
+        clock.advance(5)
+        yield thing
+    clock.advance(5)
+
+
+def test_only_waiting_is_measured() -> None:
+    """Processing time is not counted."""
+    clock = ManualClock(1_000)
+    waiting = Waiting(clock)
+    for _ in waiting.each(slow(clock, "abc")):
+        clock.advance(1_000_000)
+    assert waiting.took == 4 * 5
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_the_time_waited_is_known_during_iteration(taken: int) -> None:
+    """This includes iterators that are not exhausted."""
+    clock = ManualClock(1_000)
+    waiting = Waiting(clock)
+    things = waiting.each(slow(clock, "abc"))
+    assert "".join(next(things) for _ in range(taken)) == "abc"[:taken]
+    assert waiting.took == 5 * taken
