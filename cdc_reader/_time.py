@@ -299,7 +299,7 @@ def parse_moment(text: str, option: str, now: Micros, *words: str) -> Micros:
 
 
 def _counted(number: int, unit: str, option: str, given: object) -> Micros:
-    """Convert a number of `unit` to µs; refuse it if it is a likely time only in another unit."""
+    """Convert a number of `unit` to µs; refuse one that is plausible only in another unit."""
     if _is_likely(number * _IN_MICROS[unit]):
         return number * _IN_MICROS[unit]
     for other, each in {**_IN_MICROS, "nanoseconds": 0}.items():

@@ -46,7 +46,7 @@ class CheckpointName:
 
     @property
     def shared(self) -> CheckpointName:
-        """The name of what this shard shares with the others."""
+        """The name under which the shards keep what they share."""
         return evolve(self, shard=f"0/{self.shard.partition('/')[2]}")
 
 

@@ -98,9 +98,8 @@ def speaks_tls(endpoint: tuple[str, int]) -> bool:
         with socket.create_connection(endpoint, _PATIENCE) as plain, context.wrap_socket(plain):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (
-            error.reason or ""
-        )  # it wants another version, or a client's certificate
+        # With an alert the server speaks TLS: it wants another version, or a client's certificate.
+        return "ALERT" in (error.reason or "")
     except OSError:
         return False
 

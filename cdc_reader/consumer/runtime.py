@@ -169,7 +169,7 @@ class ConsumerRuntime:
         self._spawn("cdc-checkpoints", self._save_often)
         self._spawn("cdc-leases", self._leases.keep)
         if self._stopping.is_set():
-            self._reader.stop()  # for those that began to follow after `stop` was called
+            self._reader.stop()  # stops the tables whose read was set up after `stop` was called
         for thread in self._threads:
             thread.start()
         log.info("following", **self._facts())

@@ -26,14 +26,14 @@ JAVA_DRIVERS = {
 
 
 def go(module: str) -> Command:
-    """gocql, by the driver that `module` names."""
+    """Build the client with gocql, by the driver that `module` names; return its command."""
     program = BUILD / "go" / Path(module).stem
     _make("go", "build", "-C", SOURCES / "go", f"-modfile={module}", "-o", program)
     return [program]
 
 
 def java(driver: str) -> Command:
-    """The Java driver, Apache's or ScyllaDB's."""
+    """Build the client with a Java driver, Apache's or ScyllaDB's; return its command."""
     group, version = JAVA_DRIVERS[driver]
     home = _copied("java", driver)
     # A look-up that once failed is tried again: a registry may have caught up.
@@ -44,21 +44,21 @@ def java(driver: str) -> Command:
 
 
 def rust() -> Command:
-    """ScyllaDB's Rust driver."""
+    """Build the client with ScyllaDB's Rust driver; return its command."""
     home = _copied("rust")
     _make("cargo", "build", "--quiet", "--manifest-path", home / "Cargo.toml")
     return [home / "target" / "debug" / "client"]
 
 
 def node() -> Command:
-    """cassandra-driver for Node."""
+    """Build the client with cassandra-driver for Node; return its command."""
     home = _copied("node")
     _make("npm", "install", "--prefix", home, "--no-package-lock", "--no-audit", "--silent")
     return ["node", home / "client.js"]
 
 
 def python() -> Command:
-    """scylla-driver."""
+    """Build the client with scylla-driver; return its command."""
     return [environment("scylla-driver==3.29.12") / "python", SOURCES / "python" / "client.py"]
 
 

@@ -81,7 +81,7 @@ def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
 
 
 def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) -> None:
-    """The tables depend on the keyspace."""
+    """Streams on vnodes and streams on tablets are in different tables."""
     if server.catalog.keyspaces["ks"].tablets is None:
         schema, tables = "system_distributed", GENERATION_TABLES
     else:

@@ -226,7 +226,7 @@ def test_an_lwt_statement_is_marked_for_clients_that_ask() -> None:
 
 
 def test_a_page_is_encoded_in_few_calls() -> None:
-    """There are at most three per cell, because benchmarks of clients must measure the clients."""
+    """At most three calls per cell, because benchmarks of clients must measure the clients."""
     column = ColumnSpec("ks", "t", "c", Native("blob"))
     rows = Rows((column,) * 11, [(b"\0" * 16, None, b"\0\0\0\1", b"x" * 300, *(b"",) * 7)] * 1_000)
     assert calls(lambda: responses.result(rows)) <= 3 * 11_000
