@@ -183,24 +183,28 @@ class Server:
         for writer in self._writers.values():
             writer.transport.abort()
 
-    async def _accept(
+    def _accept(
         self,
         made: Callable[..., Session],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - asyncio runs this as a task
-        self._conversations.add(task)
+        """Register the connection at once: a server that stops closes all it has accepted."""
         session = made(peer=writer.get_extra_info("peername")[:2])
         self._writers[session] = writer
+        task = asyncio.create_task(self._attend(session, reader, writer))
+        self._conversations.add(task)
+        task.add_done_callback(self._conversations.discard)
+
+    async def _attend(
+        self, session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             await self._converse(session, reader, writer)
         except (ConnectionError, ssl.SSLError) as error:
             log.debug("connection_lost", peer=session.peer, error=str(error))
         finally:
             del self._writers[session]
-            self._conversations.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
-from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
+from cassandra.policies import AddressTranslator, RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import SimpleStatement
 
 from cdc_reader.errors import ConfigurationError
@@ -23,12 +23,20 @@ TABLETS = "WHERE keyspace_name = 'ks' AND table_name = 't'"
 
 
 @contextmanager
-def connected(server: EmbeddedScylla, host: str = "") -> Iterator[Session]:
+def connected(
+    server: EmbeddedScylla, host: str = "", translator: AddressTranslator | None = None
+) -> Iterator[Session]:
     """Yield a session with all nodes, or with only this one."""
     first = host or server.host
     policy = WhiteListRoundRobinPolicy([host]) if host else RoundRobinPolicy()
     profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(load_balancing_policy=policy)}
-    cluster = Cluster([first], port=server.port, protocol_version=4, execution_profiles=profiles)
+    cluster = Cluster(
+        [first],
+        port=server.port,
+        protocol_version=4,
+        execution_profiles=profiles,
+        address_translator=translator,
+    )
     try:
         yield cluster.connect()
     finally:
@@ -178,11 +186,18 @@ def test_the_driver_reads_the_table_of_4_3_and_the_upgraded_ones() -> None:
             assert rewritten == described
 
 
+class Relays(AddressTranslator):  # type: ignore[misc]
+    """Connects to a node where it listens, as a relay would."""
+
+    def translate(self, addr: str) -> str:
+        return {"192.0.2.7": "127.0.0.9"}.get(addr, addr)
+
+
 def test_a_node_behind_a_relay_is_told_by_the_relay_s_address() -> None:
     """Peers and events name the address that clients can reach, not the node's own."""
     with EmbeddedScylla() as server:
         server.join(address="192.0.2.7", listen_address="127.0.0.9")
-        with connected(server, "127.0.0.9") as session:
+        with connected(server, "127.0.0.9", Relays()) as session:
             local = session.execute("SELECT rpc_address FROM system.local").one()
             assert local.rpc_address == "192.0.2.7"
             peers = session.execute("SELECT rpc_address FROM system.peers")
