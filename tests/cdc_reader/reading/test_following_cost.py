@@ -15,6 +15,7 @@ from cdc_reader._time import duration_micros
 from cdc_reader.cluster.log import CdcTable
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.names import TableName
+from cdc_reader.reading.delivery import WindowComplete
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.progress import Checkpoint
 from cdc_reader.testing import EmbeddedScylla, ManualClock
@@ -41,14 +42,14 @@ class _Counted:
         else:
             self.others += 1
 
-    def follower(self, config: ReadConfig, start: int) -> Follower:
+    def follower(self, config: ReadConfig, start: int, ttl: int = 0) -> Follower:
         server = EmbeddedScylla(clock=self.clock, vnodes=256, shards=2)
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
             "'replication_factor': 1} AND tablets = {'enabled': false}"
         )
         server.execute(
-            "CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true, 'ttl': 0}"
+            f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
         )
         connection = InProcessConnection(server, config, before=self.count)
         table = CdcTable(connection, TableName("ks", "t"))
@@ -80,3 +81,14 @@ def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     assert len(deliveries) <= looks
     assert 0 < counted.of_log <= looks * chunks
     assert 0 < counted.others <= looks * _SMALL_QUERIES_A_LOOK + 2 * _SMALL_QUERIES_A_LOOK
+
+
+def test_the_queries_of_a_search_for_late_rows_are_counted() -> None:
+    """Every query of the log belongs to one window that is complete, or to one search."""
+    counted = _Counted()
+    config = ReadConfig(late_rows="deliver", late_interval=timedelta(minutes=1))
+    follower = counted.follower(config, _EPOCH, ttl=86_400)
+    found = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
+    complete = [each for each in found if isinstance(each, WindowComplete)]
+    assert any(each.late for each in complete)
+    assert sum(each.queries for each in complete) == counted.of_log
