@@ -108,12 +108,12 @@ def command(
     """Compare the rows of two tables, such as a table and its copy.
 
     SOURCE and TARGET name nodes of the two clusters, each as HOST or HOST:PORT, separated by
-    commas. The copy has the table's name unless another is given. Compares which rows there are,
-    and the values of their columns; not TTLs, nor write times. A row that is written meanwhile may
-    count as different.
+    commas. The copy has the table's name unless another is given. Compares which rows exist and
+    the values of their columns, but neither TTLs nor write times. A row that is written meanwhile
+    may count as different.
 
     Prints how many rows each table has, then the keys of the rows that differ. The exit status is
-    0 if none does, 1 if some do, and 2 if the tables could not be compared.
+    0 if no row differs, 1 if some rows differ, and 2 if the tables could not be compared.
     """
     with cli_errors(Trouble), _interruptible():
         name = TableName.parse(table)

@@ -97,7 +97,8 @@ def test_streamed(
 ) -> None:
     """Micro-batches of the allowed size have the table; a restart continues with the log.
 
-    Spark runs them all in one run of `availableNow`; Spark 4.0 and 4.1 run one of them.
+    With `availableNow`, Spark runs all of these micro-batches in one run; Spark 4.0 and 4.1 run
+    only one.
     """
     limits = {} if limit is None else {"maxRowsPerTrigger": str(limit)}
     checkpoint = tmp_path / "checkpoint"
