@@ -84,9 +84,9 @@ def test_an_idle_table_costs_one_query_per_chunk_and_poll(
 
 
 def test_the_queries_of_a_search_for_late_rows_are_counted() -> None:
-    """Every query of the log belongs to one window that is complete, or to one search."""
+    """Every query of the log is counted once; a window by ranges takes fewer than a search."""
     counted = _Counted()
-    config = ReadConfig(late_rows="deliver", late_interval=timedelta(minutes=1))
+    config = ReadConfig(strategy="ranges", late_rows="deliver", late_interval=timedelta(minutes=1))
     follower = counted.follower(config, _EPOCH, ttl=86_400)
     found = list(follower.follow(_EPOCH + duration_micros(timedelta(minutes=10))))
     complete = [each for each in found if isinstance(each, WindowComplete)]
