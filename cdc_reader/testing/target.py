@@ -112,7 +112,7 @@ class Target(Protocol):
 def _started(
     target: Target, server: EmbeddedScylla | ScyllaContainer, resources: ExitStack
 ) -> Scylla:
-    """Return a server that `resources` stops."""
+    """Return the running server, which closing `resources` stops."""
     return Scylla(
         target.label,
         server.host,

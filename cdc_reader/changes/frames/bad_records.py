@@ -126,9 +126,9 @@ Part: TypeAlias = tuple[Origins, Callable[[str], pa.Array]]
 def snapshot_parts(
     batches: Iterable[tuple[pa.RecordBatch, bool]], column: Callable[..., pa.Array]
 ) -> Iterator[Part]:
-    """Yield the parts of a snapshot, whose `batches` come with whether they are of static rows.
+    """Yield the parts of a snapshot; each of the `batches` has a flag, True for static rows.
 
-    `column` makes a column from its name, the `rows` of a batch, and `is_static`.
+    `column` makes a column from its name, the `rows` of a batch, and the flag as `is_static`.
     """
     for rows, is_static in batches:
         yield Origins.each(rows), partial(column, rows=rows, is_static=is_static)

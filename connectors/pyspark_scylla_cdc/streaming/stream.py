@@ -206,8 +206,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _promise(self, since: Offset, until: Offset, ttls: TtlHistory) -> Promise | None:
         """Return which rows the tasks have to find; report if some may have expired unread.
 
-        During a snapshot these are all rows since it began. A new query without a snapshot begins
-        with the rows that have not expired. None if the loss is known, and the table is read again.
+        During a snapshot the tasks have to find all rows since it began. A new query without a
+        snapshot begins with the rows that have not expired. Returns None if rows are lost and a new
+        snapshot follows.
         """
         now, options = self._clock.now(), self._options
         window = Window(since.position, until.position)

@@ -277,7 +277,8 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """Return True if the set that begins at `start` may take writes throughout the window.
 
-        It ends with the next set that was announced when the reader began its last refresh.
+        The set stops operating at the start of the next set that was announced when the reader
+        began its last refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)
         known = [

@@ -93,9 +93,9 @@ class FollowedQuery:
         return bool(workers)
 
     def kill_within(self, seconds: float, role: Role, chance: random.Random) -> None:
-        """Kill processes of this role at a moment of the next `seconds`.
+        """Kill processes of this role at a random moment within the next `seconds`.
 
-        Without its driver the query is restarted; without workers it recovers by itself.
+        If its driver is killed, the query is restarted; without workers it recovers by itself.
         """
         self.stay(chance.uniform(0, seconds))
         if role is Role.DRIVER:

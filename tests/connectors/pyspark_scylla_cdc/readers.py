@@ -26,7 +26,7 @@ def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
 
 @contextmanager
 def stream_readers(known: Mapping[str, str], clock: Clock) -> Iterator[Callable[..., StreamReader]]:
-    """Yield what makes stream readers with the options `known` and more, and close connections."""
+    """Yield a function that makes stream readers, with `known` options; then close them all."""
     with ExitStack() as opened:
 
         def make(**more: str) -> StreamReader:
