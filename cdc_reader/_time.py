@@ -234,7 +234,7 @@ def as_duration(value: object, option: str) -> timedelta:
 def parse_duration(text: str, option: str = "duration") -> timedelta:
     """Parse a duration such as ``1h30m``, exact to the microsecond; zero needs no unit.
 
-    Raises ConfigurationError, naming `option`, for other text, and for numbers without a unit.
+    Raises ConfigurationError, naming `option`, for other text, such as ``5``, which has no unit.
     """
     lowered, total, end = text.lower().rstrip(), 0, 0
     if lowered.strip() == "0":

@@ -212,7 +212,7 @@ def test_a_checkpoint_resumes_where_it_stopped(
 def test_a_checkpoint_table_works_like_a_file(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """`status` shows it too."""
+    """`status` shows the position in the table, too."""
     write(*map(insert, range(4)))
     kept = ("--checkpoint-table", f"{keyspace}.positions")
     hosts = ("--hosts", scylla.contact_point)

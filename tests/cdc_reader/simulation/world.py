@@ -250,7 +250,7 @@ class World:
 class ReaderClock:
     """The clock of a reader, `ahead` µs of the cluster's; its sleep lets events happen.
 
-    It oversleeps once nothing happens any more.
+    Once no more events will happen, each sleep lasts at least `_LONG_SLEEP`.
     """
 
     _world: World
