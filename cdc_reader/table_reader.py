@@ -79,6 +79,8 @@ class TableReader:
         self._known_schema = schema
         self._shard = Shard.of(shard)
         self._stop = Stop()
+        self._oldest: Checkpoint | None = None
+        """The checkpoint of the oldest row that `begin` returned last."""
 
     @cached_property
     def schema(self) -> LogSchema:
@@ -210,7 +212,14 @@ class TableReader:
             start = Checkpoint(start_micros(start, self._clock.now()))
         start.check()
         return Follower(
-            self._table, self._clock, self._config, start, self._shard, self._stop, on_loss
+            self._table,
+            self._clock,
+            self._config,
+            start,
+            self._shard,
+            self._stop,
+            on_loss,
+            at_oldest=start == self._oldest,
         )
 
     def lost(self, start: Checkpoint) -> Window:
@@ -234,7 +243,9 @@ class TableReader:
         with stopped_by(self._stop):
             if self._config.data_loss == DataLossMode.FAIL and first > BEGINNING:
                 self._read().begin(Window(first, FOREVER))
-            return begin_following(self._table, now, first)
+            begun = begin_following(self._table, now, first)
+        self._oldest = begun if first == BEGINNING else None
+        return begun
 
     def snapshot(self, start: Checkpoint | None = None) -> TableSnapshot:
         """Return a snapshot of the rows that the table has now; later changes are in the log.

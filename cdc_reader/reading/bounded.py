@@ -57,7 +57,8 @@ class BoundedRead:
             if not lost.is_empty:
                 lost = since_created(lost, self._table.created(), now)
             self._losses.report_unread(lost, known.name)
-        self._losses.begin(window.start, self._ttls, now)
+        else:
+            self._losses.begin(window.start, self._ttls, now, at_oldest=True)
 
     def done(self, window: Window) -> None:
         """Record that `window` was read; check it if the last check was a minute ago."""

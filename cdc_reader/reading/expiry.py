@@ -25,7 +25,6 @@ _EARLY = 10_000_000
 _SOON = 600_000_000
 """µs before a row expires from which a reader may come too late: reading takes time."""
 _SECOND = 1_000_000
-
 OnLoss = Callable[[Window], None]
 """Called with the write times of rows that expired unread."""
 
@@ -100,6 +99,19 @@ class TtlHistory:
 
         def until(seconds: int) -> Micros:
             return now - seconds * _SECOND + max(_EARLY, min(_SOON, seconds * _SECOND // 10))
+
+        return self._gone(position, until)
+
+    def unpromised(self, position: Micros, now: Micros) -> Window:
+        """Return the span, from `position` on, that a reader who begins at `now` (µs) may miss.
+
+        Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
+        If the TTL is short, none expires within a minute, or half of the TTL.
+        """
+
+        def until(seconds: int) -> Micros:
+            ttl = seconds * _SECOND
+            return now - ttl + _EARLY + min(_SOON, max(ttl // 10, min(_GRACE, ttl // 2)))
 
         return self._gone(position, until)
 
@@ -198,16 +210,17 @@ class LossReporter:
     _remedy: str
     _on_loss: OnLoss | None = None
     _named: Micros = BEGINNING
-    """Rows written before were reported, read in time, or not asked for."""
+    """Rows written before this time were reported, read in time, or not asked for."""
 
-    def begin(self, position: Micros, ttls: TtlHistory, now: Micros) -> None:
-        """Begin a read at `now` (µs) from a chosen position, not one that an earlier read reached.
+    def begin(self, position: Micros, ttls: TtlHistory, now: Micros, *, at_oldest: bool) -> None:
+        """Begin a read at `now` (µs) from a position that no earlier read reached.
 
-        If the position is older than the log's rows, only the rows that the log still holds are
-        read. Rows that expire soon may then be missing without a report.
+        A read that begins `at_oldest` asks only for the rows that the log still holds. So rows that
+        expire soon may be missing without a report. If another position was chosen, rows that
+        have expired by now were reported when it was.
         """
-        if self._named == BEGINNING and position < ttls.kept_since(now):
-            self._named = ttls.endangered(position, now).end
+        span = ttls.unpromised(position, now) if at_oldest else ttls.lost(position, now)
+        self._named = max(self._named, span.end)
 
     def report_unread(self, lost: Window, table: TableName) -> None:
         """Report `lost`, rows that are still to be read.

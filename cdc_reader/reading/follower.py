@@ -66,6 +66,8 @@ class Follower:
         shard: Shard | None = None,
         stop: Stop | None = None,
         on_loss: OnLoss | None = None,
+        *,
+        at_oldest: bool = False,
     ) -> None:
         self._clock = clock
         self._config = config
@@ -76,7 +78,9 @@ class Follower:
         self._strays = Strays(self._log, self._planner)
         self._strays_since_sweep = 0
         self._reader = WindowReader(self._log, self._planner, clock, config)
-        self._horizon = SettledHorizon(table, self._planner, config, start, on_loss)
+        self._horizon = SettledHorizon(
+            table, self._planner, config, start, on_loss, at_oldest=at_oldest
+        )
         self._size = WindowSize(duration_micros(config.window), duration_micros(config.max_window))
         self._is_eager = config.delivery == DeliveryMode.EAGER
         self._is_ordered = config.delivery == DeliveryMode.ORDERED

@@ -90,6 +90,8 @@ class SettledHorizon:
         config: ReadConfig,
         start: Checkpoint,
         on_loss: OnLoss | None = None,
+        *,
+        at_oldest: bool = False,
     ) -> None:
         self.oldest = BEGINNING
         """The earliest position worth reading from, in µs."""
@@ -97,7 +99,9 @@ class SettledHorizon:
         self._planner = planner
         self._config = config
         self._start = start
-        self._is_resumed = start.generation is not None or start.table_id is not None
+        is_stored = start.generation is not None or start.table_id is not None
+        self._is_resumed = is_stored and not at_oldest
+        self._at_oldest = at_oldest or start.position == BEGINNING
         self._accounted: set[int] | None = None
         self._gate = PublicationGate(
             lambda: table.generations, duration_micros(config.publication_wait)
@@ -130,8 +134,8 @@ class SettledHorizon:
         is_first = self._accounted is None
         if self._account(starts) and position > BEGINNING:
             self._report(now, position, table, ttls)
-        if is_first and self._start.generation is None:
-            self._losses.begin(position, ttls, now)
+        if is_first and not self._is_resumed:
+            self._losses.begin(position, ttls, now, at_oldest=self._at_oldest)
         if position == BEGINNING:
             self.oldest = _oldest(starts, ttls, now)
         else:

@@ -42,7 +42,7 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
     created = created_at(options.connection(), options.read, options.table)
     since = window.start
     if since <= ttls.kept_since(now):
-        since = ttls.endangered(since, now).end
+        since = ttls.unpromised(since, now).end
     if created is not None and created <= now:
         since = max(since, created)
     return Promise(ttls, since, options.data_loss)

@@ -20,6 +20,7 @@ from cdc_reader.errors import CheckpointError, DataLossError
 from cdc_reader.reading.follower import Follower
 from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import READ
+from tests.cdc_reader.ticking import Ticking
 
 if TYPE_CHECKING:
     from cdc_reader.checkpoints.store import LeasingStore
@@ -187,6 +188,45 @@ def test_a_start_that_was_never_read_on_expires(
     alter(server, ttl=86_400)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         run()
+
+
+@pytest.mark.parametrize("late", [0, 5, 30, 59, 61])
+def test_a_start_that_was_never_read_on_begins_to_expire(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    store: LeasingStore,
+    run: Callable[[], list[int]],
+    late: int,
+) -> None:
+    """It is a position that a consumer had, so no row from there on may be missing in silence."""
+    create(server, ttl=3_600)
+    killed(server, clock, store, "now")
+    insert(server, 1)
+    clock.advance(HOUR + late * SECOND)
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
+        run()
+
+
+def test_a_new_consumer_of_an_old_log_loses_nothing(
+    server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
+) -> None:
+    """It begins with the oldest row, and rows of that age expire while it starts."""
+    create(server, ttl=3_600)
+    clock.advance(2 * HOUR)
+    insert(server, 1)
+    clock.advance(SECOND)
+    seen: list[int] = []
+    CdcConsumer(
+        ConnectionConfig(server.contact_point),
+        ["ks.t"],
+        lambda change: seen.append(change.key["p"]),
+        application="app",
+        read=STRICT,
+        checkpoints=store,
+        clock=Ticking(clock, SECOND // 100),
+        end=clock.now(),
+    ).run()
+    assert seen == [1]
 
 
 @pytest.mark.parametrize("start", ["earliest", "-10m", "now"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cdc_reader._time import Clock, SystemClock
 from cdc_reader.errors import DataLossError, TableNotFoundError
 from cdc_reader.reading.delivery import RowsRead, WindowComplete
 from cdc_reader.testing import EmbeddedScylla, ManualClock
+from tests.cdc_reader.ticking import Ticking
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -228,20 +230,6 @@ def read_slowly(
     return found
 
 
-class Ticking:
-    """A clock that advances each time it is read."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.ticks = 0
-        self._clock = clock
-        self.sleep = clock.sleep
-
-    def now(self) -> int:
-        """Return the time, in µs since 1970."""
-        self.ticks += 1
-        return self._clock.advance(SECOND // 10)
-
-
 BOUNDED = {name: read for name, read in READS.items() if name != "follow_changes"}
 PAGES = ReadConfig(fetch_size=1, in_flight=1)
 STRICT_PAGES = evolve(PAGES, data_loss="fail")
@@ -279,7 +267,7 @@ def test_what_the_log_still_holds(
     """Rows of an old log expire all the time: a reader that begins with the oldest loses none."""
     for _ in range(2):
         write_for_50_minutes(server, clock)
-    ticking = Ticking(clock)
+    ticking = Ticking(clock, SECOND // 10)
     reader = open_reader(STRICT_PAGES, ticking)
     found = len(list(read(reader, None)))
     assert ticking.ticks
@@ -320,3 +308,35 @@ def test_a_position_at_which_rows_begin_to_expire(
         isinstance(each, RowsRead) for each in lenient.table.follow(last.checkpoint, "now")
     )
     assert "rows_lost" in caplog.text
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("late", [0, 5, 30, 59, 61])
+def test_a_moment_at_which_rows_begin_to_expire(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+    late: int,
+) -> None:
+    """A moment older than the TTL asks for rows that may have expired, even if by a second."""
+    start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    clock.advance(HOUR + late * SECOND)
+    with pytest.raises(DataLossError, match="expired before they were read"):
+        list(read(open_reader(), start))
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_a_log_of_a_minute_still_holds(
+    server: EmbeddedScylla,
+    clock: ManualClock,
+    open_reader: Callable[..., CdcReader],
+    read: Callable[[CdcReader, Any], Iterable[Any]],
+) -> None:
+    """A read from its oldest row has half a minute."""
+    server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
+    clock.advance(700 * SECOND)
+    server.execute("INSERT INTO ks.t (p) VALUES (1)")
+    config = evolve(STRICT, confidence_window=timedelta(0))
+    assert len(list(read(open_reader(config, Ticking(clock, SECOND // 10)), None))) >= 1

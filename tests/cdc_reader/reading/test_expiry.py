@@ -149,15 +149,29 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
     assert sorted(named) == sorted(expected)
 
 
-def test_a_start_before_the_oldest_row_asks_for_what_is_there() -> None:
-    """Rows that expire soon may be missing without a report; after a later start they may not."""
-    history, now = TtlHistory([(0, 3_600)]), 10_000 * SECOND
-    kept, soon = now - 3_600 * SECOND, 360 * SECOND
-    for start, promised in ((BEGINNING, kept + soon), (kept - SECOND, kept + soon), (kept, kept)):
-        losses, told = reporter()
-        losses.begin(start, history, now)
-        losses.check_read(Window(start, now), history, now + 300 * SECOND, TABLE)
-        is_lost = promised == kept
-        assert told == [Window(kept, kept + 310 * SECOND)] * is_lost
-        losses.check_read(Window(start, now), history, now + 900 * SECOND, TABLE)
-        assert (told[0].start, told[-1].end) == (promised, kept + 910 * SECOND)
+@pytest.mark.parametrize(("ttl", "soon"), [(60, 30), (600, 60), (3_600, 360), (86_400, 600)])
+def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
+    ttl: int, soon: int
+) -> None:
+    """Rows that expire soon after it begins may be missing without a report."""
+    history, now = TtlHistory([(0, ttl)]), 1_000_000 * SECOND
+    promised = now - (ttl - 10 - soon) * SECOND
+    losses, told = reporter()
+    losses.begin(BEGINNING, history, now, at_oldest=True)
+    losses.check_read(Window(BEGINNING, now), history, now + soon * SECOND, TABLE)
+    assert told == []
+    losses.check_read(Window(BEGINNING, now), history, now + (soon + 1) * SECOND, TABLE)
+    assert told == [Window(promised, promised + SECOND)]
+
+
+@pytest.mark.parametrize("late", [1, 59, 61, 3_600])
+def test_a_read_from_a_chosen_start_is_told_of_each_row_that_may_have_expired(late: int) -> None:
+    """What had certainly expired was reported when the start was chosen."""
+    history, now = TtlHistory([(0, 3_600)]), 1_000_000 * SECOND
+    start, expired = now - (3_600 + late) * SECOND, now - 3_590 * SECOND
+    losses, told = reporter()
+    losses.begin(start, history, now, at_oldest=False)
+    losses.check_read(Window(start, now), history, now, TABLE)
+    assert told == ([Window(start, expired)] if late < 60 else [])
+    losses.check_read(Window(start, now), history, now + SECOND, TABLE)
+    assert told[-1] == Window(expired, expired + SECOND)

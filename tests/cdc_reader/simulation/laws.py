@@ -111,11 +111,9 @@ class Laws:
 
     def ask(self, asked: RecordedQuery) -> None:
         """Check a page request: it must be for streams that take writes in its time."""
-        cql, ttl = asked.query.cql, self._scenario.ttl
-        if ttl and self._is_chosen and "cdc$time" in cql:
-            self._is_chosen = False
-            now = self._world.clock.now() + self._scenario.skew
-            self._past.held_since = max(self._past.held_since, now - ttl + max(_EARLY, ttl // 10))
+        cql = asked.query.cql
+        if "cdc$time" in cql:
+            self._begin_reading()
         if "schema_version" in cql:
             self._is_new_refresh = True
         elif any(words in cql for words in _GENERATION_QUERIES):
@@ -124,6 +122,16 @@ class Laws:
             self._is_new_refresh = False
         elif "cdc$time" in cql and asked.query.columns and not self._wants_strays:
             self._read(*asked.query.values)
+
+    def _begin_reading(self) -> None:
+        """Note, once, from where on a reader that begins now has to find the rows."""
+        ttl, start = self._scenario.ttl, self._life.position
+        if ttl and self._is_chosen:
+            expired = self._world.clock.now() + self._scenario.skew - ttl
+            soon = max(ttl // 10, min(60 * SECOND, ttl // 2)) if start == BEGINNING else 0
+            if start < expired - 60 * SECOND:  # a later one is judged once the rows are read
+                self._past.held_since = max(self._past.held_since, expired + _EARLY + soon)
+        self._is_chosen = False
 
     def deliver(self, delivery: RowsRead, now: int) -> Iterator[LogRow]:
         """Check a delivered batch, at `now` by the reader's clock."""
@@ -143,6 +151,7 @@ class Laws:
     def complete(self, delivery: WindowComplete, now: int) -> None:
         """Check a window reported as complete."""
         window, life = delivery.window, self._life
+        self._begin_reading()  # a window whose rows have all expired needs no query
         if delivery.late:
             self._sweeps.append(_Sweep(self._behind, set(self._outstanding)))
             self._behind = set()
