@@ -66,7 +66,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "faults",
     multiple=True,
     metavar=SYNTAX,
-    help="Make statements fail: the first that contains the text of match, or the first "
+    help="Make statements fail: the first that contains the words of match, or the first "
     f"`times`. KIND is one of {_KINDS}. Repeatable.",
 )
 @click.option(
