@@ -41,14 +41,17 @@ class MemoryCheckpoints:
     def load(self, name: CheckpointName) -> Checkpoint | None:
         """See `CheckpointStore.load`."""
         with self._lock:
-            return self._kept.get(name)
+            kept = self._kept.get(name)
+        return kept and evolve(kept, marks=prune_marks(kept.marks, kept.position))
 
     def save(self, name: CheckpointName, checkpoint: Checkpoint) -> None:
         """See `CheckpointStore.save`."""
         with self._lock:
             before = self._kept.get(name)
             marks = {**(before.marks if before else {}), **checkpoint.marks}
-            self._kept[name] = evolve(checkpoint, marks=prune_marks(marks, checkpoint.position))
+            # Like the other stores, keep marks whole: a position may move back.
+            alive = {s: mark for s, mark in marks.items() if mark.reaches(checkpoint.position)}
+            self._kept[name] = evolve(checkpoint, marks=alive)
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         """See `LeasingStore.acquire`."""
