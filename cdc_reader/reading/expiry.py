@@ -167,13 +167,17 @@ class TtlHistory:
 
 
 def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
-    """Return the part of `lost` after the log was created.
+    """Return the part of `lost` since the log was created, or up to a minute before.
 
-    All times in µs. A creation time after `now` comes from another clock, and is ignored.
+    Clients may choose a write time before the creation. All times in µs. Empty if even the first
+    row cannot have expired yet. A creation time after `now` comes from another clock, and is
+    ignored.
     """
     if created is None or created > now:
         return lost
-    return Window(max(lost.start, created), max(lost.end, created))
+    if lost.end <= created:
+        return Window(created, created)
+    return Window(max(lost.start, created - _GRACE), lost.end)
 
 
 def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str) -> None:
@@ -243,9 +247,10 @@ class LossReporter:
 
         If the window may begin before the log existed, `created` returns the log's creation time.
         """
-        lost = ttls.expired(window.start, now).intersect(window)
+        expired = ttls.expired(window.start, now)
+        lost = expired.intersect(window)
         if created is not None and max(lost.start, self._named) < lost.end:
-            lost = since_created(lost, created(), now)
+            lost = since_created(expired, created(), now).intersect(window)
         self._report(lost, table)
 
     def _report(self, lost: Window, table: TableName) -> None:
