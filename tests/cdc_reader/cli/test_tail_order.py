@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import groupby
 
 import pytest
@@ -95,7 +96,10 @@ def test_changes_are_printed_in_order_of_write_time(
     found = [json.loads(line) for line in outcome.stdout.splitlines()]
     written = [number for number, (kind, _, _) in enumerate(steps) if kind in TABLES]
     assert sorted(change["deltas"]["v"]["set"] for change in found) == written
-    places = [(change["written_at"], names.index(change["table"])) for change in found]
+    places = [
+        (datetime.fromisoformat(change["written_at"]), names.index(change["table"]))
+        for change in found
+    ]
     assert places == sorted(places)
     for _, tied in groupby(found, lambda change: (change["written_at"], change["table"])):
         streams = [stream for stream, _ in groupby(change["stream"] for change in tied)]
