@@ -18,8 +18,7 @@ from cdc_reader.reading.progress import Checkpoint
 class Lease:
     """The lease on the checkpoint of `name`, as `owner` sees it.
 
-    It lasts `duration` from when it was acquired or renewed; renew it well before
-    it ends.
+    It lasts `duration` from when it was acquired or renewed; renew it well before it ends.
     """
 
     def __init__(

@@ -96,6 +96,8 @@ _SELECTED = {
 
 _WRITTEN = dict.fromkeys(("writetime(position)", "writetime(owner)"), "bigint")
 
+_READ = tuple(Column(name, Native(kind)) for name, kind in {**_SELECTED, **_WRITTEN}.items())
+
 _TYPES = {**dict.fromkeys(_KEY.split(", "), "text"), **_SELECTED}
 
 _IN_SCHEMA = tuple(Column(name, Native("text")) for name in ("column_name", "type"))
@@ -211,10 +213,8 @@ class CheckpointTable:
 
     def _rows(self, name: CheckpointName) -> list[dict[str, Any]]:
         """Return the partition's rows."""
-        types = {**_SELECTED, **_WRITTEN}
-        columns = tuple(Column(column, Native(kind)) for column, kind in types.items())
-        cql = self._cql(_SELECT, columns=", ".join(types))
-        return self._statements.rows(cql, key_of(name), columns)
+        cql = self._cql(_SELECT, columns=", ".join(column.name for column in _READ))
+        return self._statements.rows(cql, key_of(name), _READ)
 
     def _columns(self) -> dict[str, str]:
         query = (

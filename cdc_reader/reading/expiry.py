@@ -25,6 +25,7 @@ _EARLY = 10_000_000
 _SOON = 600_000_000
 """µs before a row expires from which a reader may come too late: reading takes time."""
 _SECOND = 1_000_000
+
 OnLoss = Callable[[Window], None]
 """Called with the write times of rows that expired unread."""
 
@@ -81,7 +82,7 @@ class TtlHistory:
 
         Empty unless some row has certainly expired; then it has all rows that may have expired.
         """
-        sure = self._gone(position, lambda seconds: now - seconds * _SECOND - _GRACE)
+        sure = self._gone(position, now, lambda _: -_GRACE)
         return sure if sure.is_empty else self.expired(position, now)
 
     def expired(self, position: Micros, now: Micros) -> Window:
@@ -89,18 +90,14 @@ class TtlHistory:
 
         It reaches from the first to the last write time whose rows may have expired.
         """
-        return self._gone(position, lambda seconds: now - seconds * _SECOND + _EARLY)
+        return self._gone(position, now, lambda _: _EARLY)
 
     def endangered(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, in which rows may have expired, or soon will.
 
         Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
         """
-
-        def until(seconds: int) -> Micros:
-            return now - seconds * _SECOND + max(_EARLY, min(_SOON, seconds * _SECOND // 10))
-
-        return self._gone(position, until)
+        return self._gone(position, now, lambda ttl: max(_EARLY, min(_SOON, ttl // 10)))
 
     def unpromised(self, position: Micros, now: Micros) -> Window:
         """Return the span, from `position` on, that a reader who begins at `now` (µs) may miss.
@@ -108,22 +105,21 @@ class TtlHistory:
         Like `expired`, but no row outside of it expires within ten minutes, or a tenth of the TTL.
         If the TTL is short, none expires within a minute, or half of the TTL.
         """
+        return self._gone(
+            position,
+            now,
+            lambda ttl: _EARLY + min(_SOON, max(ttl // 10, min(_GRACE, ttl // 2))),
+        )
 
-        def until(seconds: int) -> Micros:
-            ttl = seconds * _SECOND
-            return now - ttl + _EARLY + min(_SOON, max(ttl // 10, min(_GRACE, ttl // 2)))
+    def _gone(self, position: Micros, now: Micros, ahead: Callable[[int], int]) -> Window:
+        """Return the span from `position` on whose rows are gone at `now`; all times in µs.
 
-        return self._gone(position, until)
-
-    def _gone(self, position: Micros, until: Callable[[int], Micros]) -> Window:
-        """Return the span from `position` on whose rows are gone.
-
-        Rows with a TTL of n seconds are gone if they were written before ``until(n)``.
+        Rows with a TTL of `ttl` count as gone `ahead(ttl)` before they are as old as that.
         """
         gone = [
-            Window(max(span.start, position), min(span.end, until(seconds)))
-            for span, seconds in self.spans()
-            if seconds
+            Window(max(span.start, position), min(span.end, now - ttl + ahead(ttl)))
+            for span, ttl in ((span, seconds * _SECOND) for span, seconds in self.spans())
+            if ttl
         ]
         gone = [window for window in gone if not window.is_empty]
         return Window(gone[0].start, gone[-1].end) if gone else Window(position, position)

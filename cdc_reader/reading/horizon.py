@@ -129,9 +129,8 @@ class SettledHorizon:
         starts = self._planner.refresh().starts
         if not starts:
             return BEGINNING
-        if self._accounted is None:
+        if is_first := self._accounted is None:
             warn_of_future(position, now, table)
-        is_first = self._accounted is None
         if self._account(starts) and position > BEGINNING:
             self._report(now, position, table, ttls)
         if is_first and not self._is_resumed:

@@ -55,7 +55,7 @@ class ScyllaCdcListener(StreamingQueryListener):
         registry: the registry of `prometheus_client` to export to; None for none. Use one listener
             for each registry. Needs the extra `metrics`.
         host: the address at which Spark's executors reach this process, for `address`; by default
-        ``spark.driver.host``, the address of the active session's driver.
+            ``spark.driver.host``, the address of the active session's driver.
         port: the UDP port for `address`; 0 for a free one.
         clock: replaces the system's clock, in tests.
     """
