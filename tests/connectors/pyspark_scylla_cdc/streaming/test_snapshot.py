@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pytest
@@ -525,6 +525,14 @@ class Copy:
     rows: dict[Key, tuple[str, int | None]] = field(factory=dict)
     marks: list[str] = field(factory=list)
 
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Return the copy after all micro-batches of a query."""
+        copy = cls()
+        for number in sorted(query.sink):
+            copy.apply(query.sink[number])
+        return copy
+
     def apply(self, batch: list[Row]) -> None:
         """Apply a micro-batch's changes; a complete snapshot drops the rows it did not show."""
         plain = {key: value for key, (_, value) in self.rows.items()}
@@ -553,7 +561,7 @@ def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: Manual
     """The query goes on by itself; its rows come between two marks, and the lost span is named."""
     create(session, ttl=3_600)
     fill(session, 40, 20)
-    query, copy = Query(lambda: make(**AGAIN)), Copy()
+    query = Query(lambda: make(**AGAIN))
     clock.advance(60 * SECOND)
     query.run()
     session.execute("DELETE FROM ks.t WHERE pk = 3")
@@ -563,8 +571,7 @@ def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: Manual
     session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
     clock.advance(10 * SECOND)
     query.run(available_now=True)
-    for number in sorted(query.sink):
-        copy.apply(query.sink[number])
+    copy = Copy.of(query)
     assert copy.table == _rows(session)
     assert copy.marks == ["snapshot_begin", "snapshot_complete"] * 2
     [end] = [end for end in query.ends if "lost" in end]
@@ -574,15 +581,21 @@ def test_a_new_snapshot_after_a_loss(make: Make, session: Session, clock: Manual
     assert query.ends[-1]["version"] == 3
 
 
+def caught_up(make: Make, session: Session, clock: ManualClock) -> Query:
+    """Return a query that has read the log of a table with 40 rows."""
+    create(session, ttl=3_600)
+    fill(session, 40, 20)
+    clock.advance(60 * SECOND)
+    query = Query(lambda: make(**AGAIN, snapshot="none"))
+    query.run()
+    return query
+
+
 def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
     """The micro-batch stays as planned, with the rows left; a new snapshot follows."""
-    create(session, ttl=3_600)
-    fill(session, 40, 20)
-    clock.advance(60 * SECOND)
-    query, copy = Query(lambda: make(**AGAIN, snapshot="none")), Copy()
-    query.run()
+    query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     clock.advance(60 * SECOND)
     query.start()
@@ -591,8 +604,7 @@ def test_a_loss_that_shows_when_a_micro_batch_is_repeated(
     assert len(query.offsets) == query.committed + 1
     clock.advance(3_540 * SECOND + 90 * SECOND)
     query.run(available_now=True)
-    for number in sorted(query.sink):
-        copy.apply(query.sink[number])
+    copy = Copy.of(query)
     assert copy.table == _rows(session)
     assert copy.marks == ["snapshot_begin", "snapshot_complete"]
 
@@ -601,11 +613,7 @@ def test_a_loss_that_shows_when_rows_were_read(
     make: Make, session: Session, clock: ManualClock
 ) -> None:
     """The micro-batch fails; started again, the query has what is left, and a new snapshot."""
-    create(session, ttl=3_600)
-    fill(session, 40, 20)
-    clock.advance(60 * SECOND)
-    query, copy = Query(lambda: make(**AGAIN, snapshot="none")), Copy()
-    query.run()
+    query = caught_up(make, session, clock)
     session.execute("DELETE FROM ks.t WHERE pk = 3")
     session.execute("INSERT INTO ks.t (pk, ck, v) VALUES (1, 1000, 1)")
     clock.advance(60 * SECOND)
@@ -620,8 +628,7 @@ def test_a_loss_that_shows_when_rows_were_read(
         [batch for part in parts for batch in reader.read(part)]
     query.crash()
     query.run(available_now=True)
-    for number in sorted(query.sink):
-        copy.apply(query.sink[number])
+    copy = Copy.of(query)
     assert copy.table == _rows(session)
     assert copy.marks == ["snapshot_begin", "snapshot_complete"]
 
@@ -655,7 +662,7 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
         "maxRowsPerTrigger": draw.choice(["4", "1000"]),
         "lateRows": draw.choice(["ignore", "deliver"]),
     }
-    query, copy = Query(lambda: make(**given)), Copy()
+    query = Query(lambda: make(**given))
     chance = draw.choice([0, 0.05, 0.3])
     query.step()
     for _ in range(draw.randrange(2, 6)):
@@ -673,8 +680,7 @@ def check_losses(seed: int, make: Make, session: Session, clock: ManualClock) ->
             clock.advance(draw.choice([0, 1, 600]) * SECOND)
     clock.advance(10 * SECOND)
     query.run()
-    for number in sorted(query.sink):
-        copy.apply(query.sink[number])
+    copy = Copy.of(query)
     assert copy.table == _rows(session), "the copy is not the table"
 
 
