@@ -107,7 +107,8 @@ class TableReader:
     def plan(self, window: Window) -> list[Task]:
         """Return tasks that together hold exactly the rows of `window`, older generations first.
 
-        Queries the cluster's generations first. Tasks can be pickled and read in any process.
+        Queries the cluster's generations first, and waits up to `publication_wait` for those that
+        have streams but are not announced yet. Tasks can be pickled and read in any process.
         """
         expect("window", window, Window)
         with stopped_by(self._stop):
@@ -126,8 +127,9 @@ class TableReader:
         minutes ago, ``now``, or milliseconds since 1970) or an int of µs since 1970. The newest
         rows may be incomplete: only rows older than the confidence window are settled. If rows
         written since `start` have expired, or expire before they are read, warns or raises
-        DataLossError, by `data_loss`. Raises ConfigurationError for other moments, and if start is
-        after end.
+        DataLossError, by `data_loss`. Waits up to `publication_wait` for a generation that has
+        streams but is not announced yet. Raises ConfigurationError for other moments, and if start
+        is after end.
         """
         window = self._window(start, end)
         return each_stopped_by(self._stop, self._bounded(window))
@@ -346,7 +348,7 @@ class TableReader:
     @cached_property
     def _log(self) -> LogReader:
         source = self._table.source(self.schema)
-        return LogReader(source, self._table.generations, self._config, self._shard)
+        return LogReader(source, self._table.generations, self._config, self._clock, self._shard)
 
 
 def _checked(tasks: Iterable[Task]) -> Iterator[Task]:

@@ -7,7 +7,7 @@ from typing import Protocol
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import TableSchema, TableState
-from cdc_reader.reading.expiry import LossReporter, TtlHistory, since_created
+from cdc_reader.reading.expiry import LossReporter, TtlHistory, lost_within
 from cdc_reader.streams.window import Window
 
 _PAUSE = 60_000_000
@@ -53,9 +53,8 @@ class BoundedRead:
         self._judged, self._ttls = now, TtlHistory().seen(known.cdc.ttl, now, known.altered)
         if window.start > BEGINNING:
             self._see_ttl()
-            lost = self._ttls.lost(window.start, now).intersect(window)
-            if not lost.is_empty:
-                lost = since_created(lost, self._table.created(), now)
+            lost = self._ttls.lost(window.start, now)
+            lost = lost_within(window, lost, self._table.created, now)
             self._losses.report_unread(lost, known.name)
         else:
             self._losses.begin(window.start, self._ttls, now, at_oldest=True)

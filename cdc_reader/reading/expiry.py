@@ -162,18 +162,37 @@ class TtlHistory:
                 yield Window(start, end), seconds
 
 
-def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
-    """Return the part of `lost` since the log was created, or up to a minute before.
+def first_written(created: Micros) -> Micros:
+    """Return the earliest write time of rows in a log made at `created`, in µs.
 
-    Clients may choose a write time before the creation. All times in µs. Empty if even the first
-    row cannot have expired yet. A creation time after `now` comes from another clock, and is
-    ignored.
+    Clients may choose a write time up to a minute before they write.
+    """
+    return created - _GRACE
+
+
+def since_created(lost: Window, created: Micros | None, now: Micros) -> Window:
+    """Return the part of `lost` since the log was created, by `first_written`.
+
+    All times in µs. Empty if even the first row cannot have expired yet. A creation time after
+    `now` comes from another clock, and is ignored.
     """
     if created is None or created > now:
         return lost
     if lost.end <= created:
         return Window(created, created)
-    return Window(max(lost.start, created - _GRACE), lost.end)
+    return Window(max(lost.start, first_written(created)), lost.end)
+
+
+def lost_within(
+    window: Window, lost: Window, created: Callable[[], Micros | None], now: Micros
+) -> Window:
+    """Return the part of `lost` in `window` since the log was created, as `since_created` does.
+
+    Calls `created`, which may cost a query, only if there is such a part.
+    """
+    if lost.intersect(window).is_empty:
+        return lost.intersect(window)
+    return since_created(lost, created(), now).intersect(window)
 
 
 def report_loss(lost: Window, table: TableName, mode: DataLossMode, remedy: str) -> None:
@@ -246,7 +265,7 @@ class LossReporter:
         expired = ttls.expired(window.start, now)
         lost = expired.intersect(window)
         if created is not None and max(lost.start, self._named) < lost.end:
-            lost = since_created(expired, created(), now).intersect(window)
+            lost = lost_within(window, expired, created, now)
         self._report(lost, table)
 
     def _report(self, lost: Window, table: TableName) -> None:

@@ -10,13 +10,21 @@ from collections.abc import Callable, Collection
 from attrs import evolve
 
 from cdc_reader._log import get_logger
-from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros, format_timestamp
+from cdc_reader._time import (
+    BEGINNING,
+    FOREVER,
+    Clock,
+    Micros,
+    duration_micros,
+    format_timestamp,
+)
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.expiry import LossReporter, OnLoss, TtlHistory, since_created
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogTable
 from cdc_reader.reading.progress import Checkpoint
+from cdc_reader.reading.retry import sleep
 from cdc_reader.streams.window import Window
 
 log = get_logger(__name__)
@@ -209,6 +217,22 @@ class PublicationGate:
             self._queried = now
         waited_for = (start for start in self._pending if now < start + self._patience)
         return min(waited_for, default=FOREVER)
+
+    def wait(self, end: Micros, clock: Clock, interval: int) -> None:
+        """Return when no generation is waited for that may have rows written before `end`.
+
+        Read the generations afterwards. Looks again every `interval`. Without queries if `end` is
+        older than `patience`. Raises StoppedError if the context's stop is set.
+        """
+        if end <= clock.now() - self._patience:
+            return
+        told = FOREVER
+        while (start := self.limit(now := clock.now())) < min(end, now):
+            if start != told:
+                until = format_timestamp(start + self._patience)
+                log.warning("read_waits_for_generation", start=format_timestamp(start), until=until)
+            told = start
+            sleep(clock, interval)
 
     def _refresh(self, announced: Collection[Micros]) -> None:
         pending = frozenset(self._generations().unpublished()).difference(announced)

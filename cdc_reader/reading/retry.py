@@ -20,6 +20,7 @@ from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._stats import count
+from cdc_reader._time import Clock
 from cdc_reader.errors import RetriesExhaustedError, StoppedError, TransientError
 
 log = get_logger(__name__)
@@ -136,6 +137,13 @@ def each_until(stop: Stop, items: Iterable[T]) -> Iterator[T]:
     for item in items:
         _check(stop)
         yield item
+    _check(stop)
+
+
+def sleep(clock: Clock, micros: int) -> None:
+    """Sleep by `clock`; raise StoppedError if the context's stop is set, or as soon as it is."""
+    stop = interruption().stop
+    clock.sleep(micros, stop)
     _check(stop)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._time import Clock, Micros, Waiting
+from cdc_reader._time import Clock, Micros, Waiting, duration_micros
 from cdc_reader.config import ReadConfig
 from cdc_reader.cql.schema import TIME
 from cdc_reader.reading.deduplication import rows_of, streams_in
 from cdc_reader.reading.fetch import CurrentLog, read_tasks
+from cdc_reader.reading.horizon import PublicationGate
 from cdc_reader.reading.planner import Planner
 from cdc_reader.reading.ports import GenerationSource, LogSource
 from cdc_reader.streams.shard import Shard
@@ -91,18 +92,26 @@ class LogReader:
         source: LogSource,
         generations: GenerationSource,
         config: ReadConfig,
+        clock: Clock,
         shard: Shard | None = None,
     ) -> None:
         self._source = source
         self._config = config
+        self._clock = clock
         self._planner = Planner(generations, config.chunk_size, shard)
+        patience = duration_micros(config.publication_wait)
+        self._gate = PublicationGate(lambda: generations, patience)
 
     def first_timestamp(self) -> Micros | None:
         """Return the start of the oldest generation, in µs; None if none is announced yet."""
         return min(self._planner.refresh().starts, default=None)
 
     def plan(self, window: Window) -> list[Task]:
-        """Return the tasks of `window`, by the generations visible now."""
+        """Return the tasks of `window`, by the generations visible now.
+
+        First waits up to `publication_wait` for generations that are stored but not announced.
+        """
+        self._gate.wait(window.end, self._clock, duration_micros(self._config.poll_interval))
         self._planner.refresh()
         return self._planner.plan(window)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 from attrs import evolve
@@ -12,7 +13,13 @@ from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, SystemClock, dur
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.expiry import TtlHistory
-from cdc_reader.reading.horizon import settled_before, warn_of_future, written_before
+from cdc_reader.reading.horizon import (
+    PublicationGate,
+    settled_before,
+    warn_of_future,
+    written_before,
+)
+from cdc_reader.streams.generation import Timeline
 from cdc_reader.streams.ring import WHOLE_RING
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.data_loss import promise_from, report_expired_start, report_loss
@@ -22,7 +29,7 @@ from pyspark_scylla_cdc.options.errors import hide_traceback
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.partition import SourcePartition, of_one_plan
 from pyspark_scylla_cdc.planning.promise import Promise
-from pyspark_scylla_cdc.sessions import timeline_of
+from pyspark_scylla_cdc.sessions import generations_of, timeline_of
 
 
 class BatchReader(DataSourceReader):
@@ -42,8 +49,8 @@ class BatchReader(DataSourceReader):
 
     @hide_traceback()
     def partitions(self) -> list[SourcePartition]:
-        timeline = timeline_of(self._options)
         now = self._clock.now()
+        timeline = self._timeline(self._options.window(now).end)
         ttls = self._options.ttls(self._schema.base, now)
         oldest = oldest_alive(timeline, ttls.kept_since(now))
         wanted = self._options.window(now)
@@ -66,6 +73,15 @@ class BatchReader(DataSourceReader):
 
     def __repr__(self) -> str:
         return f"BatchReader({self._options.table})"
+
+    def _timeline(self, end: Micros) -> Timeline:
+        """Return the generations, once all that may have rows before `end` are announced."""
+        read = self._options.read
+        gate = PublicationGate(
+            partial(generations_of, self._options), duration_micros(read.publication_wait)
+        )
+        gate.wait(end, self._clock, duration_micros(read.poll_interval))
+        return timeline_of(self._options)
 
     def _check_loss(self, wanted: Window, ttls: TtlHistory, now: Micros) -> Promise:
         """Report if rows from the start on may have expired, or if the start is in the future.

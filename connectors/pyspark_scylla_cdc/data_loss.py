@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cdc_reader._time import BEGINNING, FOREVER, Micros
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.reading import expiry
-from cdc_reader.reading.expiry import TtlHistory, since_created, warn_of_loss
+from cdc_reader.reading.expiry import TtlHistory, first_written, lost_within, warn_of_loss
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.promise import Promise
@@ -44,7 +46,7 @@ def promise_from(options: SourceOptions, window: Window, ttls: TtlHistory, now: 
     if since <= ttls.kept_since(now):
         since = ttls.unpromised(since, now).end
     if created is not None and created <= now:
-        since = max(since, created)
+        since = max(since, first_written(created))
     return Promise(ttls, since, options.data_loss)
 
 
@@ -57,8 +59,6 @@ def report_expired_start(options: SourceOptions, base: TableSchema, now: Micros)
     if options.starting in (BEGINNING, FOREVER) or options.starting_offset is not None:
         return
     window = options.window(now)
-    lost = options.ttls(base, now).lost(window.start, now).intersect(window)
-    if not lost.is_empty:
-        created = created_at(options.connection(), options.read, options.table)
-        lost = since_created(lost, created, now)
-    warn_of_loss(lost, options.table)
+    lost = options.ttls(base, now).lost(window.start, now)
+    created = partial(created_at, options.connection(), options.read, options.table)
+    warn_of_loss(lost_within(window, lost, created, now), options.table)

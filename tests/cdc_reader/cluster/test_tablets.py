@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import BEGINNING, FOREVER, SystemClock
 from cdc_reader.cluster import CdcTable, Connection, TableGenerations
 from cdc_reader.cluster.generations import TabletGenerations
 from cdc_reader.config import ConnectionConfig, ReadConfig
@@ -159,7 +159,7 @@ def test_a_log_on_tablets_is_read_across_resizes(
     session.cluster.shutdown()
     connection = Connection(ConnectionConfig(listening.contact_point), ReadConfig())
     table = CdcTable(connection, NAME)
-    reader = LogReader(table.source(table.schema()), table.generations, ReadConfig())
+    reader = LogReader(table.source(table.schema()), table.generations, ReadConfig(), SystemClock())
     tasks = reader.plan(Window(BEGINNING, FOREVER))
     rows = [row for batch in reader.read(tasks) for row in batch.to_pylist()]
     connection.close()

@@ -130,6 +130,27 @@ def test_a_start_before_the_table(
     assert len(list(read(open_reader(), "-7d"))) == 1
 
 
+def test_rows_with_a_write_time_before_the_table(
+    server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
+) -> None:
+    """They expire like any other, even if the read ends before the table was made."""
+    server.execute("DROP TABLE ks.t")
+    clock.advance(300 * SECOND)
+    server.execute(
+        "CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {'enabled': true, 'ttl': 3600}"
+    )
+    made = clock.now()
+    server.execute(f"INSERT INTO ks.t (p) VALUES (1) USING TIMESTAMP {made - 30 * SECOND}")
+    clock.advance(HOUR // 2)
+    span = made - 50 * SECOND, made - 10 * SECOND
+    [batch] = open_reader().batches(*span)
+    assert batch["p"].to_pylist() == [1]
+    clock.advance(2 * HOUR)
+    with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
+        list(open_reader().batches(*span))
+    assert list(open_reader().batches(made - 200 * SECOND, made - 100 * SECOND)) == []
+
+
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:

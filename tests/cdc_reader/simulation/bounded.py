@@ -10,6 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 from attrs import evolve
 
+from cdc_reader._time import duration_micros
 from cdc_reader.errors import DataLossError, DecodeError, QueryRefusedError
 from cdc_reader.reading.progress import RowKey
 from cdc_reader.streams.stream import StreamId
@@ -27,7 +28,8 @@ _CHANCE = 0.1
 class BoundedReads:
     """Reads that end with an error if rows expire before they are read.
 
-    A read that ends without an error has every row that had settled when the read began, once.
+    A read that ends without an error has every row that had settled when the read began, once:
+    all but those of generations that were not announced within `publication_wait`.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:
@@ -53,6 +55,7 @@ class BoundedReads:
             for row in self._world.truth.between(start, now - scenario.confidence)
             if row.is_in_time(scenario.confidence, scenario.skew) and not self._world.is_stray(row)
         ]
+        began = self._world.clock.now()
         found: list[tuple[StreamId, RowKey]] = []
         try:
             for batch in self._reader().batches(start, now):
@@ -65,7 +68,7 @@ class BoundedReads:
             return
         except (DecodeError, QueryRefusedError):
             return  # a column or a field changed while it read
-        self._check_read(due, found)
+        self._check_read([row for row in due if self._is_announced(row, began)], found)
 
     def _reader(self) -> TableReader:
         connection = InProcessConnection(self._world.server, self._config, before=self._before)
@@ -76,6 +79,14 @@ class BoundedReads:
             raise LawBroken("a bounded read has a row twice")
         if missing := [row for row in due if row.name not in found]:
             raise LawBroken(f"missed by a bounded read that told of no loss: {missing[0]}")
+
+    def _is_announced(self, row: LogRow, began: int) -> bool:
+        """Return True if a read that `began` then finds a row's generation, or waits for it."""
+        its = self._world.set_of(row.name[0])
+        if its.announced is None or not its.is_stored:
+            return its.announced is not None and its.announced <= began
+        patience = duration_micros(self._config.publication_wait)
+        return its.announced <= max(began, its.start + patience - self._scenario.skew)
 
     def _check_expired(self, error: DataLossError) -> None:
         if error.end > self._clock.now() - self._scenario.ttl + 10 * SECOND:

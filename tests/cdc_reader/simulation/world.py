@@ -27,11 +27,15 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 
 @define(eq=False)
 class StreamSet:
-    """Streams that came into force together at `start`, and when clients could see them (µs)."""
+    """Streams that came into force together at `start`, and when clients could see them (µs).
+
+    `is_stored` means that some of the streams were stored by then, so that readers can wait.
+    """
 
     start: int
     streams: frozenset[bytes]
     announced: int | None
+    is_stored: bool
 
 
 class World:
@@ -46,6 +50,7 @@ class World:
         self._next = FOREVER
         self._ends = FOREVER
         self._is_holding = False
+        self._is_storing = True
         self._set_of: dict[bytes, StreamSet] = {}
         self._writer = Writer(rng)
         self.server = self._make_server()
@@ -191,6 +196,7 @@ class World:
     def _hold(self) -> None:
         rows = self._rng.choice([None, 0, 1])
         self._is_holding = True
+        self._is_storing = rows != 0 and self._scenario.topology != "4.3"
         self.server.hold_publication(rows)
         self.tell(f"publications are held, {rows} rows each")
 
@@ -225,7 +231,8 @@ class World:
         """Record the sets of streams that have appeared since the last call."""
         for start, streams in self._all_sets()[len(self.sets) :]:
             announced = None if self._is_holding else self.clock.now()
-            found = StreamSet(start, frozenset(streams), announced)
+            is_stored = announced is not None or self._is_storing
+            found = StreamSet(start, frozenset(streams), announced, is_stored)
             self.sets.append(found)
             self._set_of.update(dict.fromkeys(streams, found))
             self.tell(f"generation {(start - EPOCH) / SECOND}: {len(streams)} streams")

@@ -310,6 +310,30 @@ def test_a_starting_timestamp_before_the_table(
     assert "rows_lost" not in caplog.text
 
 
+def test_rows_with_a_write_time_before_the_table(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They expire like any other, before a task reads them or before the query is planned."""
+    tables.clock.advance(SystemClock().now() - tables.clock.now())
+    tables.create(ttl=3_600)
+    made = tables.clock.now()
+    written = made - 30 * SECOND
+    tables.server.execute(f"INSERT INTO ks.t (pk, v) VALUES (1, 1) USING TIMESTAMP {written}")
+    tables.clock.advance(120 * SECOND)
+    span = {
+        "startingTimestamp": format_timestamp(made - 50 * SECOND),
+        "endingTimestamp": format_timestamp(made - 10 * SECOND),
+    }
+    batch = tables.batch(**span)
+    parts = batch.partitions()
+    assert read(batch, parts) == [1]
+    tables.clock.advance(2 * HOUR)
+    with pytest.raises(DataLossError, match="passed while the query read them"):
+        read(batch, parts)
+    assert batch_keys(tables.batch(**span)) == []
+    assert caplog.text.count("rows_lost") == 1
+
+
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
     """A query that was stopped in its first micro-batch has not read the rows yet."""
     tables.create(ttl=3_600)

@@ -13,7 +13,8 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import connection_of
 from pyspark_scylla_cdc.spark_versions import ReadAllAvailable, ReadMaxFiles
 from pyspark_scylla_cdc.streaming.stream import StreamReader
-from tests.connectors.pyspark_scylla_cdc.readers import stream_reader
+from tests.cdc_reader.announcing import Announcing
+from tests.connectors.pyspark_scylla_cdc.readers import batch_reader, stream_reader
 
 SECOND = 1_000_000
 KEYS = range(40)
@@ -69,6 +70,22 @@ def test_a_generation_published_half_way_is_waited_for(
     rows, end = micro_batch(stream, held, clock)
     assert rows == [(pk, 1) for pk in KEYS]
     assert end["position"] == stream.latestOffset(held, ReadMaxFiles(1))["position"]
+
+
+def test_a_batch_waits_for_a_generation_that_is_announced_late(
+    cluster: EmbeddedScylla, session: Session, stream: StreamReader, clock: ManualClock
+) -> None:
+    """A batch query, which reads once, has the rows of a stored generation too."""
+    cluster.hold_publication(rows=1)
+    cluster.join(vnodes=4)
+    clock.advance(60 * SECOND)
+    write(session, 1)
+    clock.advance(60 * SECOND)
+    announcing = Announcing(cluster, clock, after=3)
+    batch = batch_reader(stream._options, announcing)
+    rows = [row for part in batch.partitions() for b in batch.read(part) for row in b.to_pylist()]
+    assert sorted((row["pk"], row["v"]) for row in rows) == [(pk, 1) for pk in KEYS]
+    assert announcing.sleeps == 3
 
 
 def test_topology_changed_between_plan_and_read(
