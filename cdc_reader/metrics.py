@@ -59,13 +59,17 @@ class Metric:
 ROWS = Metric("rows", "Log rows read.")
 """Counts the rows of the log that a consumer has read; late rows are included."""
 
-LATE_ROWS = Metric("late_rows", "Log rows that arrived late, or in a stream of another generation.")
+LATE_ROWS = Metric(
+    "late_rows",
+    "Log rows that arrived late, or in a stream of a generation other than the one at their "
+    "write time (strays).",
+)
 """Counts the rows of `ROWS` that arrived late, or in a stream of another generation."""
 
 CHANGES = Metric("changes", "Changes that the handler has finished.")
 """Counts the changes that are acknowledged, skipped ones included."""
 
-WINDOWS = Metric("windows", "Windows read to their end.")
+WINDOWS = Metric("windows", "Windows read completely.")
 """Counts the windows that are read to their end."""
 
 QUERIES = Metric("queries", "Queries sent to read windows, not counting further pages.")
@@ -74,7 +78,7 @@ QUERIES = Metric("queries", "Queries sent to read windows, not counting further 
 WINDOW_QUERIES = Metric("window_queries", "Queries that the last window took.", is_gauge=True)
 """The number of queries that the last window took."""
 
-RETRIES = Metric("read_retries", "Requests for pages, and other requests, that were retried.")
+RETRIES = Metric("read_retries", "Read requests retried.")
 """Counts the repeated requests to the cluster that is read."""
 
 OUTSTANDING = Metric("outstanding_changes", "Changes read but not yet acknowledged.", is_gauge=True)
@@ -95,7 +99,7 @@ GENERATION = Metric(
 )
 """The start of the newest known generation, in seconds since 1970."""
 
-HANDLER_RETRIES = Metric("handler_retries", "Times that a failed handler was called again.")
+HANDLER_RETRIES = Metric("handler_retries", "Handler retries.")
 """Counts the repeated calls of a handler that failed."""
 
 HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after all attempts.")
@@ -104,20 +108,20 @@ HANDLER_ERRORS = Metric("handler_errors", "Changes whose handler failed after al
 CHECKPOINTS = Metric("checkpoint_saves", "Checkpoints saved.")
 """Counts the checkpoints saved."""
 
-CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Times that saving a checkpoint was retried.")
+CHECKPOINT_RETRIES = Metric("checkpoint_retries", "Retries of checkpoint saves.")
 """Counts the repeated calls of the checkpoint store."""
 
 SNAPSHOT_ROWS = Metric("snapshot_rows", "Rows of the table read for a snapshot.")
 """Counts the rows of the table that were read for a snapshot."""
 
 SNAPSHOT_SHARE = Metric(
-    "snapshot_share", "Share of the snapshot that is read, from 0 to 1.", is_gauge=True
+    "snapshot_share", "Fraction of the snapshot read so far, from 0 to 1.", is_gauge=True
 )
 """The share of the snapshot that is read, from 0 to 1."""
 
 SNAPSHOT_SECONDS_LEFT = Metric(
     "snapshot_seconds_left",
-    "Time until the snapshot is read, at the pace of this run; NaN while that is unknown.",
+    "Estimated time to complete the snapshot, at the rate of this run; NaN if unknown.",
     is_gauge=True,
 )
 """The seconds until the snapshot is read, at the pace of this run; NaN while unknown."""

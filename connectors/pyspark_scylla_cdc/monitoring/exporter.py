@@ -37,23 +37,25 @@ COUNTERS = (
     _counter("rows", "Rows read, as Spark counts them.", lambda of: of.rows),
     _counter(
         "late_rows",
-        "Late rows and strays: delivered, or found if they are only reported.",
+        "Late rows and strays delivered, or only found, if `lateRows` is `report`.",
         lambda of: of.late_rows,
     ),
     _counter("micro_batches", "Micro-batches finished.", lambda of: of.micro_batches),
-    _counter("micro_batch_seconds", "Seconds that these took.", lambda of: of.seconds),
+    _counter(
+        "micro_batch_seconds",
+        "Total duration of micro-batches, in seconds.",
+        lambda of: of.seconds,
+    ),
     _counter("failures", "Runs of a query that ended with an error.", lambda of: of.failures),
     _counter(
         "queries",
-        "Queries sent by tasks and driver; further pages are not counted.",
+        "Queries sent by tasks and the driver, not counting further pages.",
         lambda of: of.queries,
     ),
-    _counter(
-        "read_retries", "Requests that were sent again after a failure.", lambda of: of.retries
-    ),
+    _counter("read_retries", "Read requests retried.", lambda of: of.retries),
     _counter(
         "waiting_seconds",
-        "Seconds that tasks and driver waited for ScyllaDB, summed over tasks.",
+        "Seconds that tasks and the driver waited for ScyllaDB, in total.",
         lambda of: of.waiting_seconds,
     ),
     _counter(
@@ -76,12 +78,13 @@ GAUGES = (
     ),
     _gauge(
         "snapshot_share",
-        "Share of the snapshot that is read, from 0 to 1, while one is read.",
+        "Fraction of the snapshot read so far, from 0 to 1; absent when no snapshot is running.",
         lambda of: of.snapshot_share,
     ),
     _gauge(
         "snapshot_seconds_left",
-        "Time until the snapshot is read, at its mean pace, while one is read.",
+        "Estimated time to complete the snapshot, at its average rate; absent when none is "
+        "running.",
         lambda of: of.snapshot_seconds_left,
     ),
     _gauge(

@@ -110,10 +110,10 @@ OPTIONS = (
     Option(
         "ssl.enabled",
         FLAG,
-        "Whether to connect with TLS. Without `ssl.caFile`, the system's authorities are trusted.",
+        "Whether to connect with TLS. Without `ssl.caFile`, the system's trusted CAs are used.",
         aliases=(f"{_CASSANDRA}connection.ssl.enabled",),
     ),
-    Option("ssl.caFile", TEXT, "PEM file of the authorities to trust; turns TLS on."),
+    Option("ssl.caFile", TEXT, "PEM file of the CA certificates to trust; turns TLS on."),
     Option(
         "ssl.verifyHostname",
         FLAG,
@@ -154,7 +154,7 @@ OPTIONS = (
         "retryTimeout",
         DURATION,
         "How long to retry after transient errors: nodes down, timeouts, lost connections. A "
-        "query that the server refuses is not retried.",
+        "query that the server rejects is not retried.",
         default="2m",
     ),
     Option(
@@ -193,8 +193,8 @@ OPTIONS = (
         "columns",
         NAMES,
         "Columns of the base table to read in addition to its key, separated by commas or as a "
-        "JSON array. Default: all. Fewer columns mean less to read, and the log's images must "
-        "have values only for the columns that are read.",
+        "JSON array. Default: all. With fewer columns, a query reads less data, and the log's "
+        "images need values only for these columns.",
     ),
     Option(
         "partitionKey",
@@ -214,7 +214,7 @@ OPTIONS = (
         "onBadRecord",
         choice(BadRecord),
         "What to do with a row that cannot be converted: `fail` ends the query. `skip` leaves "
-        "the row out, with a line in the log. `quarantine` returns the row with null for what "
+        "the row out and logs a warning. `quarantine` returns the row with null for what "
         "cannot be converted, and with the column `_bad_record`. See "
         "[`_bad_record`](#_bad_record).",
         default=BadRecord.FAIL.value,
@@ -230,9 +230,9 @@ OPTIONS = (
         "startingTimestamp",
         START,
         f"Write time to start at (inclusive). `{EARLIEST}` reads everything that the log still "
-        f"holds; `{LATEST}` is the moment the query starts. The forms of a timestamp are below "
-        "this table. A checkpoint overrides this option. A stream starts at most one log TTL ago. "
-        "If changes written since `startingTimestamp` have expired, a warning says so.",
+        f"holds; `{LATEST}` is the moment the query starts. The forms of a timestamp are described "
+        "below this table. A checkpoint overrides this option. A stream starts at most one log "
+        "TTL ago. If changes written since `startingTimestamp` have expired, a warning says so.",
         default=EARLIEST,
     ),
     Option(
@@ -280,7 +280,7 @@ OPTIONS = (
     Option(
         "failOnDataLoss",
         FLAG,
-        "`true` stands for `onDataLoss` `fail`, and `false` for `continue`.",
+        "`true` means `onDataLoss=fail`, and `false` means `onDataLoss=continue`.",
     ),
     Option(
         "lateRows",
@@ -340,7 +340,7 @@ OPTIONS = (
     Option(
         "minAdvance",
         POSITIVE_DURATION,
-        "The shortest span of write time for a micro-batch.",
+        "The shortest span of write time in a micro-batch.",
         default="1s",
     ),
     Option(
@@ -366,7 +366,7 @@ OPTIONS = (
     Option(
         "inFlight",
         COUNT,
-        "Queries that each task has under way at a time, up to 1024. A task holds at most one "
+        "Maximum number of concurrent queries of each task, up to 1024. A task holds at most one "
         "page per query in memory.",
         default="8",
     ),
@@ -374,15 +374,15 @@ OPTIONS = (
         "maxQueriesPerSecond",
         COUNT,
         "Limit of pages per second that all tasks of a query together request from the cluster. "
-        "Each partition of a batch or micro-batch has an equal part of the limit. Without this "
+        "Each partition of a batch or micro-batch gets an equal part of the limit. Without this "
         "option there is no limit. See [Load on the cluster](#load-on-the-cluster).",
     ),
     Option(
         "readStrategy",
         choice(Strategy),
-        "How queries select rows: by the ids of many streams, by ranges of the token ring, or "
-        "by whichever of the two a stream measures to be faster. Ranges are faster if there are "
-        "many streams and most have never held a row. See [Partitions and "
+        "How queries select rows: by the ids of many streams (`streams`), by ranges of the token "
+        "ring (`ranges`), or by whichever of the two proves faster (`auto`). Ranges are faster if "
+        "there are many streams and most have never held a row. See [Partitions and "
         "order](#partitions-and-order).",
         default=Strategy.STREAMS.value,
     ),
@@ -405,7 +405,7 @@ OPTIONS = (
         "reportTo",
         ADDRESS,
         "Where the tasks of a stream report the cost of reading: the `address` of a "
-        "`ScyllaCdcListener`. Its key is shown in no plan and no error. See [Monitor a "
+        "`ScyllaCdcListener`. The key in it is never shown in plans or errors. See [Monitor a "
         "stream](../howto/monitor-a-stream.md).",
         secret=True,
     ),
