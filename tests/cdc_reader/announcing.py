@@ -1,4 +1,4 @@
-"""A clock whose sleeper wakes up to find that a generation was announced meanwhile."""
+"""A clock that publishes a generation while its user sleeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cdc_reader.testing import EmbeddedScylla, ManualClock
 
 
 class Announcing:
-    """A clock during whose sleep number `after` the held publications of `server` complete."""
+    """A clock whose sleep number `after` completes the publications that `server` holds back."""
 
     def __init__(self, server: EmbeddedScylla, clock: ManualClock, after: int) -> None:
         self.sleeps = 0

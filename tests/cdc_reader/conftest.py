@@ -1,4 +1,4 @@
-"""The connection of readers under test to the server of the run."""
+"""Fixtures that connect readers to the server under test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def connection(scylla: Scylla) -> ConnectionConfig:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Executes statements one after the other; ``{t}`` is the table ``t`` of the keyspace."""
+    """Executes statements in order; ``{t}`` stands for the keyspace's table ``t``."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

@@ -1,4 +1,4 @@
-"""`Change` and its parts through their public interface."""
+"""`Change` and its parts, tested through their public interface."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_unchanged_null_and_unrecorded_columns_differ() -> None:
 
 
 def test_a_log_of_keys_shows_no_deltas() -> None:
-    """A log of keys differs from a write that left all columns alone; a delete has no deltas."""
+    """A keys-only log has no deltas, which differs from a write that left all columns unchanged."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     insert, delete, full = (
         change_of({"op": 2, "ck": 1}, schema=keys_only),
@@ -92,7 +92,7 @@ def test_a_log_of_keys_shows_no_deltas() -> None:
 
 
 def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
-    """The parts keep everything; the merged view shows the statement's effect."""
+    """The parts keep each row's operation and TTL; the change merges them."""
     change = change_of(
         {"op": 2, "ck": 1, "a": 1, "ttl": 5},
         {"op": 1, "ck": 1, "cdc$deleted_m": True, "cdc$deleted_b": True},
@@ -112,14 +112,14 @@ def test_rows_split_by_ttl_are_parts_of_one_change() -> None:
 
 
 def test_a_change_with_several_ttls_has_no_single_ttl() -> None:
-    """Each part has its own TTL."""
+    """The change's `ttl` is None; each part has its own TTL."""
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 5}, {"op": 1, "ck": 1, "b": "x"})
     assert change.ttl is None
     assert [part.ttl for part in change.parts] == [5, None]
 
 
 def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
-    """At one timestamp the delete wins."""
+    """At equal timestamps the delete wins."""
     change = change_of({"op": 1, "ck": 1, "a": 1}, {"op": 3, "ck": 1})
     assert change.operation is ChangeOperation.ROW_DELETE
     assert change.operation.is_delete
@@ -144,7 +144,7 @@ def test_a_write_and_a_delete_of_a_row_are_a_delete() -> None:
     ],
 )
 def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
-    """Collections show added, removed and overwritten elements; null fields were left alone."""
+    """Deltas show added, removed and overwritten elements; a UDT's null fields were not written."""
     values = {
         name: FrozenDict(value) if isinstance(value, dict) else value
         for name, value in cells.items()
@@ -154,7 +154,7 @@ def test_collection_deltas(cells: dict[str, Any], delta: Any) -> None:
 
 
 def test_an_empty_collection_in_an_image_is_null() -> None:
-    """An empty collection is null in the table too; an empty frozen collection is a value."""
+    """An empty collection is null in the table too, but an empty frozen collection is a value."""
     change = change_of(
         {"op": 1, "ck": 1, "a": 1},
         {"op": 9, "ck": 1, "s": frozenset(), "un": FrozenDict(x=None, y=None), "fr": ()},
@@ -164,7 +164,7 @@ def test_an_empty_collection_in_an_image_is_null() -> None:
 
 
 def test_deltas_of_one_write_merge_in_any_order() -> None:
-    """Deltas of one write touch different elements."""
+    """Each delta of the write changes different elements."""
     overwritten = CollectionDelta(True, {1: "a"}, frozenset())
     added = CollectionDelta(False, {2: "b"}, frozenset([3]))
     both = CollectionDelta(True, {1: "a", 2: "b"}, frozenset([3]))
@@ -176,7 +176,7 @@ def test_deltas_of_one_write_merge_in_any_order() -> None:
 
 
 def test_a_static_row_is_a_row_of_its_own() -> None:
-    """The key of a static row's change is the partition's key."""
+    """A static row's change has the partition key as its key."""
     change = change_of({"op": 0, "st": 1}, {"op": 1, "st": 2}, {"op": 9, "st": 2})
     assert change.is_static
     assert (change.key, change.deltas) == ({"pk": 1}, {"st": Set(2)})
@@ -185,7 +185,9 @@ def test_a_static_row_is_a_row_of_its_own() -> None:
 
 
 def test_a_range_has_two_ends() -> None:
-    """Each end is a clustering prefix, or None if missing; the key is the partition's."""
+    """Each end is a clustering prefix, or None if missing; the change's key is the partition
+    key.
+    """
     change = change_of({"op": 6, "ck": 1}, {"op": 7, "ck": None})
     assert change.operation is ChangeOperation.RANGE_DELETE
     assert change.range is not None
@@ -199,14 +201,16 @@ def test_a_range_has_two_ends() -> None:
 
 
 def test_a_change_may_be_an_image_alone() -> None:
-    """The rest of its record was not read."""
+    """The change is incomplete because the rest of its record was not read."""
     change = change_of({"op": 0, "ck": 1, "a": 1}, complete=False)
     assert (change.operation, change.before, change.parts) == ("image", {"a": 1}, ())
 
 
 @pytest.mark.parametrize("history", histories(), ids=["plain", "both", "full"])
 def test_changes_are_values(history: Any) -> None:
-    """A change equals its pickles and copies, with the same hash, and no other change."""
+    """A change equals its pickled and deep copies, hashes like them, and differs from all
+    others.
+    """
     changes = history.changes()
     again = pickle.loads(pickle.dumps(changes))
     assert again == changes
@@ -321,7 +325,7 @@ def test_values_of_every_type_are_python_values(
 
 
 def test_deleted_fields_unknown_to_the_type_are_named_by_number() -> None:
-    """The schema may be newer than the row, so removed fields are identified by index."""
+    """The schema may be older than the row, so removed fields it lacks are shown by index."""
     schema = log_schema(*KEYS, Column("un", U), Column("v", parse("int")))
     change = change_of(
         {"op": 1, "ck": 1, "cdc$deleted_elements_un": frozenset([1, 7])}, schema=schema

@@ -32,7 +32,9 @@ STREAM = bytes(16)
 
 
 def log_batch(schema: LogSchema, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Make log rows of one stream by column; `time` in µs."""
+    """Return log rows as a RecordBatch. Each dict gives a row's cells by column; `time` is in
+    µs.
+    """
     full = [
         {
             "cdc$stream_id": row.get("stream", STREAM),
@@ -79,7 +81,7 @@ def _items(mapping: Any) -> Any:
 
 
 def logged(history: History) -> Counter[Any]:
-    """Interpret the log's rows independently of the package."""
+    """Derive the expected rows from the log, without the package's own code."""
     batch = history.batch()
     columns = {c.name: converter(c.type)(batch[c.name]) for c in history.schema.columns}
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
@@ -143,13 +145,15 @@ def _deltas_of(row: dict[str, Any]) -> dict[str, Delta]:
 
 @each_history
 def test_changes_hold_everything_in_the_log(history: History) -> None:
-    """Flattened again, the changes give the log's rows, each once."""
+    """Flattened again, the changes give each row of the log exactly once."""
     assert flattened(history.changes()) == logged(history)
 
 
 @each_history
 def test_each_row_of_a_record_is_one_change(history: History) -> None:
-    """Images, inserts and updates of a row form one change; the record's last change is marked."""
+    """Images, inserts and updates of a row form one change; `is_last` marks the record's last
+    change.
+    """
     changes = history.changes()
     assert all(change.complete for change in changes)
     for _, record in itertools.groupby(changes, lambda change: (change.stream, change.time)):
@@ -164,7 +168,7 @@ def test_each_row_of_a_record_is_one_change(history: History) -> None:
 @settings(max_examples=30)
 @given(st.data())
 def test_page_boundaries_do_not_affect_changes(data: st.DataObject) -> None:
-    """Records that span page boundaries, even several, stay whole."""
+    """Records stay whole even if they span several pages."""
     history = data.draw(st.sampled_from(histories()))
     start = data.draw(st.integers(0, 500))
     whole = Grouping(history.schema).feed(history.batch(start, start + 40))
@@ -179,14 +183,16 @@ def test_page_boundaries_do_not_affect_changes(data: st.DataObject) -> None:
 
 @each_history
 def test_lazy_grouping_gives_the_same_changes(history: History) -> None:
-    """Lazily made changes equal those made at once, even for long records."""
+    """Changes made lazily equal those made all at once."""
     batch = history.batch(0, 1_000)
     found = Grouping(history.schema).each(batch)
     assert [next(found), *found] == Grouping(history.schema).feed(batch) != []
 
 
 def test_what_is_made_of_a_change_goes_with_it() -> None:
-    """A reader that keeps no change holds little of a page in memory."""
+    """The values of a change that the reader drops are freed while it reads the rest of the
+    page.
+    """
     rows = [{"time": n, "op": 1, "ck": n, "a": n, "end": True} for n in range(1, 1_001)]
     changes = Grouping(SMALL).each(log_batch(SMALL, *rows))
     read = [weakref.ref(change.deltas["a"]) for change in itertools.islice(changes, 900)]
@@ -195,7 +201,7 @@ def test_what_is_made_of_a_change_goes_with_it() -> None:
 
 
 def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
-    """Return a column's value after a delta; null as images show it."""
+    """Return a column's value after a delta; values that images show as null are None."""
     if isinstance(delta, Set):
         return delta.value
     if not isinstance(delta, CollectionDelta):
@@ -213,7 +219,7 @@ def applied(before: dict[str, Any], column: str, delta: Delta) -> Any:
 
 @pytest.mark.parametrize("history", histories()[1:], ids=["both", "full"])
 def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None:
-    """Check every change of two recorded histories that has both images."""
+    """This holds for every change in two recorded histories that has both images."""
     seen = Counter[str]()
     for change in history.changes():
         if change.after is None:
@@ -228,7 +234,7 @@ def test_the_postimage_is_the_preimage_with_the_deltas(history: History) -> None
 
 
 def test_a_record_without_an_end_mark_is_one_change() -> None:
-    """The change is incomplete if another record begins or the read ends before the mark."""
+    """The change is incomplete if the next record begins, or the read ends, before the end mark."""
     grouping = Grouping(SMALL)
     cut = log_batch(SMALL, {"time": 1, "op": 1, "ck": 1, "a": 1})
     assert grouping.feed(cut) == []
@@ -272,7 +278,7 @@ def test_equal_times_in_two_streams_are_two_records() -> None:
 
 
 def test_several_ranges_of_a_record_are_several_changes() -> None:
-    """Each range has its own bounds; a row between them is a separate change."""
+    """Each range has its own bounds, and the update of a row is a separate change."""
     rows = log_batch(
         SMALL,
         {"time": 1, "op": 1, "ck": 9, "a": 1, "seq": 0},
@@ -323,7 +329,7 @@ def test_keys_equal_in_python_only_are_two_rows() -> None:
 
 
 def test_the_row_of_a_table_without_clustering_is_its_partition() -> None:
-    """A partition delete in such a table has the image of the row."""
+    """The delete of a partition in such a table has the row's image."""
     schema = log_schema(KEYS[0], Column("a", parse("int")))
     rows = log_batch(
         schema, {"time": 1, "op": 0, "a": 1}, {"time": 1, "op": 4, "seq": 1, "end": True}
@@ -343,7 +349,7 @@ def test_empty_batches_and_extra_columns_are_ignored() -> None:
 
 
 def test_a_record_is_identified_by_all_bits_of_its_time() -> None:
-    """Records are compared by all bits of `cdc$time`, including the version bits."""
+    """Records are compared by all bits of `cdc$time`, including the UUID's version bits."""
     rows = log_batch(SMALL, {"time": 7, "op": 2, "ck": 1, "end": True})
     (found,) = Grouping(SMALL).feed(rows)
     assert (found.time, found.timestamp) == (uuid.UUID(rows["cdc$time"][0].as_py()), 7)

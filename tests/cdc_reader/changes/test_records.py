@@ -1,4 +1,4 @@
-"""Compares the rows of changes with a row-by-row reference."""
+"""Rows grouped into changes, compared with a simple row-by-row implementation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PARTITION = {Operation.PARTITION_DELETE, Operation.SERVER_PARTITION_DELETE}
 
 
 def by_the_rule(schema: LogSchema, rows: list[dict[str, Any]]) -> list[list[int]]:
-    """Return the rows of each change, found row by row; a range's end follows its start."""
+    """Return the rows of each change. A range's end belongs to the start directly before it."""
     key = [c.name for c in schema.base.columns if c.kind is ColumnKind.CLUSTERING]
     found: list[list[int]] = []
     for _, group in groupby(enumerate(rows), key=lambda each: each[1]["time"]):
@@ -76,7 +76,7 @@ def first_delta(rows: list[dict[str, Any]], change: list[int]) -> int:
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(data=st.data())
 def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObject) -> None:
-    """This holds for all operations, in any order and on any rows."""
+    """This holds for all operations, in any order."""
     schema = SCHEMAS[name]
     drawn = data.draw(
         st.lists(st.tuples(st.integers(1, 4), OPERATIONS, CELLS[name]), min_size=1, max_size=12)
@@ -100,7 +100,7 @@ def test_records_are_found_as_by_the_row_by_row_rule(name: str, data: st.DataObj
 
 @given(st.data())
 def test_records_are_whole_across_pages(data: st.DataObject) -> None:
-    """With or without end marks, no row is lost and no record is split."""
+    """With or without end marks, no row is lost, and all rows of a record come together."""
     schema = SCHEMAS["one"]
     times = sorted(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=15)))
     ends = [time != after for time, after in zip(times, [*times[1:], None], strict=True)]

@@ -1,4 +1,4 @@
-"""Checkpoints match acknowledgements exactly."""
+"""Checkpoints record exactly what was acknowledged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def time(micros: int) -> bytes:
 
 
 def place(stream: int, micros: int, *seqs: int, is_last: bool = True) -> InFlightRows:
-    """Make a change with this many rows."""
+    """Return a change with the given rows."""
     return InFlightRows(STREAMS[stream], time(micros), seqs or (0,), is_last)
 
 
@@ -40,12 +40,12 @@ def names(change: InFlightRows) -> list[tuple[StreamId, RowKey]]:
 
 
 def window(number: int) -> Window:
-    """Return adjoining windows."""
+    """Return window `number`; consecutive windows adjoin."""
     return Window(BASE + number * LENGTH, BASE + (number + 1) * LENGTH)
 
 
 class Log:
-    """A reference log that remembers every delivered and acknowledged row."""
+    """A reference model that remembers every delivered and acknowledged row."""
 
     def __init__(self, *, settled: bool) -> None:
         self.settled = settled
@@ -118,7 +118,7 @@ class Log:
 
 
 def records(draw: st.DataObject, number: int) -> list[list[InFlightRows]]:
-    """Make a window's records, stream by stream; the rows of a record's changes interleave."""
+    """Draw a window's records, stream by stream. Rows of one record's changes may interleave."""
     found = []
     for stream in range(len(STREAMS)):
         for micros in range(number * LENGTH, (number + 1) * LENGTH, 4):
@@ -163,7 +163,7 @@ def test_a_checkpoint_says_what_is_acknowledged(data: st.DataObject, settled: bo
 
 
 def test_only_changed_marks_are_saved() -> None:
-    """Each mark is returned once; an idle window has none."""
+    """`take` returns each changed mark once, and no marks for an idle window."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(stream, 1) for stream in (0, 1)]
     for change in changes:
@@ -181,7 +181,7 @@ def test_only_changed_marks_are_saved() -> None:
 
 
 def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
-    """The last row of the change follows a row that is not acknowledged."""
+    """An unacknowledged row lies between the change's rows, so its mark lists them one by one."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     first, second = place(0, 1, 0, 3, is_last=False), place(0, 1, 1, 2)
     work.deliver(first)
@@ -198,7 +198,7 @@ def test_a_change_among_the_rows_of_another_is_named_by_its_rows() -> None:
 
 
 def test_eager_work_names_rows_one_by_one() -> None:
-    """Another row may still arrive between two acknowledged rows."""
+    """Marks list single rows, because a row may still arrive between two acknowledged ones."""
     work = Acknowledgements(Checkpoint(BASE), settled=False)
     for micros in (1, 2):
         change = place(0, micros)
@@ -211,7 +211,7 @@ def test_eager_work_names_rows_one_by_one() -> None:
 
 
 def test_late_rows_do_not_hold_up_the_position() -> None:
-    """The position moves; `late_scan_at` waits until late rows are acknowledged."""
+    """The position advances; `late_scan_at` waits until late rows are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE, None, {}, 1), settled=True)
     first, second = window(0).end, window(1).end
     assert work.complete(Checkpoint(first, 5, {}, 1), window(0)) == window(0)
@@ -225,7 +225,7 @@ def test_late_rows_do_not_hold_up_the_position() -> None:
 
 
 def test_windows_completed_together_are_reported_as_one() -> None:
-    """However long a change takes, empty windows do not accumulate."""
+    """Empty windows do not accumulate while a change is outstanding."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     change = place(0, 1)
     work.deliver(change)
@@ -235,7 +235,7 @@ def test_windows_completed_together_are_reported_as_one() -> None:
 
 
 def test_rows_after_an_unacknowledged_one_are_held() -> None:
-    """A change after an unacknowledged one is remembered too, row by row."""
+    """Acknowledged changes are remembered row by row until all earlier changes are acknowledged."""
     work = Acknowledgements(Checkpoint(BASE), settled=True)
     changes = [place(0, micros) for micros in range(5)]
     for change in changes:

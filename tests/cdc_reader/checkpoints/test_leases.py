@@ -1,4 +1,4 @@
-"""All stores obey one law for leases: only the current owner saves."""
+"""All stores obey the same law of leases: only the current owner can save."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ KEYSPACE = (
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock by which leases expire."""
+    """The clock that expires leases."""
     return ManualClock(NOW)
 
 
@@ -87,7 +87,7 @@ def store(
 
 
 class Machine(RuleBasedStateMachine):
-    """Advances time in steps well below or above a lease, because TTLs are in seconds."""
+    """Advances time by much less or much more than a lease, because TTLs are in whole seconds."""
 
     store: ClassVar[LeasingStore]
     clock: ClassVar[ManualClock]
@@ -155,7 +155,9 @@ def lease(store: LeasingStore, owner: Owner, clock: ManualClock) -> Lease:
 def test_an_owner_is_sure_until_its_lease_may_have_expired(
     store: LeasingStore, clock: ManualClock
 ) -> None:
-    """The time counts from before the request; the lease continues if nobody took over."""
+    """The lease counts from before the request was sent. After it expires, an owner whom nobody
+    replaced can renew it.
+    """
     mine = lease(store, ONE, clock)
     assert not mine.is_sure
     assert mine.acquire() is None
@@ -224,7 +226,9 @@ def test_an_owner_has_a_text_form() -> None:
 def test_a_transaction_whose_answer_is_lost_is_repeated(
     server: EmbeddedScylla, scylla_store: ScyllaCheckpoints, match: str
 ) -> None:
-    """The request was applied: the lease is still held, and the save is stored."""
+    """The request was applied although its response was lost: the lease is held, the save
+    stored.
+    """
     scylla_store.load(NAME)
     fault = Fault("drop", match)
     with server.faults.during(fault):
@@ -253,7 +257,7 @@ def test_a_save_under_a_lease_is_one_request(
 def test_a_save_by_a_clock_ahead_is_waited_for(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A save without a lease by such a clock would override later saves under a lease."""
+    """The lease is not granted yet, because saves under it would have older timestamps."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() + 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     with pytest.raises(TransientError, match=r"clock is 3\d{3}\.?\d* s ahead of the cluster's"):
@@ -267,7 +271,7 @@ def test_a_save_by_a_clock_ahead_is_waited_for(
 def test_saves_with_and_without_a_lease_follow_each_other(
     scylla_store: ScyllaCheckpoints, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The later save wins, although the servers' clock is ahead of ours."""
+    """The later save wins, although the server's clock is ahead of the client's."""
     monkeypatch.setattr(time, "time_ns", lambda: (clock.now() - 3_600 * SECOND) * 1_000)
     scylla_store.save(NAME, Checkpoint(NOW))
     assert scylla_store.acquire(NAME, ONE, DURATION) == ONE
@@ -281,7 +285,7 @@ def test_saves_with_and_without_a_lease_follow_each_other(
 def test_a_server_without_transactions_is_reported(
     scylla_store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ScyllaDB before 2025.4 answers like this for tables on tablets."""
+    """ScyllaDB before 2025.4 returns this error for tables that use tablets."""
 
     def refuse(_self: Statements, _writes: object) -> None:
         raise QueryRefusedError("ks.t: LWT is not yet supported with tablets")

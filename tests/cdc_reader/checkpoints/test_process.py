@@ -1,4 +1,4 @@
-"""Detecting whether processes of this machine have ended."""
+"""Detection of processes on this machine that have ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_reused_pid_is_another_process() -> None:
 
 
 def test_a_hidden_process_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's process can be neither signalled nor inspected."""
+    """A process of another user can be neither signalled nor inspected."""
 
     def refuse(_pid: int, _signal: int) -> None:
         raise PermissionError

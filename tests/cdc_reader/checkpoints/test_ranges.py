@@ -1,4 +1,4 @@
-"""What may be saved of a snapshot: ranges whose rows are all acknowledged, and no other."""
+"""A snapshot's checkpoint has exactly the ranges whose rows are all acknowledged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ START = Checkpoint(7, snapshot=SnapshotProgress(9, 5))
 
 
 def completed(reading: int, rows: int) -> RangeComplete:
-    """Return the end of a reading of the range of its number."""
+    """Return the event that ends reading a range; `reading` is its number, with `rows` rows."""
     return RangeComplete(SCHEMA, reading, TokenRange(reading, reading + 1), rows, START)
 
 
 def done(tracker: RangeAcknowledgements) -> TokenRanges:
-    """Return the ranges of the checkpoint to save."""
+    """Return the completed ranges in the checkpoint to save."""
     checkpoint = tracker.take()
     assert checkpoint is not None
     assert checkpoint.snapshot is not None
@@ -32,7 +32,7 @@ def done(tracker: RangeAcknowledgements) -> TokenRanges:
 
 
 def test_a_range_is_done_with_its_last_row() -> None:
-    """A range is not done once it is read, nor once other ranges' rows are acknowledged."""
+    """A range is done when it has been read and all its rows are acknowledged."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 2)
     tracker.deliver(2)
@@ -49,7 +49,7 @@ def test_a_range_is_done_with_its_last_row() -> None:
 
 
 def test_rows_of_an_abandoned_reading_do_not_complete_a_range() -> None:
-    """Such rows only count as outstanding until they are acknowledged."""
+    """Acknowledging all rows of an unfinished read saves nothing."""
     tracker = RangeAcknowledgements(START)
     tracker.deliver(1, 5)
     for _ in range(5):
@@ -66,7 +66,7 @@ def test_an_empty_range_is_done_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_may_be_acknowledged_in_any_order(seed: int) -> None:
-    """Exactly the complete ranges whose rows are all acknowledged are done."""
+    """A range is done when it has been read to its end and all its rows are acknowledged."""
     draw, tracker = random.Random(seed), RangeAcknowledgements(START)
     left = {reading: draw.randrange(4) for reading in range(1, 9)}
     rows = dict(left)

@@ -1,4 +1,4 @@
-"""The checkpoint table: the cost of a save, and errors for unusable tables."""
+"""The checkpoint table: the number of requests per save, and errors for unusable tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(connection: ConnectionConfig, keyspace: str) -> Iterator[ScyllaCheckpo
 
 
 def mark(micros: int) -> Mark:
-    """Make a mark of all rows up to `micros` after `NOW`."""
+    """Return a mark of all rows up to `micros` after `NOW`."""
     return Mark(RowKey(timeuuid.make(NOW + micros, bytes(8)).bytes, 0))
 
 
@@ -45,7 +45,7 @@ def mark(micros: int) -> Mark:
 def test_an_idle_window_is_one_write(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """The number of earlier marks does not matter; a save with marks is one request too."""
+    """Saving a position takes one request, however many marks are stored."""
     from cdc_reader.testing import Fault
 
     server: EmbeddedScylla = scylla.server  # type: ignore[assignment]  # the test needs faults
@@ -62,7 +62,7 @@ def test_an_idle_window_is_one_write(
 def test_obsolete_marks_are_deleted(
     scylla: Scylla, store: ScyllaCheckpoints, keyspace: str
 ) -> None:
-    """Surviving marks are stored under the new position."""
+    """Marks that remain valid are stored under the new position."""
     store.save(NAME, Checkpoint(NOW, 1, dict.fromkeys(STREAMS, mark(5))))
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[3]: mark(15)}))
     store.save(NAME, Checkpoint(NOW + 10, 1))
@@ -73,7 +73,9 @@ def test_obsolete_marks_are_deleted(
 def test_a_clock_that_is_behind_does_not_lose_saves(
     store: ScyllaCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each save gets a later timestamp than the last one, which another process made."""
+    """Each save gets a later timestamp than the previous one, even if another process wrote
+    that.
+    """
     store.save(NAME, Checkpoint(NOW, 1, {STREAMS[0]: mark(5)}))
     store.close()
     hour = 3_600_000_000_000
@@ -98,7 +100,7 @@ def test_a_checkpoint_expires_by_its_ttl(
 
 
 def test_a_missing_keyspace_is_reported(connection: ConnectionConfig) -> None:
-    """The error says what to do."""
+    """The error suggests an existing keyspace."""
     store = ScyllaCheckpoints(connection, "no_such_keyspace")
     with pytest.raises(CheckpointError, match=r"no_such_keyspace.*give an existing keyspace"):
         store.load(NAME)
@@ -152,6 +154,6 @@ def test_a_save_is_retried_and_given_up_at_the_deadline(
 
 
 def test_the_schema_is_the_documented_one() -> None:
-    """The page shows the statement word for word."""
+    """The reference page has the statement word for word."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "checkpoints.md"
     assert SCHEMA.format(table="shop.cdc_checkpoints") in page.read_text()

@@ -1,4 +1,4 @@
-"""Positions in the checkpoint of a Spark query, with files as Spark writes them."""
+"""Reading a Spark query's position from its checkpoint files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY = "7d4bd4f0-4f4b-4f0e-9d52-0d6f6f1c7a55"
 def checkpoint(
     at: Path, offsets: dict[int, list[str]], *, done: int = -1, version: str = "v1"
 ) -> SparkCheckpoint:
-    """Make a checkpointLocation whose micro-batches are done up to `done`."""
+    """Write a checkpointLocation whose micro-batches up to `done` are committed."""
     (at / "offsets").mkdir()
     (at / "commits").mkdir()
     (at / "metadata").write_text(json.dumps({"id": QUERY}))
@@ -37,12 +37,12 @@ def checkpoint(
 
 
 def offset(position: int, version: int = 1, **more: Any) -> str:
-    """Return an offset of the source."""
+    """Return an offset of the data source, as JSON."""
     return json.dumps({"version": version, "position": position, **more})
 
 
 def position(found: SparkCheckpoint) -> int | None:
-    """Return the position of the only query; None if it has none."""
+    """Return the position of the only query, or None if there is none."""
     names = found.names()
     if not names:
         return None
@@ -54,13 +54,13 @@ def position(found: SparkCheckpoint) -> int | None:
 
 
 def test_the_position_is_that_of_the_last_committed_micro_batch(tmp_path: Path) -> None:
-    """Numbers are compared, not names; an unfinished micro-batch does not count."""
+    """File names are compared as numbers; an uncommitted micro-batch does not count."""
     offsets = {number: [offset(number * 10)] for number in range(8, 13)}
     assert position(checkpoint(tmp_path, offsets, done=11)) == 110
 
 
 def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> None:
-    """The offset at the end of the first micro-batch names its start, from version 3 on."""
+    """From version 3 on, the first micro-batch's end offset has the query's start."""
     (tmp_path / "old").mkdir()
     assert position(checkpoint(tmp_path / "old", {0: [offset(5)]})) == 5
     (tmp_path / "new").mkdir()
@@ -69,13 +69,13 @@ def test_before_the_first_commit_the_position_is_the_start(tmp_path: Path) -> No
 
 
 def test_after_the_first_commit_the_start_is_ignored(tmp_path: Path) -> None:
-    """The first micro-batch is done up to its end."""
+    """The position is the end of the first micro-batch."""
     first = offset(5, 3, table="ks.t", began=2)
     assert position(checkpoint(tmp_path, {0: [first], 1: [offset(9)]}, done=0)) == 5
 
 
 def test_a_query_that_has_not_begun_has_no_position(tmp_path: Path) -> None:
-    """Spark makes the folders first."""
+    """Spark creates the directories before the first offset."""
     assert position(checkpoint(tmp_path, {})) is None
 
 
@@ -95,7 +95,7 @@ def test_offsets_of_each_version_are_read(tmp_path: Path, line: str) -> None:
 
 
 def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> None:
-    """Missing offsets, and those of unknown versions, are left out too."""
+    """Missing offsets and unknown versions are ignored too."""
     others = [
         '{"topic":{"0":1}}',
         "41",
@@ -111,14 +111,14 @@ def test_offsets_of_other_sources_and_tables_are_left_out(tmp_path: Path) -> Non
 
 
 def test_named_sources_are_read(tmp_path: Path) -> None:
-    """The second version of the file begins each line with the source's name."""
+    """In version 2 of the offset file, each line begins with the source's name."""
     lines = [f"orders:{offset(6)}", "other:-"]
     assert position(checkpoint(tmp_path, {0: lines}, done=0, version="v2")) == 6
 
 
 @pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first"])
 def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    """The line has the directory and what was expected there."""
+    """The error has the directory and what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
     if damage == "offsets":
         (tmp_path / "offsets").rename(tmp_path / "gone")

@@ -1,4 +1,4 @@
-"""The checkpoint file: sharing it, and surviving a kill at any moment."""
+"""The checkpoint file: shared access, and kills at any moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWNER = Owner.of_this_process(0)
 
 
 def execute(path: Path, *statements: str) -> None:
-    """Change the file without the store."""
+    """Change the file directly, without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for statement in statements:
             database.execute(statement)
@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [1, 3, 5])
 def test_another_layout_is_refused(tmp_path: Path, layout: int) -> None:
-    """The error names the layout; the file is left unchanged."""
+    """The error names the layout version; the file is left unchanged."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path)
     store.save(NAME, Checkpoint(1))
@@ -87,7 +87,7 @@ def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
-    """Loading still works; saving works again once the lock is released."""
+    """Loading still works, and so does saving after the lock is released."""
     path = tmp_path / "c.db"
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=50))
     store.save(NAME, Checkpoint(1))
@@ -102,7 +102,7 @@ def test_a_lock_beyond_the_timeout_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_lease_cannot_be_taken_while_its_holder_saves(tmp_path: Path) -> None:
-    """While the holder saves, no other owner can acquire the lease, even an expired one."""
+    """No other owner can acquire the lease during the save, even if it has expired."""
     path, clock = tmp_path / "c.db", ManualClock(0)
     store = SqliteCheckpoints(path, wait=timedelta(milliseconds=20), clock=clock)
     other, minute = Owner.of_this_process(1), timedelta(minutes=1)
@@ -140,7 +140,7 @@ def _save_some(path: Path, application: str) -> None:
 
 
 def test_saves_survive_a_kill(tmp_path: Path) -> None:
-    """Every confirmed save is stored, and no checkpoint is partial."""
+    """Every confirmed save is stored, and no checkpoint is partially written."""
     path = tmp_path / "c.db"
     context = multiprocessing.get_context("spawn")
     mine, its = context.Pipe(duplex=False)

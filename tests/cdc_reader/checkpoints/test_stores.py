@@ -1,4 +1,4 @@
-"""All checkpoint stores obey one law."""
+"""All checkpoint stores obey the same law."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def key(micros: int, seq: int = 0, low: bytes = b"\x80" * 8) -> RowKey:
 def open_store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[], CheckpointStore]]:
-    """Opens the same store repeatedly."""
+    """Opens the same store again and again."""
     store: CheckpointStore
     if request.param == "memory":
         store = MemoryCheckpoints()
@@ -105,7 +105,7 @@ def times(mark: Mark) -> list[int]:
 
 
 class Model:
-    """A reference model of a store's contents."""
+    """A reference model of a store."""
 
     def __init__(self) -> None:
         self.kept: dict[CheckpointName, Checkpoint] = {}
@@ -133,7 +133,9 @@ class Model:
 
 
 def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore]) -> None:
-    """Marks are replaced by stream, void ones dropped, and names kept apart, also if reopened."""
+    """Marks are replaced per stream, obsolete ones dropped, and names kept apart, even after
+    reopening.
+    """
     runs = iter(range(1_000_000))
 
     class Machine(RuleBasedStateMachine):
@@ -169,7 +171,7 @@ def test_a_store_returns_what_was_saved(open_store: Callable[[], CheckpointStore
 
 
 def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) -> None:
-    """The marks exceed one mutation of a server."""
+    """The marks exceed the size of one mutation."""
     marks = {
         StreamId.from_parts(token, 0, 0): Mark(
             key(5), frozenset(key(time, seq) for time in range(10, 20) for seq in range(10))
@@ -186,7 +188,7 @@ def test_many_marks_are_kept_whole(open_store: Callable[[], CheckpointStore]) ->
 
 
 def test_threads_may_save_at_once(open_store: Callable[[], CheckpointStore]) -> None:
-    """Each thread saves its own name, like the tables of a consumer."""
+    """Each thread saves under its own name, as a consumer does for each table."""
     store = open_store()
     names = [CheckpointName("app", TableName("ks", f"t{number}")) for number in range(4)]
 

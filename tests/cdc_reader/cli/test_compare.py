@@ -1,4 +1,4 @@
-"""`scylla-cdc compare` of a table of the server under test and one of an embedded server."""
+"""`scylla-cdc compare` of tables on the server under test and on an embedded server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_equal_tables_have_status_0(
 def test_each_kind_of_difference_is_told(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """The output has the keys of missing, extra and changed rows, with status 1."""
+    """The output lists the keys of missing, extra and changed rows; the status is 1."""
     for session, statement in (
         (there, "DELETE FROM {t} WHERE p = 3 AND c = 3"),
         (scylla.session, "DELETE FROM {t} WHERE p = 4 AND c = 4"),
@@ -115,7 +115,7 @@ def test_static_columns_are_compared(
 def test_tables_that_cannot_be_compared_have_status_2(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla
 ) -> None:
-    """Unusable options have status 2 too; the one line says what to do."""
+    """The status is 2 for unusable options too, and the one-line error says what to do."""
     there.execute(f"CREATE TABLE {table}2 (p int PRIMARY KEY, v double)")
     for words, message in (
         ((f"{table}2",), f"table {table}2 cannot be compared with {table}: "),

@@ -1,4 +1,4 @@
-"""The options by which commands reach a cluster."""
+"""The options that connect commands to a cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_options_and_variables_make_a_connection(tmp_path: Path) -> None:
 
 
 def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The password is never shown."""
+    """The prompt does not echo the password."""
     monkeypatch.setattr("cdc_reader.cli.connection._at_terminal", lambda: True)
     outcome = CliRunner().invoke(show, ["--username", "me"], input="secret\n")
     assert outcome.stdout.endswith(" secret\n")
@@ -66,7 +66,7 @@ def test_a_password_is_asked_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_unusable_values_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """The status is 2."""
+    """The status is 2, and there is no traceback."""
     outcome = CliRunner().invoke(main, ["generations", *arguments])
     assert outcome.exit_code == 2
     [line] = outcome.stderr.splitlines()
@@ -99,13 +99,13 @@ OPTIONS = [
 
 
 def test_every_command_is_known() -> None:
-    """New commands must be added."""
+    """`COMMANDS` lists every command except `version`."""
     assert set(COMMANDS) | {"version"} == set(main.list_commands(click.Context(main)))
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_no_option_may_be_empty(command: str, option: str) -> None:
-    """A script gives an empty option if one of its variables is not set."""
+    """A script passes an empty option when a variable it uses is not set."""
     for given in ([option, ""], [f"{option}="]):
         outcome = CliRunner().invoke(main, [command, *COMMANDS[command], *given])
         assert outcome.exit_code == 2
@@ -145,7 +145,9 @@ def test_an_unreachable_cluster_is_reported_in_one_line() -> None:
 
 @pytest.mark.needs("faults")
 def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is an option; an error names the option to change."""
+    """`--tls` trusts the system's CAs; `--no-tls-verify-hostname` accepts another host's
+    certificate.
+    """
     elsewhere, key = CERTIFICATES / "elsewhere.pem", CERTIFICATES / "key.pem"
     monkeypatch.setenv("SSL_CERT_FILE", str(elsewhere))
     with EmbeddedScylla(certificate=elsewhere, key=key) as server:
@@ -160,7 +162,7 @@ def test_tls_by_the_system_and_without_host_names(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.needs("faults")
 def test_a_login_over_tls(tmp_path: Path) -> None:
-    """The password comes from a file; a wrong one is reported, but not shown."""
+    """The password comes from a file. A wrong password is reported without being shown."""
     certificate, key = CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem"
     with EmbeddedScylla(credentials=("me", "right"), certificate=certificate, key=key) as server:
         secret = tmp_path / "secret"

@@ -38,7 +38,7 @@ def counts(output: str) -> dict[str, int]:
 
 @pytest.mark.spark
 def test_embedded() -> None:
-    """On a server of its own the demo ends well, and its counts match."""
+    """With its own embedded server the demo succeeds, and its counts match."""
     ran = run_demo("--seed", "7")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
@@ -53,7 +53,7 @@ def test_embedded() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_on_a_cluster(scylla: Scylla) -> None:
-    """The demo also works on a running cluster, and leaves nothing behind."""
+    """The demo also runs on an existing cluster, and drops its keyspace."""
     if scylla.credentials:
         pytest.skip("the demo logs in to clusters that ask for no password")
     ran = run_demo("--contact-points", scylla.contact_point)
@@ -63,7 +63,7 @@ def test_on_a_cluster(scylla: Scylla) -> None:
 
 
 def test_without_java(tmp_path: Path) -> None:
-    """Without Java one line says what to install, and Spark is not even started."""
+    """Without Java, the one-line error says what to install."""
     ran = run_demo(PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
     assert ran.returncode == 1
     assert re.fullmatch(r"Error: Spark needs Java 17 or newer, .*install Java 17.*\n", ran.stderr)

@@ -1,4 +1,4 @@
-"""`scylla-cdc generations` over the server under test."""
+"""`scylla-cdc generations` on the server under test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def run(contact_point: str, *arguments: str) -> str:
 
 
 def rows(contact_point: str, *arguments: str) -> list[dict[str, Any]]:
-    """Return the objects that the command prints for programs."""
+    """Return the objects of the command's JSON output."""
     return [json.loads(line) for line in run(contact_point, "--json", *arguments).splitlines()]
 
 
 @pytest.mark.needs("topology")
 def test_the_generations_of_a_cluster_on_vnodes() -> None:
-    """One generation is in force, one is to come, and one has no timestamp."""
+    """One generation is current, one begins later, and one has not been announced."""
     with EmbeddedScylla(vnodes=3, shards=2) as server:
         first = server.cluster.generations[0]
         second = server.join(vnodes=2, shards=3)
@@ -52,7 +52,7 @@ def test_the_generations_of_a_cluster_on_vnodes() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_table_on_tablets_has_its_own_generations() -> None:
-    """The table is an argument of the command."""
+    """The command takes the table as an argument."""
     with EmbeddedScylla() as server:
         session = open_session(server.host, server.port)
         session.execute(
@@ -71,7 +71,7 @@ def test_a_table_on_tablets_has_its_own_generations() -> None:
 
 @pytest.mark.needs("topology")
 def test_a_past_generation_of_4_3_is_listed() -> None:
-    """The kind of the generation is shown, because it has no token ranges."""
+    """The kind is shown as "4.3", because such a generation has no token ranges."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         server.join()
         found = rows(server.contact_point)

@@ -1,4 +1,4 @@
-"""`scylla-cdc replicate --initial-copy`: a copy that begins with the rows of the table."""
+"""`scylla-cdc replicate --initial-copy`, which starts with the existing rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS, KILLS = 400, 3
 
 @pytest.fixture
 def without_log(scylla: Scylla, table: str) -> str:
-    """Create the table with rows that its log does not have."""
+    """Create the table, with rows that are not in its log."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     scylla.session.execute(f"ALTER TABLE {table} WITH cdc = {{'enabled': false}}")
@@ -53,7 +53,9 @@ def without_log(scylla: Scylla, table: str) -> str:
 def test_the_target_becomes_the_table_and_stays_so(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """Write times and TTLs are equal too; compare finds no difference; a later run goes on."""
+    """Write times and TTLs are equal too, `compare` finds no difference, and a second run
+    resumes.
+    """
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW)
     first = invoke(*words, "--initial-copy")
     assert first.exit_code == 0, first.output
@@ -79,10 +81,10 @@ def test_the_target_becomes_the_table_and_stays_so(
 def test_killed_under_writes_it_goes_on(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The process is killed with SIGKILL at some moments, then the tables are equal.
+    """Runs are killed with SIGKILL at random moments; at the end the tables are equal.
 
     The last run copies the remaining rows. It continues the copy even without --initial-copy,
-    because the checkpoint says that one has begun.
+    because the checkpoint records an unfinished copy.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
@@ -116,7 +118,7 @@ def _count(session: Session, table: str) -> int:
 
 
 def _write(session: Session, table: str, draw: random.Random) -> None:
-    """Change, delete or insert a row, in a partition that is already copied or in another."""
+    """Change, delete or insert a row that may or may not have been copied yet."""
     number = draw.randrange(ROWS)
     where = f"WHERE p = {number % 40} AND c = {number}"
     new = f"({number % 40}, {number}, 'new', ['n'])"
@@ -137,7 +139,7 @@ def _write(session: Session, table: str, draw: random.Random) -> None:
 def test_what_cannot_be_copied_is_told(
     scylla: Scylla, keyspace: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """This covers a target with rows, a list without images, and a start."""
+    """This covers a target that has rows, a list without images, and `--from`."""
     words = arguments(scylla, copy, target, tmp_path, *TO_NOW, "--initial-copy")
     assert invoke(*words, "--from", "earliest").exit_code == 2
     there.execute(f"INSERT INTO {copy} (p, c) VALUES (1, 1)")

@@ -58,7 +58,7 @@ TO_NOW = ("--until", "now", "--confidence-window", "0s")
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
-    """A table with many kinds of columns; the target has a keyspace of the same name."""
+    """A table with many kinds of columns; the target has a keyspace with the same name."""
     scylla.session.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t {COLUMNS} AND cdc = {{'enabled': true, 'preimage': true}}"
@@ -73,7 +73,7 @@ def table(scylla: Scylla, keyspace: str, there: Session) -> Iterator[str]:
 
 @pytest.fixture
 def copy(keyspace: str, table: str, there: Session) -> str:
-    """The table that becomes the copy, at the target."""
+    """The name of the table, which the target now has too."""
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table} {COLUMNS}")
     return table
@@ -89,13 +89,13 @@ def arguments(
 
 
 def invoke(*words: str, **variables: str) -> Result:
-    """Run the command to its end."""
+    """Run the command, and return its result when it ends."""
     return CliRunner().invoke(main, list(words), env=variables)
 
 
 @contextmanager
 def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the process, and return it with its first message."""
+    """Start the process; yield it and the first line it prints."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()"]
     process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -108,13 +108,13 @@ def running(words: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def contents(session: Session, table: str, facts: str = FACTS) -> list[list[str]]:
-    """Return the rows, with the write time and expiry of their cells."""
+    """Return all rows, with the write times and TTLs of their cells."""
     queries = (f"SELECT * FROM {table}", f"SELECT {facts} FROM {table}")
     return [rows_of(raw_select(session, query)) for query in queries]
 
 
 def applied(text: str) -> int:
-    """Return the number of changes that the command reports at its end."""
+    """Return the number of applied changes in the command's last message."""
     found = re.search(r"^stopped: ([\d,]+) changes applied", text, re.MULTILINE)
     assert found, text
     return int(found[1].replace(",", ""))
@@ -123,7 +123,7 @@ def applied(text: str) -> int:
 def test_the_copy_is_the_table(
     scylla: Scylla, table: str, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """All cells are equal, with write times and TTLs; a second run applies nothing."""
+    """All cells are equal, with their write times and TTLs; a second run applies nothing."""
     for statement in WRITES:
         scylla.session.execute(statement.format(t=table))
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -145,7 +145,9 @@ def test_the_position_is_kept_at_the_given_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The position is in a file named after the tables or, on request, in a target's table."""
+    """By default the position is in a file named after the tables; an option stores it in the
+    target.
+    """
     monkeypatch.chdir(tmp_path)
     scylla.session.execute(WRITES[0].format(t=copy))
     words = ["replicate", scylla.contact_point, copy, target.contact_point, *TO_NOW]
@@ -162,7 +164,7 @@ def test_the_position_is_kept_at_the_given_place(
 def test_a_restart_resumes(
     scylla: Scylla, keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """SIGTERM gives status 0, and over both runs each change is applied once."""
+    """After SIGTERM the status is 0. The two runs together apply each change once."""
     name, count = f"{keyspace}.many", 300
     columns = "(p int, c int, v int, PRIMARY KEY (p, c))"
     scylla.session.execute(f"CREATE TABLE {name} {columns} WITH cdc = {{'enabled': true}}")
@@ -215,7 +217,7 @@ def test_a_missing_target_is_reported_with_a_remedy(
 def test_existing_types_are_kept(
     scylla: Scylla, table: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The statement in the error creates only what is missing, so it can be executed."""
+    """The error's CREATE statement leaves out types that exist, so it can be executed as it is."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b text)")
     words = arguments(scylla, table, target, tmp_path, *TO_NOW)
@@ -238,7 +240,7 @@ def test_an_existing_type_that_differs_is_refused(
     tmp_path: Path,
     has_table: bool,
 ) -> None:
-    """The one-line error has the existing type and the required one."""
+    """The one-line error has both definitions of the type."""
     keyspace, _, _ = table.partition(".")
     there.execute(f"CREATE TYPE {keyspace}.pair (a int, b int)")
     if has_table:
@@ -253,7 +255,7 @@ def test_an_existing_type_that_differs_is_refused(
 
 
 def test_a_table_is_not_copied_onto_itself(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each change applied would be logged, and applied again."""
+    """Otherwise each applied change would be logged, and applied again."""
     host = scylla.contact_point
     store = str(tmp_path / "progress.db")
     outcome = invoke("replicate", host, table, host, "--checkpoint", store, *TO_NOW)
@@ -285,7 +287,7 @@ def test_a_target_that_cannot_be_a_copy_is_refused(
     columns: str,
     message: str,
 ) -> None:
-    """The one-line error has the fault and a suitable table; nothing is written."""
+    """The one-line error names each difference."""
     there.execute(f"CREATE TYPE {table.partition('.')[0]}.pair (a int, b text)")
     there.execute(f"CREATE TABLE {table}2 {columns}")
     outcome = invoke(*arguments(scylla, table, target, tmp_path), f"{table}2")
@@ -297,7 +299,7 @@ def test_a_target_that_cannot_be_a_copy_is_refused(
 def test_a_log_that_cannot_be_copied_is_refused(
     scylla: Scylla, keyspace: str, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The log has keys only."""
+    """A log with `delta=keys` has no values to copy."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -310,7 +312,7 @@ def test_a_log_that_cannot_be_copied_is_refused(
 def test_a_refused_write_ends_it_in_one_line(
     scylla: Scylla, copy: str, there: Session, target: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """The status is 1, the line has the remedy, and the next run applies the change."""
+    """The status is 1, the error says how to continue, and the next run applies the change."""
     words = arguments(scylla, copy, target, tmp_path, "--eager")
     with running(words) as (process, began):
         assert began.startswith("replicating ")
@@ -331,7 +333,7 @@ def test_a_refused_write_ends_it_in_one_line(
 def test_the_option_expiry_decides_when_cells_expire(
     keyspace: str, there: Session, target: EmbeddedScylla, tmp_path: Path, expiry: str, left: int
 ) -> None:
-    """A cell with a TTL of 100 minutes is applied an hour late, with each `--expiry`."""
+    """A change applied an hour late leaves 40 or 100 of the 100 minutes of TTL."""
     clock = ManualClock(time.time_ns() // 1_000 - 3_600 * SECOND)
     with EmbeddedScylla(clock=clock) as source:
         for server in (source, target):
@@ -355,7 +357,7 @@ def test_the_option_expiry_decides_when_cells_expire(
 
 
 def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """Progress is reported every ten seconds if there is any, and once when it has caught up."""
+    """The count is printed every ten seconds if it has changed, and once after catching up."""
     clock = ManualClock(100 * SECOND)
     report = Report(clock, caught_up=5 * SECOND)
     table = TableName("ks", "t")
@@ -380,7 +382,7 @@ def test_progress_is_printed_at_intervals(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_each_side_has_its_login(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Options and variables begin with the name of the side."""
+    """`--target-...` options and `SCYLLA_CDC_TARGET_...` variables hold the target's login."""
     with EmbeddedScylla(credentials=("me", "secret")) as target:
         words = arguments(scylla, table, target, tmp_path)
         unknown = invoke(*words)

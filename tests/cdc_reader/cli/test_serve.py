@@ -24,7 +24,7 @@ from cdc_reader.decoding import NAME
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Yield the running process, and the line it printed when it was ready."""
+    """Start the command; yield the process and the line it prints when ready."""
     command = [sys.executable, "-c", "from cdc_reader.cli import main; main()", "serve"]
     process = subprocess.Popen(
         [*command, "--port", "0", *arguments], stdout=subprocess.PIPE, text=True
@@ -54,7 +54,7 @@ def test_serve_prints_its_address_and_ends_cleanly(number: signal.Signals) -> No
 
 
 def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
-    """With port 0 the API gets a free port, prints it, and answers there."""
+    """With `--api-port 0` the REST API listens on a free port, and the command prints it."""
     with serving("--api-port", "0") as (process, line):
         assert process.stdout is not None
         told = re.fullmatch(r"REST API on port (\d+) of each node\n", process.stdout.readline())
@@ -66,7 +66,9 @@ def test_the_chosen_port_of_the_rest_api_is_printed() -> None:
 
 
 def test_a_node_joins_a_served_cluster() -> None:
-    """A node joins after the given time, with the vnodes of the others and a new generation."""
+    """The node joins after the given time, with as many vnodes as the others and a new
+    generation.
+    """
     arguments = ("--vnodes", "4", "--join-after", "0", "--ring-delay", "0")
     with serving(*arguments) as (process, line):
         assert process.stdout is not None
@@ -79,7 +81,7 @@ def test_a_node_joins_a_served_cluster() -> None:
 
 
 def test_statements_fail_as_requested() -> None:
-    """The driver sees a fault that was given on the command line, once."""
+    """The driver gets the error that `--fault` requests, once."""
     with serving("--fault", "unavailable,match=system_distributed") as (_, line):
         host, _, port = line.strip().rpartition(" ")[2].rpartition(":")
         cluster = Cluster([host], port=int(port), protocol_version=4)
@@ -137,7 +139,7 @@ def test_the_clocks_of_nodes_differ_as_requested() -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
-    """The status is not 0, and there is no traceback."""
+    """The status is not 0, and no traceback is printed."""
     outcome = CliRunner().invoke(main, ["serve", *arguments])
     assert outcome.exit_code in (1, 2)
     assert isinstance(outcome.exception, SystemExit)
@@ -157,7 +159,7 @@ def test_version_prints_the_packages_version_and_the_kernel(word: str) -> None:
     [("python", "(kernel: python)"), ("rust", "CDC_READER_KERNEL is 'rust': expected one of")],
 )
 def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
-    """If the kernel cannot be loaded, one line says why."""
+    """If the forced kernel cannot be loaded, one line says why."""
     code = "from cdc_reader.cli import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", code, "version"],
@@ -171,7 +173,7 @@ def test_version_names_a_forced_kernel(kernel: str, shown: str) -> None:
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
-    """Commands whose extras are missing are listed too."""
+    """Commands are listed even if their extras are not installed."""
     code = (
         "import sys; from click.testing import CliRunner; from cdc_reader.cli.command import main; "
         "print(CliRunner().invoke(main, ['--help']).output); "

@@ -1,4 +1,4 @@
-"""`scylla-cdc status` over the server under test."""
+"""`scylla-cdc status` on the server under test."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """Run the command to its end."""
+    """Run the command, and return its result when it ends."""
     return CliRunner().invoke(main, ["status", "--hosts", scylla.contact_point, *arguments])
 
 
 def found(scylla: Scylla, *arguments: str) -> Any:
-    """Return the object that the command prints for programs."""
+    """Return the object of the command's JSON output."""
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return json.loads(outcome.stdout)
 
 
 def generation_start(scylla: Scylla, table: str) -> int:
-    """Return the start, in µs, of the first generation that may have rows."""
+    """Return the start, in µs, of the oldest generation that may have rows."""
     start: int = found(scylla, table)["generations"][0]["start_micros"]
     return start
 
 
 def save(file: Path, table: str, **positions: Checkpoint) -> None:
-    """Save positions of applications for both halves of the ring."""
+    """Save each application's position for both of its two shards."""
     store = SqliteCheckpoints(file)
     for application, checkpoint in positions.items():
         for shard in ("1/2", "2/2"):
@@ -70,7 +70,7 @@ def save(file: Path, table: str, **positions: Checkpoint) -> None:
 
 
 def test_the_readable_span_and_generations_are_shown(scylla: Scylla, table: str) -> None:
-    """The command shows the log's contents, its TTL, and the streams in force."""
+    """The command shows the CDC options and the generations."""
     status = found(scylla, table)
     assert status["table"] == table
     assert status["log"] == {
@@ -90,7 +90,7 @@ def test_the_readable_span_and_generations_are_shown(scylla: Scylla, table: str)
 
 
 def test_positions_of_applications_are_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """The command shows position, lag, and the time until unread rows expire."""
+    """Each reader is listed with its position, its lag, and the time until unread rows expire."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(
         file,
@@ -127,7 +127,7 @@ def test_positions_of_applications_are_shown(scylla: Scylla, table: str, tmp_pat
 def test_a_file_without_a_position_of_the_table_says_so(
     scylla: Scylla, table: str, tmp_path: Path
 ) -> None:
-    """The message replaces an empty list."""
+    """The message appears instead of an empty list."""
     save(tmp_path / "positions", "other.table", elsewhere=Checkpoint(0))
     outcome = invoke(scylla, table, "--checkpoint", str(tmp_path / "positions"))
     assert outcome.exit_code == 0
@@ -135,7 +135,7 @@ def test_a_file_without_a_position_of_the_table_says_so(
 
 
 def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """The status is 1 if a reader lags too far or there is no reader, else 0."""
+    """The status is 1 if a reader lags more than allowed or no reader exists; otherwise 0."""
     now, file = time.time_ns() // 1_000, tmp_path / "positions"
     save(file, table, late=Checkpoint(now - HOUR), prompt=Checkpoint(now))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -159,7 +159,9 @@ def test_max_lag_sets_the_exit_status(scylla: Scylla, table: str, tmp_path: Path
 def place(
     request: pytest.FixtureRequest, scylla: Scylla, table: str, tmp_path: Path
 ) -> tuple[list[str], str, Checkpoint]:
-    """Each kind of store with a checkpoint: the options, the reader's name, the checkpoint."""
+    """Each kind of checkpoint store: the options that select it, the reader's name, its
+    checkpoint.
+    """
     keyspace, name = table.split(".")
     [row] = scylla.session.execute(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
@@ -188,7 +190,7 @@ def place(
 def test_a_table_created_again_is_an_alarm(
     scylla: Scylla, table: str, place: tuple[list[str], str, Checkpoint]
 ) -> None:
-    """The position is of another table, so how much is unread is unknown."""
+    """The position belongs to the dropped table, so the lag is unknown."""
     options, reader, kept = place
     arguments = (table, *options, "--max-lag", "1h")
     assert invoke(scylla, *arguments).exit_code == 0
@@ -210,7 +212,9 @@ def test_a_table_created_again_is_an_alarm(
 
 
 def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Nothing is read until then; clocks may differ by as much as a reader may lag."""
+    """A reader reads nothing until that time. Positions ahead by less than the allowed lag are
+    fine.
+    """
     file, now = tmp_path / "c.db", time.time_ns() // 1_000
     save(file, table, ahead=Checkpoint(now + 25 * HOUR))
     arguments = (table, "--checkpoint", str(file), "--max-lag")
@@ -221,7 +225,9 @@ def test_a_position_in_the_future_is_an_alarm(scylla: Scylla, table: str, tmp_pa
 
 
 def test_an_unknown_lag_is_an_alarm() -> None:
-    """A reader that has acknowledged nothing of a log without a generation has an unknown lag."""
+    """The lag is unknown while the reader has acknowledged nothing and no generation is
+    announced.
+    """
     name = CheckpointName("app", TableName("ks", "t"))
     reader = Reader(name, Checkpoint(BEGINNING), None, HOUR, TtlHistory(), None)
     assert reader.lag is None
@@ -231,7 +237,7 @@ def test_an_unknown_lag_is_an_alarm() -> None:
 
 
 def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """A new reader has acknowledged nothing of the log."""
+    """A new reader has not acknowledged any row of the log."""
     age = (time.time_ns() // 1_000 - generation_start(scylla, table)) / SECOND
     save(tmp_path / "positions", table, new=Checkpoint(BEGINNING))
     arguments = (table, "--checkpoint", str(tmp_path / "positions"), "--max-lag")
@@ -241,7 +247,7 @@ def test_a_new_reader_lags_by_the_whole_log(scylla: Scylla, table: str, tmp_path
 
 @pytest.mark.needs("topology")
 def test_only_generations_with_live_rows_are_queried() -> None:
-    """The cost does not depend on the size or age of the cluster."""
+    """Older generations are not listed. The log itself is never queried."""
     clock = ManualClock(time.time_ns() // 1_000 - HOUR)
     with EmbeddedScylla(vnodes=2, shards=1, ring_delay_ms=0, clock=clock) as server:
         server.execute(
@@ -280,7 +286,7 @@ def test_only_generations_with_live_rows_are_queried() -> None:
 def test_a_missing_position_is_reported_in_one_line(
     scylla: Scylla, table: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """The status is 2, and no file is created."""
+    """The status is 2, and the missing file is not created."""
     save(tmp_path / "c", table, a=Checkpoint(0))
     given = (argument.format(tmp=tmp_path) for argument in arguments)
     outcome = invoke(scylla, table, *given)
@@ -291,7 +297,9 @@ def test_a_missing_position_is_reported_in_one_line(
 
 
 def test_the_progress_of_a_snapshot_is_shown(scylla: Scylla, table: str, tmp_path: Path) -> None:
-    """Each shard has its rows, share and time left; the shards' shared checkpoint is no reader."""
+    """Each shard shows rows, share and remaining time; the checkpoint that all shards share is not
+    listed.
+    """
     file, began = tmp_path / "c.db", time.time_ns() // 1_000 - 60 * SECOND
     quarter = TokenRanges([TokenRange(MIN_TOKEN, MIN_TOKEN + (1 << 62))])
     start = Checkpoint(began, snapshot=SnapshotProgress(began, None, quarter, 1234))

@@ -1,4 +1,4 @@
-"""`scylla-cdc streams` over the server under test."""
+"""`scylla-cdc streams` on the server under test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 20
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """A table whose key has two columns, with 20 rows in its log."""
+    """A table with a composite partition key and 20 rows in its log."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (a int, b text, PRIMARY KEY ((a, b))) "
         "WITH cdc = {'enabled': true}"
@@ -33,19 +33,19 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """Run the command to its end."""
+    """Run the command, and return its result when it ends."""
     return CliRunner().invoke(main, ["streams", "--hosts", scylla.contact_point, *arguments])
 
 
 def rows(scylla: Scylla, *arguments: str) -> list[dict[str, Any]]:
-    """Return the objects that the command prints for programs."""
+    """Return the objects of the command's JSON output."""
     outcome = invoke(scylla, "--json", *arguments)
     assert outcome.exit_code == 0, outcome.output
     return [json.loads(line) for line in outcome.output.splitlines()]
 
 
 def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table: str) -> None:
-    """Streams are listed in ring order, in both output forms."""
+    """Streams are listed in ring order, as text and as JSON."""
     found = rows(scylla, table)
     for row in found:
         stream = StreamId(bytes.fromhex(row["stream"]))
@@ -63,7 +63,7 @@ def test_the_streams_in_force_with_the_parts_of_their_ids(scylla: Scylla, table:
 
 
 def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -> None:
-    """The generation is the one in force at the write time."""
+    """The command names the stream that was current at the write time."""
     log = scylla.session.execute(f'SELECT "cdc$stream_id", a, b FROM {table}_scylla_cdc_log')
     streams = {(row[1], row[2]): row[0].hex() for row in log}
     assert len(streams) == COUNT
@@ -78,7 +78,7 @@ def test_the_stream_of_a_key_is_where_its_rows_are(scylla: Scylla, table: str) -
 
 @pytest.mark.needs("topology")
 def test_a_generation_is_named_by_a_time_in_it() -> None:
-    """A generation is selected by its start, or any time before the next generation."""
+    """`--generation` takes any time from the generation's start until the next one's."""
     with EmbeddedScylla(vnodes=2, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -108,7 +108,7 @@ def test_a_generation_is_named_by_a_time_in_it() -> None:
 
 @pytest.mark.needs("topology")
 def test_no_stream_is_guessed_without_known_ranges() -> None:
-    """ScyllaDB 4.3 publishes no ranges; the streams are still listed."""
+    """ScyllaDB 4.3 publishes no token ranges, so `--key` is rejected; streams are still listed."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0, vnodes=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "

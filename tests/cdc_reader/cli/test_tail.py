@@ -1,4 +1,4 @@
-"""`scylla-cdc tail` over the server under test."""
+"""`scylla-cdc tail` on the server under test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTLED = ("--from", "earliest", "--until", "now", "--confidence-window", "0s")
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """A table with both images, without rows."""
+    """An empty table whose log has preimages and postimages."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int, c int, v text, l list<text>, st int static, "
         "PRIMARY KEY (p, c)) WITH cdc = {'enabled': true, 'preimage': true, 'postimage': true}"
@@ -43,7 +43,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 
 @pytest.fixture
 def write(scylla: Scylla, table: str) -> Callable[..., None]:
-    """Runs statements; ``<t>`` is the table."""
+    """Executes statements; ``<t>`` stands for the table."""
 
     def write(*statements: str) -> None:
         for statement in statements:
@@ -58,19 +58,19 @@ def insert(number: int) -> str:
 
 
 def invoke(scylla: Scylla, *arguments: str) -> Result:
-    """Run the command to its end."""
+    """Run the command, and return its result when it ends."""
     return CliRunner().invoke(main, ["tail", "--hosts", scylla.contact_point, *arguments])
 
 
 def numbers(outcome: Result | str) -> list[int]:
-    """Return the clustering column of each change that was printed for programs."""
+    """Return the clustering column of each change in JSON output."""
     text = outcome if isinstance(outcome, str) else outcome.stdout
     return [json.loads(line)["key"]["c"] for line in text.splitlines()]
 
 
 @contextmanager
 def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a process that follows, and read its messages."""
+    """Start a process that follows the table, and that the end of the block stops."""
     process = subprocess.Popen(
         [*COMMAND, "--hosts", scylla.contact_point, *arguments],
         stdout=subprocess.PIPE,
@@ -92,7 +92,7 @@ def tailing(scylla: Scylla, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_text_shows_changes_and_images(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each change and each image takes a line; list elements appear without their ids."""
+    """Each change and each image is one line; list elements are shown without their ids."""
     write(
         "INSERT INTO <t> (p, c, v, l) VALUES (1, 2, 'a\x1b[31m', ['x'])",
         "UPDATE <t> USING TTL 60 SET l = l + ['y'] WHERE p = 1 AND c = 2",
@@ -122,7 +122,7 @@ def test_text_shows_changes_and_images(
 
 
 def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
-    """The message does not claim that nothing was written."""
+    """The note says why no values are shown."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.k (p int PRIMARY KEY, v int) "
         "WITH cdc = {'enabled': true, 'delta': 'keys'}"
@@ -135,7 +135,7 @@ def test_a_log_of_keys_only_says_so(scylla: Scylla, keyspace: str) -> None:
 def test_json_output_is_one_object_a_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """The output is `Change.to_dict`, limited by `--limit`."""
+    """Each line is the JSON of `Change.to_dict`; `--limit` bounds the number of lines."""
     write(*map(insert, range(5)))
     outcome = invoke(scylla, table, *SETTLED, "--json", "--limit", "3")
     assert outcome.exit_code == 0
@@ -162,7 +162,7 @@ def test_lines_name_their_table_if_there_are_several(
 def test_from_and_until_bound_the_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """The start is inclusive, the end exclusive."""
+    """The start is included, the end is not."""
     write(*map(insert, range(20)))
     whole = invoke(scylla, table, *SETTLED, "--json")
     times = [json.loads(line)["written_at"] for line in whole.stdout.splitlines()]
@@ -174,7 +174,7 @@ def test_from_and_until_bound_the_changes(
 def test_shards_together_print_all_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """Each change is printed once."""
+    """The shards together print each change once."""
     write(*(insert(number).replace("(1,", f"({number},") for number in range(20)))
     parts = [
         numbers(invoke(scylla, table, *SETTLED, "--json", "--shard", f"{part}/3"))
@@ -185,7 +185,7 @@ def test_shards_together_print_all_changes(
 
 
 def test_text_marks_late_and_incomplete_changes() -> None:
-    """The note follows the values."""
+    """The notes follow the values."""
     row = {"op": 2, "ck": 2, "a": 3}
     shown = change_text(change_of(row, late=True, complete=False), names_table=True).plain
     assert shown == (
@@ -196,7 +196,7 @@ def test_text_marks_late_and_incomplete_changes() -> None:
 def test_a_checkpoint_resumes_where_it_stopped(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """The command resumes even within a window; another name starts anew."""
+    """A run can resume within a window; another `--application` starts anew."""
     write(*map(insert, range(5)))
     options = (*SETTLED, "--json", "--checkpoint", str(tmp_path / "positions"))
     first = invoke(scylla, table, *options, "--limit", "2")
@@ -212,7 +212,7 @@ def test_a_checkpoint_resumes_where_it_stopped(
 def test_a_checkpoint_table_works_like_a_file(
     scylla: Scylla, keyspace: str, table: str, write: Callable[..., None]
 ) -> None:
-    """`status` shows the position in the table, too."""
+    """`scylla-cdc status` reads the position from the table too."""
     write(*map(insert, range(4)))
     kept = ("--checkpoint-table", f"{keyspace}.positions")
     hosts = ("--hosts", scylla.contact_point)
@@ -234,7 +234,7 @@ def test_a_checkpoint_table_works_like_a_file(
 def test_it_follows_until_a_signal_ends_it(
     scylla: Scylla, table: str, write: Callable[..., None], number: signal.Signals
 ) -> None:
-    """With `--eager`, new writes appear at once; the exit status is 0."""
+    """With `--eager`, new writes appear at once. After the signal the exit status is 0."""
     with tailing(scylla, table, "--eager", "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -247,7 +247,7 @@ def test_it_follows_until_a_signal_ends_it(
 
 
 def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """As with ``| head -1``, the command ends quietly at the next change, with status 0."""
+    """As with ``| head -1``, the command ends at the next change, with status 0 and no message."""
     with tailing(scylla, table, "--eager") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -262,7 +262,7 @@ def test_a_closed_pipe_is_no_error(scylla: Scylla, table: str, write: Callable[.
 def test_a_failed_write_is_reported_in_one_line(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
-    """A full disk gives status 1."""
+    """The status is 1, as when the disk is full."""
     write(insert(1))
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
     with Path("/dev/full").open("w") as full:
@@ -273,7 +273,7 @@ def test_a_failed_write_is_reported_in_one_line(
 
 
 def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[..., None]) -> None:
-    """On a terminal, the operation is green and long lines are not cut."""
+    """On a terminal, an insert is green and long lines are not truncated."""
     write(f"INSERT INTO <t> (p, c, v) VALUES (1, 1, '{'long ' * 50}')")
     ours, theirs = os.openpty()
     words = [*COMMAND, "--hosts", scylla.contact_point, table, *SETTLED]
@@ -287,7 +287,7 @@ def test_colours_are_for_terminals(scylla: Scylla, table: str, write: Callable[.
 
 
 def test_a_closed_pipe_is_noticed_without_changes(scylla: Scylla, table: str) -> None:
-    """The command notices at the end of a window."""
+    """Without changes, the command notices at the end of a window."""
     options = ("--from", "-1m", "--confidence-window", "0s")
     with tailing(scylla, table, *options) as process:
         assert process.stdout is not None
@@ -334,7 +334,7 @@ def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
 def test_impossible_requests_are_refused_in_one_line(
     scylla: Scylla, keyspace: str, arguments: list[str], status: int, message: str
 ) -> None:
-    """The exit status says whether the call or the cluster was at fault."""
+    """The exit status tells usage errors (2) from errors of the cluster or the store (1)."""
     outcome = invoke(scylla, *(argument.format(ks=keyspace) for argument in arguments))
     assert outcome.exit_code == status
     [line] = outcome.stderr.splitlines()
@@ -345,7 +345,7 @@ def test_impossible_requests_are_refused_in_one_line(
 def test_a_snapshot_comes_first(
     scylla: Scylla, table: str, write: Callable[..., None], tmp_path: Path
 ) -> None:
-    """The table's rows come before changes; a second run with the checkpoint has no rows."""
+    """Existing rows come before changes; a second run from the checkpoint prints no rows."""
     write(insert(1), insert(2), "UPDATE <t> SET st = 5 WHERE p = 1")
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     again = ("--checkpoint", str(tmp_path / "tail.db"), "--snapshot", "initial", *SETTLED[2:])
@@ -362,7 +362,7 @@ def test_a_snapshot_comes_first(
 
 
 def test_a_snapshot_begins_now(scylla: Scylla, table: str) -> None:
-    """A snapshot excludes a start position."""
+    """`--snapshot` and `--from` exclude each other."""
     outcome = invoke(scylla, table, "--snapshot", "initial", "--from", "-10m")
     assert outcome.exit_code == 2
     assert "leave --from out" in outcome.stderr

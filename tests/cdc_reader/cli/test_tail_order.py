@@ -1,4 +1,4 @@
-"""`scylla-cdc tail` prints changes in order of write time, merged across tables."""
+"""`scylla-cdc tail` prints the changes of all tables in order of write time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class Histories:
-    """A server that gets one history after another, each in its own tables."""
+    """A server that runs one history after another, each in new tables."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -48,7 +48,7 @@ class Histories:
         return names
 
     def write(self, names: list[str], steps: list[tuple[str, int, int]]) -> None:
-        """Execute the writes of `steps`, some with slightly older timestamps."""
+        """Execute `steps`; some writes have slightly older timestamps."""
         begun = self.clock.now()
         for number, (kind, amount, back) in enumerate(steps):
             if kind == "join":
@@ -67,7 +67,7 @@ class Histories:
 
 @pytest.fixture(scope="module")
 def histories() -> Iterator[Histories]:
-    """A server with a manual clock in the past, so that `scylla-cdc` need not wait."""
+    """A server whose clock is set to the past, so that all writes have settled."""
     clock = ManualClock(1_700_000_000 * SECOND)
     with EmbeddedScylla(clock=clock, vnodes=3, shards=2) as server:
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -84,7 +84,7 @@ def test_changes_are_printed_in_order_of_write_time(
 ) -> None:
     """The order holds across streams, generations, windows and tables.
 
-    Changes of one microsecond are printed table by table, and stream by stream.
+    Changes with equal times are printed table by table, and stream by stream.
     """
     began = histories.clock.now()
     names = histories.tables()

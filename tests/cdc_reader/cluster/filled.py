@@ -10,7 +10,7 @@ from cdc_reader.testing import EmbeddedScylla
 
 @contextmanager
 def filled(rows: int) -> Iterator[EmbeddedScylla]:
-    """Run a server whose table `ks.t` has had `rows` rows inserted, c = 0, 1, …, p = c % 10."""
+    """Run a server whose table `ks.t` has `rows` rows: c = 0, 1, … and p = c % 10."""
     with EmbeddedScylla() as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "

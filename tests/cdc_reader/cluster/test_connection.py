@@ -1,4 +1,4 @@
-"""Connecting fails within the timeout, with the right error, on real sockets."""
+"""Failed connections raise the right error within the timeout, on real sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = timedelta(seconds=1)
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A port that accepts connections and never answers."""
+    """A socket that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
@@ -34,7 +34,7 @@ def port_of(server: socket.socket) -> int:
 
 
 def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
-    """The message names the host and port, and what to check."""
+    """The message names the host and port, and says what to check."""
     port = port_of(listener)
     listener.close()
     with pytest.raises(
@@ -44,21 +44,21 @@ def test_a_closed_port_fails_at_once(listener: socket.socket) -> None:
 
 
 def test_a_silent_server_fails_at_the_timeout(listener: socket.socket) -> None:
-    """The timeout does not depend on the number of contact points."""
+    """The timeout covers all contact points together."""
     points = [f"127.0.0.1:{port_of(listener)}"] * 3
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to 127.0.0.1"):
         Opening(ConnectionConfig(points, connect_timeout=PATIENCE), 100).session()
 
 
 def test_an_unknown_host_is_named() -> None:
-    """RFC 6761 reserves this name, so no name server knows it."""
+    """RFC 6761 reserves the name, so it never resolves."""
     with pytest.raises(ConnectionFailedError, match=r"cannot connect to nonesuch.invalid:9042"):
         Opening(ConnectionConfig("nonesuch.invalid"), 100).session()
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate"])
 def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -> None:
-    """The message has the option and the path."""
+    """The error names the option and the path."""
     path = tmp_path / "ca.pem"
     if content:
         path.write_text(content)
@@ -67,13 +67,13 @@ def test_an_unfit_authority_file_is_named(tmp_path: Path, content: str | None) -
 
 
 def test_no_tls_path_is_no_tls() -> None:
-    """Connections are plain unless an authority is given."""
+    """Without TLS options, connections are not encrypted."""
     assert tls_context(ConnectionConfig("host")) is None
 
 
 @pytest.mark.needs("topology")
 def test_the_authority_that_is_given_is_trusted() -> None:
-    """The error of a connection without TLS says that the port speaks TLS."""
+    """A connection without TLS fails, and the error says that the port uses TLS."""
     from cdc_reader.testing import EmbeddedScylla
 
     certificate, key = TLS / "certificate.pem", TLS / "key.pem"
@@ -88,7 +88,9 @@ def test_the_authority_that_is_given_is_trusted() -> None:
 
 
 def test_requests_are_sent_at_once_and_pages_received_in_few_calls() -> None:
-    """Reads take 64 times as much as the driver's own, and small requests are not delayed."""
+    """The socket has TCP_NODELAY, and a receive buffer 64 times as large as the driver's
+    default.
+    """
     with EmbeddedScylla(port=0) as server:
         session = Opening(ConnectionConfig("127.0.0.1", port=server.port), 100).session()
         try:

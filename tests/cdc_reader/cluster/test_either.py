@@ -1,4 +1,4 @@
-"""Detection of the installed driver, and warnings if both are installed."""
+"""Detection of the installed driver, and a warning if both are installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMPORT = "import sys; sys.modules['cassandra.cluster'] = None; import cdc_reader
 
 
 def run(code: str, *arguments: str, path: Path | None = None) -> str:
-    """Return the stderr of a separate Python; `path` is searched for packages too."""
+    """Return what a separate Python prints to stderr; `path` is an extra directory of packages."""
     environment = {} if path is None else {"PYTHONPATH": str(path)}
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -38,12 +38,12 @@ def run(code: str, *arguments: str, path: Path | None = None) -> str:
 
 
 def test_one_of_them_is_installed() -> None:
-    """The environment of the tests has one."""
+    """The test environment has exactly one driver."""
     assert len(installed_drivers()) == 1
 
 
 def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
-    """The line names the remedy: one driver has overwritten the other's files."""
+    """The warning says how to repair it: each driver overwrites files of the other."""
     [there] = installed_drivers()
     [other] = set(DRIVERS) - {there}
     folder = tmp_path / f"{other.replace('-', '_')}-1.2.3.dist-info"
@@ -58,14 +58,16 @@ def test_two_installed_drivers_are_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_missing_driver_is_reported_with_what_to_install() -> None:
-    """This covers no driver, and the remains of a removed one."""
+    """The message covers a driver that was never installed, and leftovers of one that was
+    removed.
+    """
     *_, last = run(IMPORT).splitlines()
     assert last.startswith("ImportError: no driver for ScyllaDB can be imported")
     assert last.endswith("then 'pip install cassandra-driver' or 'pip install scylla-driver'")
 
 
 def test_column_metadata_is_cached() -> None:
-    """The next result may then omit its metadata."""
+    """Cached columns let the server omit the metadata from results."""
     columns = (Column("key", Native("text")),)
     with EmbeddedScylla() as server:
         session = Opening(ConnectionConfig(server.contact_point), 100).session()

@@ -1,4 +1,4 @@
-"""Missing permissions, as the driver reports them: each error names the required grant."""
+"""Missing permissions: each error names the required grant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GENERATION_TABLES = ("cdc_generation_timestamps", "cdc_streams_descriptions_v2")
 
 @pytest.fixture(params=[VNODES, TABLETS], ids=["vnodes", "tablets"])
 def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedScylla]:
-    """A server that asks for a login, with a table and its log."""
+    """A server that requires a login, with a table and its log."""
     with EmbeddedScylla(credentials=("reader", "x")) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -41,7 +41,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedScylla]:
 
 
 def denied(server: EmbeddedScylla, match: str, action: Callable[[ConnectionConfig], object]) -> str:
-    """Return the one-line error of an action while statements about `match` are refused."""
+    """Return the one-line error of `action` while the server denies statements about `match`."""
     config = ConnectionConfig(server.contact_point, username="reader", password="x")
     with (
         server.faults.during(Fault("unauthorized", match, times=None)),
@@ -53,14 +53,14 @@ def denied(server: EmbeddedScylla, match: str, action: Callable[[ConnectionConfi
 
 
 def read(config: ConnectionConfig) -> None:
-    """Read the log to its present end."""
+    """Read the log up to now."""
     with CdcReader(config, "ks.t") as reader:
         for _ in reader.batches():
             pass
 
 
 def test_reading_a_log_requires_select_on_its_base_table(server: EmbeddedScylla) -> None:
-    """The server checks the base table, not the log."""
+    """The server checks permissions on the base table, not on the log."""
     said = denied(server, "ks.t_scylla_cdc_log", read)
     assert said.startswith("reading ks.t_scylla_cdc_log: User reader has no SELECT permission on ")
     assert said.endswith("; ask an administrator for: GRANT SELECT ON ks.t TO reader")
@@ -81,7 +81,7 @@ def test_a_revoked_permission_is_raised_at_once(server: EmbeddedScylla) -> None:
 
 
 def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) -> None:
-    """Streams on vnodes and streams on tablets are in different tables."""
+    """The names of the tables differ between vnodes and tablets."""
     if server.catalog.keyspaces["ks"].tablets is None:
         schema, tables = "system_distributed", GENERATION_TABLES
     else:
@@ -101,7 +101,7 @@ def test_the_tables_of_streams_have_grants_of_their_own(server: EmbeddedScylla) 
 def test_checkpoints_require_create_select_and_modify(
     server: EmbeddedScylla, statement: str, grant: str
 ) -> None:
-    """An error names each missing permission."""
+    """Each error names the missing permission."""
 
     def use(config: ConnectionConfig) -> None:
         with closing(ScyllaCheckpoints(config, "ks")) as checkpoints:
@@ -111,7 +111,7 @@ def test_checkpoints_require_create_select_and_modify(
 
 
 def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
-    """The error names the role that writes to the target, and the missing permission."""
+    """The error names the missing permission and the role that writes to the target."""
     insert = Statement("INSERT INTO ks.t (pk) VALUES (?)", (Native("int"),), (2,))
 
     def write(config: ConnectionConfig) -> None:
@@ -140,7 +140,7 @@ def test_a_copy_requires_modify_on_its_target(server: EmbeddedScylla) -> None:
     ],
 )
 def test_names_are_quoted_where_they_must_be(refusal: str, remedy: str) -> None:
-    """Other names stay unquoted."""
+    """Names are quoted only where CQL requires it."""
     said = with_grant(refusal)
     assert said.startswith(f"{refusal}; ")
     assert said.endswith(remedy)

@@ -1,4 +1,6 @@
-"""A server whose IN lists are shorter than a chunk: its limit is learned from its first refusal."""
+"""A server whose limit on IN lists is below the chunk size. The first rejection reveals the
+limit.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ COUNT = 100
 NAME = TableName("ks", "t")
 LIMIT = 7
 READ = ReadConfig(confidence_window=timedelta(0), fetch_size=5, retry_deadline=timedelta(hours=1))
-"""A long retry deadline: the test would hang if the refusal were retried."""
+"""A long retry deadline: if the rejection were retried, the test would hang."""
 
 
 def served(limit: int) -> EmbeddedScylla:
-    """A server of 64 streams whose table `ks.t` has had 100 rows inserted, over 10 keys."""
+    """Return a server with 64 streams whose table `ks.t` has 100 rows with 10 partition keys."""
     server = EmbeddedScylla(vnodes=32, shards=2, most_partitions=limit)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -43,7 +45,7 @@ def served(limit: int) -> EmbeddedScylla:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server that takes 7 keys at a time."""
+    """A server that accepts at most 7 keys in an IN list."""
     with served(LIMIT) as server:
         yield server
 
@@ -55,7 +57,7 @@ def connection(server: EmbeddedScylla) -> ConnectionConfig:
 
 
 def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """Each row is read once, in order for each key."""
+    """Each row is read once, and the rows of each partition key come in order."""
     with CdcReader(connection, "ks.t", config=READ) as reader:
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert sorted(row["c"] for row in rows) == list(range(COUNT))
@@ -65,7 +67,7 @@ def test_all_rows_are_read_by_shorter_lists(connection: ConnectionConfig) -> Non
 
 
 def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> None:
-    """The consumer follows window after window."""
+    """The consumer reads each window with shorter IN lists."""
     seen: list[int] = []
     CdcConsumer(
         connection,
@@ -80,7 +82,7 @@ def test_a_consumer_follows_by_shorter_lists(connection: ConnectionConfig) -> No
 
 
 def streams_of(asked: list[RecordedQuery]) -> list[int]:
-    """Return the number of streams in each query of the log."""
+    """Return how many streams each query of the log names."""
     return [
         len(names)
         for each in asked
@@ -91,7 +93,7 @@ def streams_of(asked: list[RecordedQuery]) -> list[int]:
 @pytest.mark.parametrize("remaining_ttl", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 63, 64])
 def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> None:
-    """Later queries name exactly as many streams as the server accepts.
+    """One query is rejected. Later ones name as many streams as the server accepts.
 
     This also holds for searches for late rows.
     """
@@ -115,7 +117,7 @@ def test_a_connection_is_refused_once(limit: int, *, remaining_ttl: bool) -> Non
 
 
 def test_a_refusal_that_names_no_limit_is_raised(server: EmbeddedScylla) -> None:
-    """The error is raised at once, because a shorter list would not help."""
+    """The error is raised at once, because shorter lists would not help."""
 
     def refuse(asked: RecordedQuery) -> None:
         if "cdc$stream_id" in asked.query.cql:

@@ -1,4 +1,4 @@
-"""Reading the log by streams and by ranges, with and without remaining TTLs."""
+"""Reading the log by streams and by token ranges, with and without remaining TTLs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 
 @pytest.fixture
 def opened(connection: ConnectionConfig) -> Iterator[Connection]:
-    """A connection that reads pages of seven rows."""
+    """A connection with pages of seven rows."""
     opened = Connection(connection, ReadConfig(fetch_size=7))
     yield opened
     opened.close()
@@ -40,7 +40,7 @@ def opened(connection: ConnectionConfig) -> Iterator[Connection]:
 
 @pytest.fixture
 def schema(scylla: Scylla, keyspace: str, opened: Connection) -> LogSchema:
-    """A log with a row for each of 60 keys, whose rows live for an hour."""
+    """The schema of a log that keeps 60 rows, each with a different key, for an hour."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, v text) "
         "WITH cdc = {'enabled': true, 'ttl': 3600}"
@@ -53,7 +53,7 @@ def schema(scylla: Scylla, keyspace: str, opened: Connection) -> LogSchema:
 
 @pytest.fixture
 def streams(opened: Connection) -> list[StreamId]:
-    """The streams of the newest generation, in order of their tokens."""
+    """The streams of the newest generation in token order."""
     generations = VnodeGenerations(opened)
     groups = generations.groups(max(generations.timestamps()))
     return sorted(
@@ -64,7 +64,7 @@ def streams(opened: Connection) -> list[StreamId]:
 def read(
     source: CqlLogSource, tasks: Iterable[Task | RangeTask], *, remaining_ttl: bool = False
 ) -> list[dict[str, Any]]:
-    """Return all rows of the tasks, with times as bytes."""
+    """Return all rows of the tasks; `cdc$time` as bytes."""
     return [
         {**row, "cdc$time": uuid.UUID(row["cdc$time"]).bytes}
         for task in tasks
@@ -74,7 +74,7 @@ def read(
 
 
 def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
-    """Return the ring, cut at every tenth stream."""
+    """Return tasks that cover the whole ring, split at every tenth stream."""
     edges = [FIRST_TOKEN, *(stream.token for stream in streams[::10]), LAST_TOKEN]
     return [RangeTask(window, start, end) for start, end in pairwise(edges)]
 
@@ -82,7 +82,7 @@ def ranges(streams: list[StreamId], window: Window) -> list[RangeTask]:
 def test_streams_and_ranges_give_the_same_rows(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Each row comes once, and each stream in order; ranges are in token order."""
+    """Each row is read once; rows read by ranges come in order of token and time."""
     source = CqlLogSource(opened, schema)
     by_stream = read(
         source,
@@ -102,7 +102,7 @@ def test_streams_and_ranges_give_the_same_rows(
 
 
 def test_limit(opened: Connection, schema: LogSchema, streams: list[StreamId]) -> None:
-    """The limit holds for each kind of task."""
+    """`limit` applies to each kind of task."""
     source = CqlLogSource(opened, schema, limit=1)
     for task in (Task(ALL, tuple(streams)), RangeTask(ALL, FIRST_TOKEN, LAST_TOKEN)):
         assert len(read(source, [task])) == 1
@@ -112,7 +112,7 @@ def test_limit(opened: Connection, schema: LogSchema, streams: list[StreamId]) -
 def test_a_range_is_half_open_in_time_and_token(
     opened: Connection, schema: LogSchema, streams: list[StreamId]
 ) -> None:
-    """Rows at the end of a range belong to the next one."""
+    """A row at the end of a range belongs to the next range."""
     source = CqlLogSource(opened, schema)
     rows = read(source, ranges(streams, ALL))
     row = rows[len(rows) // 2]
@@ -134,7 +134,7 @@ def test_a_range_is_half_open_in_time_and_token(
 def test_rows_have_their_remaining_ttl_on_request(
     opened: Connection, schema: LogSchema, streams: list[StreamId], by: type
 ) -> None:
-    """The extra column has the seconds left."""
+    """The extra column has the remaining seconds."""
     tasks = [Task(ALL, tuple(streams))] if by is Task else ranges(streams, ALL)
     source = CqlLogSource(opened, schema)
     rows = read(source, tasks, remaining_ttl=True)
@@ -151,7 +151,7 @@ def test_rows_have_their_remaining_ttl_on_request(
 def test_rows_without_ttl_have_none_remaining(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The cell of the remaining TTL is null."""
+    """The extra column is null for rows without a TTL."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': 0}}"
     )

@@ -1,4 +1,4 @@
-"""Readers of a table that changes."""
+"""Readers of a table that is altered or dropped."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 RING = RangeTask(Window(BEGINNING, FOREVER), -(1 << 63), (1 << 63) - 1)
 PATIENT = ReadConfig(retry_deadline=timedelta(minutes=2))
-"""A long deadline: a test that waits for it fails, because nothing here should be retried."""
+"""A long deadline: nothing here should be retried, so a test that waits for the deadline fails."""
 
 
 @pytest.fixture
 def run(scylla: Scylla, keyspace: str) -> Callable[[str], None]:
-    """Runs statements on the keyspace, for which ``{ks}`` stands."""
+    """Executes a statement; ``{ks}`` stands for the keyspace."""
     return lambda cql: scylla.session.execute(cql.replace("{ks}", keyspace))
 
 
@@ -54,7 +54,7 @@ def count(source: LogSource) -> int:
 
 
 def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) -> None:
-    """A follower needs only these three."""
+    """A follower needs only its schema, its generations, and the source of its rows."""
     schema = table.schema()
     [batch] = table.source(schema).read(RING)
     assert batch.schema == arrow_schema(schema.columns)
@@ -64,9 +64,9 @@ def test_a_table_has_its_schema_its_generations_and_its_rows(table: LogTable) ->
 def test_the_schema_version_changes_with_any_schema(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """The version changes with nothing else."""
+    """Any change to any schema changes the version; nothing else does."""
     first = table.schema_version()
-    # Other clients of a running server may change its schema at any time, but not all the time.
+    # On a shared server other clients may change the schema at any time, but not all the time.
     assert any(table.schema_version() == table.schema_version() for _ in range(50))
     run("ALTER TABLE {ks}.t ADD x int")
     assert table.schema_version() != first
@@ -76,7 +76,7 @@ def test_the_schema_version_changes_with_any_schema(
 def test_a_query_with_a_dropped_column_is_refused(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """This holds for queries prepared before and after the drop."""
+    """This holds for queries prepared before and after the column was dropped."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("ALTER TABLE {ks}.t DROP w")
@@ -91,7 +91,7 @@ def test_a_query_with_a_dropped_column_is_refused(
 def test_a_dropped_table_is_raised_at_once(
     run: Callable[[str], None], table: LogTable, is_warm: bool
 ) -> None:
-    """The query is refused, and the schema says why."""
+    """The server rejects the query; the reader then finds that the table is gone."""
     source = table.source(table.schema())
     assert not is_warm or count(source) == 1
     run("DROP TABLE {ks}.t")
@@ -104,7 +104,7 @@ def test_a_dropped_table_is_raised_at_once(
 def test_a_dropped_log_counts_as_cdc_not_enabled(
     run: Callable[[str], None], table: LogTable
 ) -> None:
-    """The base table is still there."""
+    """The log was dropped, but the base table still exists."""
     run("ALTER TABLE {ks}.t WITH cdc = {'enabled': false}")
     run("DROP TABLE {ks}.t_scylla_cdc_log")
     with pytest.raises(CdcNotEnabledError):

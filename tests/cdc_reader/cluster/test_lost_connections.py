@@ -1,4 +1,4 @@
-"""Reading over a connection that is repeatedly cut."""
+"""Reading over a connection that is cut again and again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TLS = Path(__file__).parents[2] / "data" / "tls"
 
 @pytest.fixture
 def line(scylla: Scylla) -> Iterator[Line]:
-    """A line to the server under test."""
+    """A proxy to the server under test."""
     line = Line((scylla.host, scylla.port))
     yield line
     line.close()
@@ -31,7 +31,7 @@ def line(scylla: Scylla) -> Iterator[Line]:
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """A keyspace whose table `t` has had 300 rows inserted."""
+    """A keyspace whose table `t` has 300 rows."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int, c int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"
@@ -46,7 +46,7 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
     connection: ConnectionConfig, line: Line, table: str
 ) -> None:
-    """Each page is requested again from its own paging state."""
+    """Each page is requested again with its own paging state."""
     config = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
     found: list[int] = []
     cuts = [20, 90, 200]
@@ -65,7 +65,9 @@ def test_a_connection_lost_in_a_page_loses_and_repeats_nothing(
 @pytest.mark.parametrize("kind", ["drop", "close"])
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_truncated_response_is_requested_again_at_once(kind: str, *, tls: bool) -> None:
-    """This covers a reset and an orderly close; the request timeout is an hour."""
+    """The connection is reset or closed within a response. The request timeout is an hour, so the
+    test fails if the reader waits for it.
+    """
     from cdc_reader.testing import EmbeddedScylla, Fault
 
     certificate, key = (TLS / "certificate.pem", TLS / "key.pem") if tls else (None, None)

@@ -1,4 +1,4 @@
-"""Prefetching and retrying pages, on a scripted session."""
+"""Prefetching and retries of pages, on a scripted session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUERY = Query("SELECT", consistency="ONE", doing="reading ks.t")
 
 @frozen
 class Answer:
-    """A future that is done, and its result."""
+    """A completed future."""
 
     outcome: Exception | None
     current_rows: list[Any]
@@ -43,7 +43,7 @@ class Answer:
 
 @define
 class ScriptedSession:
-    """Five pages; asked for page n, it first raises what is scripted for n."""
+    """A session with five pages. A request for page n first raises the errors scripted for n."""
 
     script: dict[int, list[Exception]] = field(factory=dict)
     asked: list[int] = field(factory=list)
@@ -59,7 +59,7 @@ class ScriptedSession:
 
 
 def numbered(page: int) -> Page:
-    """Make a numbered page without columns; there are five."""
+    """Return page `page`, from 0 to 4, without columns."""
     if page == 4:
         return Page.parse(struct.pack(">iiii", 2, _NO_METADATA, 0, page))
     header = struct.pack(">iii", 2, _MORE_PAGES | _NO_METADATA, 0)
@@ -67,7 +67,7 @@ def numbered(page: int) -> Page:
 
 
 def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
-    """Return the numbers of the pages in order of delivery."""
+    """Return the numbers of the pages in the order of delivery."""
     read = ReadConfig(retry_deadline=timedelta(seconds=deadline))
     connection = Connection(ConnectionConfig("host"), read)
     connection.session = lambda: session  # type: ignore[method-assign]  # it takes no socket
@@ -76,7 +76,7 @@ def pages(session: ScriptedSession, deadline: float = 60) -> Iterator[int]:
 
 
 def test_the_next_page_is_requested_before_the_current_one_is_yielded() -> None:
-    """The server works on a page while the client decodes the previous one."""
+    """The server prepares the next page while the client decodes the current one."""
     session = ScriptedSession()
     reading = pages(session)
     assert next(reading) == 0
@@ -93,7 +93,7 @@ def test_a_failed_page_is_requested_again_from_its_paging_state() -> None:
 
 
 def test_failures_beyond_the_deadline_end_the_read() -> None:
-    """Pages read before are delivered."""
+    """Pages read before the failure are delivered."""
     session = ScriptedSession({1: [Unavailable("down")] * 9})
     reading = pages(session, deadline=0)
     assert next(reading) == 0
@@ -102,7 +102,7 @@ def test_failures_beyond_the_deadline_end_the_read() -> None:
 
 
 def test_a_refused_query_is_not_repeated() -> None:
-    """The server would refuse it again."""
+    """The server would reject it again."""
     session = ScriptedSession({0: [InvalidRequest("no such table")]})
     with pytest.raises(QueryRefusedError, match=r"reading ks\.t: no such table"):
         list(pages(session))
@@ -110,7 +110,7 @@ def test_a_refused_query_is_not_repeated() -> None:
 
 
 def test_a_result_without_rows_is_a_decode_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SELECT always answers with rows, even if there are none."""
+    """A SELECT always returns a Rows result, even if no row matches."""
     nothing = Answer(None, [])
     monkeypatch.setattr(ScriptedSession, "execute_async", lambda *_, **__: nothing)
     with pytest.raises(DecodeError, match="expected a result of rows, found none"):

@@ -1,4 +1,4 @@
-"""Queries are sent to a node that owns their rows and, if known, to its shard."""
+"""Queries are sent to a node that owns their rows and, if the driver knows shards, to the shard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHARDS = 4
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """Four nodes of four shards, and a log with some rows."""
+    """Four nodes with four shards each, and a log with 100 rows."""
     with EmbeddedScylla(nodes=4, vnodes=8, shards=SHARDS, seed=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -49,7 +49,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> Iterator[Connection]:
-    """A connection that knows all nodes."""
+    """A connection whose driver knows all nodes."""
     connection = Connection(ConnectionConfig(server.contact_point), ReadConfig())
     ask_until(connection, lambda: len(connection.session().get_pool_state()) == 4)
     yield connection
@@ -57,7 +57,9 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def ask_until(connection: Connection, is_so: Callable[[], bool]) -> None:
-    """Repeat until the driver has connected in the background; pytest's timeout ends it."""
+    """Send queries until `is_so`, while the driver connects in the background. There is no timeout
+    but pytest's.
+    """
     while not is_so():
         connection.session().execute("SELECT key FROM system.local")
 
@@ -75,14 +77,14 @@ class Reads:
         connection.session().add_request_init_listener(self.requests.append)
 
     def rows(self, *streams: StreamId) -> int:
-        """Count the rows of the streams."""
+        """Return the number of rows in the streams."""
         return sum(batch.num_rows for batch in self.source.read(Task(ALL, streams)))
 
 
 def test_the_owner_of_the_last_stream_is_queried(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """The owners take turns around the ring."""
+    """Chunks in ring order go to each of the four nodes."""
     reads = Reads(connection)
     chunks = [reads.streams[at : at + 8] for at in range(0, len(reads.streams), 8)]
     reads.rows(*reads.streams[:1])  # prepares the statement
@@ -97,7 +99,7 @@ def test_the_owner_of_the_last_stream_is_queried(
 def test_another_node_is_queried_when_the_owner_fails(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Errors of the owner, or its absence, do not stop a read."""
+    """A read survives an error of the owner, or its absence."""
     reads = Reads(connection)
     stream = reads.streams[0]
     expected = reads.rows(stream)
@@ -116,7 +118,7 @@ def test_another_node_is_queried_when_the_owner_fails(
 
 @pytest.mark.skipif(not IS_SCYLLA, reason="cassandra-driver knows no shards")
 def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None:
-    """The query uses the connection that the shard serves."""
+    """The query uses the connection to the stream's shard."""
     reads = Reads(connection)
     pools = connection.session().get_pools()
     ask_until(connection, lambda: all(len(pool._connections) == SHARDS for pool in pools))
@@ -132,7 +134,7 @@ def test_a_single_stream_is_queried_at_its_shard(connection: Connection) -> None
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
-    """The drivers' own hash confirms it; no stream has the smallest token."""
+    """The driver's hash confirms it. The smallest token is left out because no stream has it."""
     assert murmur3(key_of_token(token)) == token
 
 
@@ -142,7 +144,7 @@ def test_a_key_has_the_token_it_was_made_for(token: int) -> None:
 def test_most_streams_are_on_the_queried_node(
     nodes: int, shards: int, in_turn: float, by_owner: float
 ) -> None:
-    """The figures are those of the design page."""
+    """The shares are those on the design page."""
     source = random.Random(1)
     ring = Ring(draw_nodes(source, [f"10.0.0.{number}" for number in range(nodes)], 256, shards))
     ranges = sorted(Generation.of(ring, 0, source).ranges, key=lambda each: each.range_end)
@@ -159,7 +161,7 @@ def test_most_streams_are_on_the_queried_node(
 
 
 def replicas(ring: Ring, token: int) -> frozenset[str | None]:
-    """Return the first three nodes that own ranges from a token on."""
+    """Return the first three distinct nodes that own ranges from `token` on."""
     at = bisect_left(ring.tokens, token)
     owners = (ring.owner(end).address for end in (*ring.tokens[at:], *ring.tokens))
     found: dict[str | None, None] = {}

@@ -1,4 +1,4 @@
-"""Schemas of real tables, and the error that each unreadable one has."""
+"""Schemas of real tables, and the errors for tables that cannot be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def opened(connection: ConnectionConfig) -> Iterator[Connection]:
-    """A separate connection for the test."""
+    """A separate connection for each test."""
     opened = Connection(connection, ReadConfig())
     yield opened
     opened.close()
@@ -33,7 +33,7 @@ def opened(connection: ConnectionConfig) -> Iterator[Connection]:
 def test_a_table_has_its_id_and_time_of_alteration(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A table created again has another id; the time is that of the statement."""
+    """ALTER keeps the id and moves the time; a recreated table has another id."""
     name, source = TableName(keyspace, "t"), SchemaSource(opened)
     create = f"CREATE TABLE {name} (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     scylla.session.execute(create)
@@ -111,7 +111,7 @@ def _types(schema: LogSchema) -> dict[str, str]:
 def test_an_error_about_a_missing_table_suggests_the_nearest_name(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A missing keyspace is reported as such."""
+    """A missing keyspace has a separate error."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.orders (p int PRIMARY KEY)")
     schemas = SchemaSource(opened)
     with pytest.raises(TableNotFoundError, match=r"order was not found at .*; did you mean orders"):
@@ -123,7 +123,7 @@ def test_an_error_about_a_missing_table_suggests_the_nearest_name(
 def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """The error has the statement."""
+    """The error has the ALTER statement."""
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY)")
     remedy = f'ALTER TABLE "{keyspace}"."t" WITH cdc'
     with pytest.raises(CdcNotEnabledError, match=remedy):
@@ -133,7 +133,7 @@ def test_an_error_about_a_table_without_cdc_says_how_to_enable_it(
 def test_an_error_about_a_log_table_names_its_base_table(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A log has no log of its own."""
+    """A log has no log."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
     )
@@ -161,10 +161,10 @@ def test_an_error_about_a_log_table_names_its_base_table(
 def test_columns_that_share_a_name_in_the_log_are_refused(
     scylla: Scylla, keyspace: str, opened: Connection, columns: str, expected: str
 ) -> None:
-    """The error names both columns, because the log's column could be either's.
+    """The error names both columns, because the log's column could belong to either.
 
-    CDC is never turned on: some servers crash on such a table, others refuse it. A table that
-    looks like a log stands in for the log.
+    The test never enables CDC: some servers crash on such a table, others reject it. Instead it
+    creates a table that looks like a log.
     """
     scylla.session.execute(f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, {columns})")
     scylla.session.execute(
@@ -178,7 +178,7 @@ def test_columns_that_share_a_name_in_the_log_are_refused(
 def test_columns_that_only_look_alike_are_read(
     scylla: Scylla, keyspace: str, opened: Connection
 ) -> None:
-    """A key has no marks of deletion, a frozen map no deleted elements."""
+    """The log has no `cdc$deleted_` column for a key, and no deleted elements for a frozen map."""
     scylla.session.execute(
         f'CREATE TABLE {keyspace}.t (p int PRIMARY KEY, "cdc$deleted_p" int, '
         "x frozen<map<int, int>>, elements_x int) WITH cdc = {'enabled': true}"
@@ -189,7 +189,7 @@ def test_columns_that_only_look_alike_are_read(
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """A server of the newest version, with a table that has a log."""
+    """A server of the newest version, with a table that has CDC enabled."""
     with EmbeddedScylla() as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -200,7 +200,7 @@ def server() -> Iterator[EmbeddedScylla]:
 
 
 def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
-    """Return the keys of the rows in a table's log, read over a connection."""
+    """Return the keys of all rows in a table's log."""
     with CdcReader(server.contact_point, table) as reader:
         return [row["p"] for batch in reader.batches() for row in batch.to_pylist()]
 
@@ -208,7 +208,7 @@ def keys_in(server: EmbeddedScylla, table: str) -> list[int]:
 def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The warning says what can be read, and how to log more."""
+    """The warning says what can be read, and how to log further changes."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
@@ -219,7 +219,7 @@ def test_a_log_that_is_no_longer_written_is_read_with_a_warning(
 
 
 def list_index(server: EmbeddedScylla, table: str, class_name: str) -> None:
-    """List an index of this class in the schema; it indexes nothing, but may keep CDC on."""
+    """Add an index of this class to the schema. It indexes nothing, but may keep the log on."""
     keyspace = server.catalog.keyspace("ks")
     indexes = {"by_v": {"class_name": class_name}}
     keyspace.tables[table] = evolve(keyspace.tables[table], indexes=indexes)
@@ -230,7 +230,7 @@ def list_index(server: EmbeddedScylla, table: str, class_name: str) -> None:
 def test_an_index_that_is_built_from_the_log_keeps_it_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture, options: str | None, index: str
 ) -> None:
-    """The log has the table's CDC options, or the defaults if it has none."""
+    """The log uses the table's CDC options, or the defaults if there are none."""
     name = "t" if options else "u"
     if options:
         server.execute(f"ALTER TABLE ks.t WITH cdc = {options}")
@@ -249,7 +249,7 @@ def test_an_index_that_is_built_from_the_log_keeps_it_on(
 def test_other_indexes_do_not_keep_a_log_on(
     server: EmbeddedScylla, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Other indexes are kept with the table, not built from its log."""
+    """Other indexes are not built from the log."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': false}")
     list_index(server, "t", "org.apache.cassandra.index.sasi.SASIIndex")
     assert keys_in(server, "ks.t") == []
@@ -257,7 +257,7 @@ def test_other_indexes_do_not_keep_a_log_on(
 
 
 def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
-    """Create the table tk.t with a row, in a keyspace with this option."""
+    """Create table `tk.t` with a row, in a keyspace with this consistency option."""
     server.execute(
         "CREATE KEYSPACE tk WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1} "
@@ -271,7 +271,7 @@ def create_on_tablets(server: EmbeddedScylla, consistency: str) -> None:
 def test_a_keyspace_that_logs_no_writes_is_refused(
     server: EmbeddedScylla, consistency: str
 ) -> None:
-    """The log of a table in such a keyspace would stay empty without any error."""
+    """In such a keyspace the log would stay empty without any error."""
     create_on_tablets(server, consistency)
     assert server.execute("SELECT * FROM tk.t_scylla_cdc_log") == []
     expected = f"keyspace tk .* has consistency '{consistency}', and ScyllaDB logs no writes"
@@ -283,6 +283,6 @@ def test_a_keyspace_that_logs_no_writes_is_refused(
 
 
 def test_a_keyspace_of_eventual_consistency_is_read(server: EmbeddedScylla) -> None:
-    """The option may be explicit or a default."""
+    """The option may be explicit or the default."""
     create_on_tablets(server, "eventual")
     assert keys_in(server, "tk.t") == [1]

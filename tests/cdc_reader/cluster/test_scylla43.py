@@ -1,4 +1,4 @@
-"""The generations of ScyllaDB 4.3, and following a live upgrade from it."""
+"""The generations of ScyllaDB 4.3, and readers that follow a live upgrade from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def streams_of(groups: Sequence[StreamGroup]) -> set[StreamId]:
 
 @pytest.fixture
 def server() -> EmbeddedScylla:
-    """A server of 4.3 with two generations, which never listens."""
+    """A ScyllaDB 4.3 server with two generations; tests reach it in process."""
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = "
@@ -47,7 +47,7 @@ def server() -> EmbeddedScylla:
 
 
 def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None:
-    """Each stream is a group of its own, because the table has no range ends."""
+    """Each stream is a group by itself, because the table has no range ends."""
     generations = LegacyGenerations(InProcessConnection(server))
     first, second = server.cluster.generations
     assert sorted(generations.timestamps()) == [first.start_us, second.start_us]
@@ -59,13 +59,13 @@ def test_the_table_of_4_3_has_starts_and_streams(server: EmbeddedScylla) -> None
 
 
 def test_a_new_cluster_is_not_taken_for_4_3() -> None:
-    """A new cluster lacks the table of 4.3."""
+    """A new cluster does not have the 4.3 table."""
     server = EmbeddedScylla(version="5.2")
     assert isinstance(TableGenerations(InProcessConnection(server), NAME).source, VnodeGenerations)
 
 
 def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
-    """Old generations keep their starts; those to come are read from the newer tables."""
+    """Old generations keep their starts; new generations are read from the newer tables."""
     asked: Counter[str] = Counter()
 
     def count(page: RecordedQuery) -> None:
@@ -89,7 +89,9 @@ def test_the_upgrade_changes_no_start(server: EmbeddedScylla) -> None:
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, copied: bool) -> None:
-    """Later versions write no mark but still have 4.3's table; generations never copied count."""
+    """Newer versions keep the 4.3 table but do not record the upgrade. Generations that were never
+    copied to the newer tables are still found.
+    """
     generations = TableGenerations(InProcessConnection(server), NAME)
     before = set(generations.timestamps())
     server.cluster.marks_rewritten = False
@@ -107,7 +109,7 @@ def test_a_newer_generation_outweighs_a_missing_mark(server: EmbeddedScylla, cop
 
 
 def test_a_cluster_without_the_mark_is_followed() -> None:
-    """This holds for readers that started before and after the upgrade."""
+    """This holds for a reader that started before the upgrade, and one that started after it."""
     clock = ManualClock(1_700_000_000_000_000)
     server = EmbeddedScylla(version="4.3", ring_delay_ms=0, clock=clock)
     server.cluster.marks_rewritten = False
@@ -133,7 +135,7 @@ def test_a_cluster_without_the_mark_is_followed() -> None:
 
 
 def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
-    """Return the key of each delivered row."""
+    """Return the partition key of each delivered row."""
     batches = (each.batch for each in deliveries if isinstance(each, RowsRead))
     return [key for batch in batches for key in batch.column("p").to_pylist()]
 
@@ -144,7 +146,9 @@ def keys_of(deliveries: Iterable[Delivery]) -> list[int]:
 def test_a_missing_system_table_names_the_version(
     server: EmbeddedScylla, missing: str, kind: str
 ) -> None:
-    """A version may be too new for the upgrade, or too old for tablets."""
+    """A version without `cdc_local` is too new for that upgrade; one without `scylla_keyspaces` has
+    no tablets.
+    """
 
     def refuse(asked: RecordedQuery) -> None:
         if missing in asked.query.cql:
@@ -155,7 +159,7 @@ def test_a_missing_system_table_names_the_version(
 
 
 def test_a_log_of_4_3_is_read() -> None:
-    """The driver reads it over a real socket."""
+    """The driver reads the log over a real socket."""
     with EmbeddedScylla(version="4.3", ring_delay_ms=0) as server:
         session = open_session(server.host, server.port)
         session.execute(

@@ -1,4 +1,4 @@
-"""Counts of queries, retries and waiting times, made where queries are sent."""
+"""Counts of queries and retries, and waiting times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERY = Query("SELECT pk FROM ks.t", columns=(Column("pk", Native("int")),))
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A table of some pages."""
+    """A server whose table fills several pages."""
     with EmbeddedScylla(vnodes=4) as server:
         session = open_session(server.host, server.port)
         session.execute(
@@ -45,7 +45,7 @@ def connection(server: EmbeddedScylla) -> Iterator[Connection]:
 
 
 def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
-    """Waiting for further pages is measured, but they do not count as queries."""
+    """Further pages add to the waiting time, not to the number of queries."""
     stats = ReadStats()
     with recorded_in(stats):
         batches = list(connection.batches(QUERY))
@@ -56,7 +56,7 @@ def test_queries_are_counted_and_waits_measured(connection: Connection) -> None:
 
 
 def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> None:
-    """Each repeated request counts; the pauses count as waiting."""
+    """Each repeated request counts, and the pauses count as waiting."""
     stats = ReadStats()
     with server.faults.during(Fault("read-timeout", "ks.t", times=2)), recorded_in(stats):
         list(connection.batches(QUERY))
@@ -64,7 +64,7 @@ def test_retries_are_counted(server: EmbeddedScylla, connection: Connection) -> 
 
 
 def test_counters_are_per_reader(connection: Connection) -> None:
-    """This covers two reads that take turns in one thread, and queries outside of both."""
+    """Two reads take turns in one thread, and other queries run between them."""
     first, second = ReadStats(), ReadStats()
 
     def read(queries: int) -> Iterator[int]:

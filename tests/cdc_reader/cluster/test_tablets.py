@@ -1,4 +1,4 @@
-"""Generations of a table on tablets, and its log read over them."""
+"""Generations of a table that uses tablets, and reads of its log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> EmbeddedScylla:
-    """A server with a table of four tablets; a later set of streams begins 65 s after a resize."""
+    """A server with a table of four tablets; after a resize, the new streams take effect 65 s
+    later.
+    """
     server = EmbeddedScylla(clock=clock)
     server.execute(KEYSPACE)
     server.execute(TABLE)
@@ -50,19 +52,19 @@ def server(clock: ManualClock) -> EmbeddedScylla:
 
 @pytest.fixture
 def generations(server: EmbeddedScylla) -> TableGenerations:
-    """Return the table's generations, with the detected kind."""
+    """The table's generations."""
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))
     connection = InProcessConnection(server, impatient, sleep=lambda _: None)
     return TableGenerations(connection, NAME)
 
 
 def test_tablets_are_detected_by_keyspace(generations: TableGenerations) -> None:
-    """No configuration is needed."""
+    """The kind is detected without any configuration."""
     assert isinstance(generations.source, TabletGenerations)
 
 
 def test_each_stream_is_a_group_that_its_token_ends(generations: TableGenerations) -> None:
-    """Each tablet has one group; groups are ordered by signed token, to the ring's last token."""
+    """Each tablet has one group; groups are in order of their end tokens, up to the last token."""
     [start] = generations.timestamps()
     assert start == NOW - 5 * SECOND
     groups = Generation(Window(start, start + 1), tuple(generations.groups(start))).groups
@@ -75,7 +77,7 @@ def test_each_stream_is_a_group_that_its_token_ends(generations: TableGeneration
 def test_a_split_and_a_merge_are_generations(
     server: EmbeddedScylla, generations: TableGenerations
 ) -> None:
-    """Each resize has its own set of streams, visible before it begins."""
+    """Each resize creates a set of streams, which is announced before it takes effect."""
     server.split_tablets("tk", "t")
     server.merge_tablets("tk", "t")
     starts = sorted(generations.timestamps())
@@ -89,7 +91,7 @@ def test_a_split_and_a_merge_are_generations(
 def test_a_deleted_set_has_no_streams(
     server: EmbeddedScylla, clock: ManualClock, generations: TableGenerations
 ) -> None:
-    """The rows of a deleted set have all expired; the reader warns and goes on."""
+    """All rows of a deleted set have expired, so the reader warns and continues."""
     first = min(generations.timestamps())
     server.split_tablets("tk", "t")
     clock.advance(3_800 * SECOND)
@@ -98,14 +100,16 @@ def test_a_deleted_set_has_no_streams(
 
 
 def test_a_lagging_node_is_queried_again(generations: TableGenerations) -> None:
-    """A set known from another node is never treated as one without streams."""
+    """If another node knows a set of streams, a node that does not is asked again, and then an
+    error is raised.
+    """
     late = max(generations.timestamps()) + 1_000
     with pytest.raises(RetriesExhaustedError, match=r"does not know the streams of tk\.t"):
         generations.groups(late)
 
 
 def test_a_set_that_arrives_during_the_wait_is_returned(server: EmbeddedScylla) -> None:
-    """The retry finds the streams."""
+    """A retry finds the streams."""
     pauses: list[float] = []
 
     def hear(seconds: float) -> None:
@@ -129,14 +133,14 @@ def test_the_streams_of_a_table_dropped_meanwhile_are_not_waited_for(
 
 
 def test_the_schema_of_a_table_on_tablets_is_like_any_other(server: EmbeddedScylla) -> None:
-    """Keyspaces of tablets are not refused."""
+    """No error mentions tablets."""
     schema = CdcTable(InProcessConnection(server), NAME).schema()
     assert schema.base.cdc.ttl == 3_600
 
 
 @pytest.fixture
 def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with sockets, whose resizes are in force at once."""
+    """A server with sockets, where resizes take effect at once."""
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         yield server
 
@@ -144,7 +148,7 @@ def listening(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 def test_a_log_on_tablets_is_read_across_resizes(
     listening: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """The driver reads each row once, with each key in order, over a real socket."""
+    """Each row is read once, and the rows of each key come in order."""
     session = open_session(listening.host, listening.port)
     session.execute(KEYSPACE)
     session.execute(TABLE)

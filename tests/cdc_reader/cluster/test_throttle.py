@@ -1,4 +1,4 @@
-"""The rate of queries: its limit, and how it falls and rises with overloaded answers."""
+"""The query rate: its limit, and how it falls and recovers after overload errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TINY = 1e-6
 
 
 def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[float]:
-    """Return when queries were sent, if one was wanted after each of these pauses."""
+    """Return the times at which queries were sent; each is requested after one of the pauses."""
     times = []
     for pause in pauses:
         clock.sleep(pause)
@@ -32,7 +32,7 @@ def sent(clock: Seconds, limited: Throttle, pauses: Iterable[float]) -> list[flo
 def test_no_span_of_time_has_more_queries_than_the_limit_allows(
     limit: float, pauses: list[float]
 ) -> None:
-    """Idle time saves up a tenth of a second's queries at most."""
+    """Idle time allows a burst of at most a tenth of a second's queries."""
     clock = Seconds()
     times = sent(clock, throttle(clock, limit), pauses)
     burst = max(1.0, limit / 10)
@@ -43,14 +43,14 @@ def test_no_span_of_time_has_more_queries_than_the_limit_allows(
 
 @given(LIMITS, st.integers(1, 200))
 def test_the_limit_is_used_up(limit: float, count: int) -> None:
-    """Queries that are always wanted are sent at the limit, not below."""
+    """Under constant demand, queries are sent at the limit, not below it."""
     clock = Seconds()
     times = sent(clock, throttle(clock, limit), [0.0] * count)
     assert times[-1] - times[0] <= (count - 1) / limit + TINY
 
 
 def test_queries_do_not_wait_without_a_limit() -> None:
-    """The clock does not move."""
+    """The clock does not advance."""
     clock = Seconds()
     assert sent(clock, throttle(clock), [0.0] * 1_000) == [1_000.0] * 1_000
 
@@ -62,7 +62,7 @@ def test_queries_do_not_wait_without_a_limit() -> None:
 def test_it_slows_down_within_bounds_and_recovers(
     limit: float | None, history: list[tuple[float, bool]]
 ) -> None:
-    """Whatever nodes answer, the rate stays above the minimum, and is unlimited again in time."""
+    """The rate stays above the minimum, and returns to the limit within the recovery time."""
     clock = Seconds()
     limited = throttle(clock, limit)
     highest = math.inf if limit is None else limit
@@ -79,7 +79,9 @@ def test_it_slows_down_within_bounds_and_recovers(
 
 
 def test_one_overload_slows_down_once() -> None:
-    """Queries sent together meet the same overload; only later ones test the new rate."""
+    """Overload errors from queries already in flight lower the rate once; only later queries lower
+    it again.
+    """
     clock = Seconds()
     limited = throttle(clock, 1_000)
     under_way = sent(clock, limited, [0.0] * 5_000)[-8:]
@@ -96,7 +98,9 @@ def test_one_overload_slows_down_once() -> None:
 
 
 def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
-    """The steps begin after half of the recovery time."""
+    """The rate rises at once after the first step, and reaches the old rate within the recovery
+    time.
+    """
     clock = Seconds()
     limited = throttle(clock, 100)
     limited.overloaded(sent(clock, limited, [0.0] * 1_000)[-1])
@@ -110,9 +114,9 @@ def test_a_rate_returns_to_what_it_was_step_by_step() -> None:
 
 @pytest.mark.parametrize("capacity", [40, 200, 900])
 def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
-    """Nodes that refuse queries beyond their capacity serve many and refuse few.
+    """Nodes reject queries beyond their capacity. Few are rejected, and the capacity is well used.
 
-    Without the throttle, they would refuse most queries of a reader that sends 2,000 a second.
+    Without the throttle, nodes would reject most of the reader's 2,000 queries per second.
     """
     clock = Seconds()
     limited = throttle(clock)
@@ -134,7 +138,7 @@ def test_the_rate_settles_at_what_nodes_sustain(capacity: int) -> None:
 
 
 def test_a_stop_ends_the_wait() -> None:
-    """Even a wait of an hour ends."""
+    """A wait ends at once, even if an hour is left."""
     stop = Stop()
     stop.set()
     limited = Throttle(1 / 3600)

@@ -1,4 +1,4 @@
-"""Reads of a real server at a limited rate, and while it is overloaded."""
+"""Reads from a real server at a limited rate, and during overload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = "ks.t_scylla_cdc_log"
 
 
 class Recording(Throttle):
-    """A throttle that only moves a clock, and records when it admitted queries."""
+    """A throttle with a simulated clock, which records when it admitted each query."""
 
     def __init__(self, limit: float | None = None) -> None:
         self.clock = Seconds()
@@ -35,14 +35,14 @@ class Recording(Throttle):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server whose table `ks.t` has had 60 rows inserted."""
+    """A server whose table `ks.t` has 60 rows."""
     with filled(COUNT) as server:
         yield server
 
 
 @pytest.fixture
 def connection(server: EmbeddedScylla) -> Iterator[Connection]:
-    """A connection that reads pages of five rows."""
+    """A connection with pages of five rows."""
     read = ReadConfig(fetch_size=5, chunk_size=8, in_flight=4)
     connection = Connection(ConnectionConfig(server.contact_point), read)
     yield connection
@@ -56,7 +56,7 @@ def keys(connection: Connection) -> list[int]:
 
 
 def test_every_page_counts_against_the_limit(connection: Connection) -> None:
-    """Queries of the cluster's own tables count too; every row still comes."""
+    """Queries of system tables count too; every row is still read."""
     connection.throttle = limited = Recording(4)
     assert keys(connection) == list(range(COUNT))
     assert len(limited.admitted) > COUNT / 5
@@ -74,7 +74,7 @@ def test_the_limit_of_the_configuration_is_that_of_the_connection() -> None:
 def test_an_overloaded_node_is_queried_less_often(
     server: EmbeddedScylla, connection: Connection
 ) -> None:
-    """Refused pages are read after all, and a later read is fast again."""
+    """Rejected pages are requested again; after the recovery time the rate is unlimited."""
     connection.throttle = limited = Recording()
     with server.faults.during(fault := Fault("overloaded", LOG, times=3, after=2)):
         assert keys(connection) == list(range(COUNT))
@@ -86,7 +86,7 @@ def test_an_overloaded_node_is_queried_less_often(
 
 
 def test_other_failures_do_not_slow_down(server: EmbeddedScylla, connection: Connection) -> None:
-    """A node that is down does not show how much load the others can bear."""
+    """A node that is down says nothing about the load that other nodes can take."""
     connection.throttle = limited = Recording()
     faults = [Fault(kind, LOG) for kind in ("unavailable", "server-error", "read-timeout")]
     with server.faults.during(*faults):

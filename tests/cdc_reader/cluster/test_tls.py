@@ -1,8 +1,8 @@
 """TLS on real sockets: trusted servers, expected names, and errors.
 
-The certificates in `tests/data/tls` are self-signed, all with `key.pem`: `certificate.pem` names
-localhost and 127.0.0.1, as does `expired.pem`; `localhost.pem` names localhost alone,
-`elsewhere.pem` another host.
+The certificates in `tests/data/tls` are self-signed and share `key.pem`. `certificate.pem` and
+`expired.pem` name localhost and 127.0.0.1, `localhost.pem` only localhost, and `elsewhere.pem`
+another host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOTH, BY_NAME, ELSEWHERE, EXPIRED, CLIENT, KEY = (
 
 
 def reach(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object) -> list[str]:
-    """Return the nodes that a session with these settings can query."""
+    """Return the addresses of the nodes that a session with these settings can query."""
     config = ConnectionConfig(f"{host}:{server.port}", **settings)  # type: ignore[arg-type]
     session = Opening(config, 100).session()
     try:
@@ -46,27 +46,27 @@ def refusal(server: EmbeddedScylla, host: str = "127.0.0.1", **settings: object)
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_certificate_may_name_the_host_or_its_address(host: str) -> None:
-    """The contact point may be given as either."""
+    """The contact point may be a name or an address."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert reach(server, host, tls_ca=BOTH) == ["127.0.0.1"]
 
 
 def test_the_name_of_a_contact_point_counts() -> None:
-    """The driver dials the address, but the certificate has only the host's name."""
+    """The driver connects to the address, but the certificate has only the host name."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         assert reach(server, "localhost", tls_ca=BY_NAME) == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("client_authority", [None, CLIENT])
 def test_a_port_that_speaks_tls_alone(client_authority: str | None) -> None:
-    """Without TLS a server does not answer, or closes: the error says what it expects."""
+    """Without TLS, the server does not respond or closes the connection; the error says why."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=client_authority) as server:
         message = refusal(server, connect_timeout=timedelta(seconds=1))
     assert message.endswith("it speaks TLS on this port; check the port, or turn tls on")
 
 
 def test_a_certificate_of_another_name_is_refused() -> None:
-    """The message has the expected name and the remedy."""
+    """The error has the expected name and says what to do."""
     with EmbeddedScylla(certificate=BY_NAME, key=KEY) as server:
         said = refusal(server, tls_ca=BY_NAME)
     assert f"cannot connect to 127.0.0.1:{server.port}: " in said
@@ -77,7 +77,7 @@ def test_a_certificate_of_another_name_is_refused() -> None:
 
 
 def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
-    """The error does not suggest another authority."""
+    """The error suggests to renew the certificate, not to use another CA."""
     with EmbeddedScylla(certificate=EXPIRED, key=KEY) as server:
         said = refusal(server, tls_ca=EXPIRED)
     assert "certificate has expired" in said
@@ -85,7 +85,7 @@ def test_a_certificate_that_has_expired_is_to_be_renewed() -> None:
 
 
 def test_host_names_are_not_checked_if_disabled() -> None:
-    """The authority is still checked."""
+    """The CA is still checked."""
     with EmbeddedScylla(certificate=ELSEWHERE, key=KEY) as server:
         assert reach(server, tls_ca=ELSEWHERE, tls_verify_hostname=False)
         said = refusal(server, tls_ca=BY_NAME, tls_verify_hostname=False)
@@ -93,7 +93,7 @@ def test_host_names_are_not_checked_if_disabled() -> None:
 
 
 def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tls` is given without a file."""
+    """`tls` is set without a CA file."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server:
         assert "give the authority that signed it as tls_ca" in refusal(server, tls=True)
         monkeypatch.setenv("SSL_CERT_FILE", BOTH)
@@ -101,7 +101,7 @@ def test_the_authorities_of_the_system_are_trusted(monkeypatch: pytest.MonkeyPat
 
 
 class Warnings(logging.Handler):
-    """Waits for the first warning of this package."""
+    """Waits for the first warning of `cdc_reader.cluster.tls`."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -113,7 +113,7 @@ class Warnings(logging.Handler):
 
 
 def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
-    """A node without its address in the certificate is not queried, and a warning says why."""
+    """A node whose certificate lacks its address is not queried, and a warning says why."""
     warnings = Warnings()
     logger = logging.getLogger("cdc_reader.cluster.tls")
     logger.addHandler(warnings)
@@ -133,13 +133,13 @@ def test_a_node_that_is_found_by_its_address_must_have_it() -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    """Such a server answers, but not in TLS."""
+    """The server responds, but not with TLS."""
     with EmbeddedScylla() as server:
         assert "does not speak TLS on this port" in refusal(server, tls_ca=BOTH)
 
 
 def test_a_client_shows_its_certificate() -> None:
-    """A server that requires certificates refuses a client without one."""
+    """A server that requires client certificates rejects a client without one."""
     with EmbeddedScylla(certificate=BOTH, key=KEY, client_authority=CLIENT) as server:
         assert reach(server, tls_ca=BOTH, tls_cert=CLIENT, tls_key=KEY)
         refusal(server, tls_ca=BOTH, connect_timeout=timedelta(seconds=1))
@@ -157,13 +157,13 @@ def test_a_client_shows_its_certificate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, object], message: str) -> None:
-    """A certificate without TLS is an error, never a plain connection."""
+    """A certificate without TLS is an error; it never leads to an unencrypted connection."""
     with pytest.raises(ConfigurationError, match=message):
         ConnectionConfig("host", **settings)  # type: ignore[arg-type]
 
 
 def test_unfit_client_files_are_named(tmp_path: Path) -> None:
-    """The error has the option and the path."""
+    """The error names the option and the path."""
     with EmbeddedScylla(certificate=BOTH, key=KEY) as server, pytest.raises(CdcError) as caught:
         reach(server, tls_ca=BOTH, tls_cert=str(tmp_path / "none"), tls_key=KEY)
     assert str(caught.value).startswith(f"tls_cert is '{tmp_path}/none'")

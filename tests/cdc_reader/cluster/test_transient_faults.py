@@ -1,4 +1,4 @@
-"""Reading through transient faults, alone and combined."""
+"""Reads survive transient faults, alone and combined."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ CONFIG = ReadConfig(fetch_size=10, chunk_size=8, in_flight=2)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server whose table `ks.t` has had 300 rows inserted."""
+    """A server whose table `ks.t` has 300 rows."""
     with filled(COUNT) as server:
         yield server
 
 
 def read(server: EmbeddedScylla) -> list[tuple[int, int]]:
-    """Return (p, c) of all rows of the log, in order of arrival."""
+    """Return (p, c) of all rows of the log, in the order in which they are read."""
     with closing(Connection(ConnectionConfig(server.contact_point), CONFIG)) as connection:
-        connection.throttle = throttle(Seconds())  # an overload slows down the clock's time only
+        connection.throttle = throttle(Seconds())  # overload advances only this clock
         batches = TableReader(connection, "ks.t", config=CONFIG).batches()
         return [(row["p"], row["c"]) for batch in batches for row in batch.to_pylist()]
 
 
 def check(rows: list[tuple[int, int]]) -> None:
-    """Check that every row is there once, in write order for each key."""
+    """Check that each row is there once, and that each key's rows are in write order."""
     assert sorted(c for _, c in rows) == list(range(COUNT))
     for key in range(10):
         written = [c for p, c in rows if p == key]
@@ -64,7 +64,7 @@ def test_a_transient_fault_loses_and_repeats_nothing(server: EmbeddedScylla, fau
 
 
 def test_many_faults_lose_and_repeat_nothing(server: EmbeddedScylla) -> None:
-    """Faults strike the log and the tables of generations in succession."""
+    """The faults strike queries of the log and of the generation tables, one after another."""
     faults = [
         Fault("server-error", "system_distributed", times=2),
         Fault("overloaded", LOG, times=2, after=2),

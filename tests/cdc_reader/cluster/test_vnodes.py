@@ -26,7 +26,7 @@ GROUPS = (
 
 @pytest.fixture
 def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
-    """Return the server's generations, read with one page per group."""
+    """The server's generations, read with one group per page."""
     opened = Connection(connection, ReadConfig(fetch_size=1))
     yield VnodeGenerations(opened)
     opened.close()
@@ -36,7 +36,7 @@ def generations(connection: ConnectionConfig) -> Iterator[VnodeGenerations]:
 def test_a_published_generation_is_found_with_its_streams(
     scylla: Scylla, generations: VnodeGenerations
 ) -> None:
-    """All pages of its streams are read."""
+    """The streams span several pages."""
     with published(scylla.session, LONG_AGO, GROUPS):
         assert LONG_AGO * 1_000 in generations.timestamps()
         assert tuple(generations.groups(LONG_AGO * 1_000)) == GROUPS
@@ -46,12 +46,12 @@ def test_a_published_generation_is_found_with_its_streams(
 def test_a_generation_that_was_never_published_has_no_streams(
     generations: VnodeGenerations,
 ) -> None:
-    """The planner warns and goes on."""
+    """The planner warns and continues."""
     assert tuple(generations.groups(LONG_AGO * 1_000)) == ()
 
 
 def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) -> None:
-    """The first generation begins with the first node."""
+    """The first node starts the first generation."""
     newest = max(generations.timestamps())
     streams = [stream for group in generations.groups(newest) for stream in group.streams]
     assert len(streams) == len(set(streams)) > 0
@@ -60,7 +60,9 @@ def test_the_cluster_s_own_generation_is_there(generations: VnodeGenerations) ->
 @pytest.mark.needs("topology")
 @pytest.mark.parametrize("rows", [0, 1, None], ids=["nothing", "a row", "all rows"])
 def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | None) -> None:
-    """This holds for partial and full descriptions, until the timestamp appears."""
+    """It stays unpublished while some or all rows of its streams are there, but not its
+    timestamp.
+    """
     server = EmbeddedScylla()
     generations = VnodeGenerations(InProcessConnection(server))
     assert list(generations.unpublished()) == []
@@ -75,7 +77,7 @@ def test_a_generation_with_streams_but_no_timestamp_is_unpublished(rows: int | N
 
 @pytest.mark.needs("topology")
 def test_a_generation_announced_between_two_queries_is_published() -> None:
-    """The generation is announced between the two queries."""
+    """A generation announced between the two queries counts as published."""
     server = EmbeddedScylla()
 
     def announce(asked: RecordedQuery) -> None:

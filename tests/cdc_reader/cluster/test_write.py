@@ -31,7 +31,7 @@ def writer(connection: ConnectionConfig) -> Iterator[CqlWriter]:
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """An empty table's name."""
+    """The name of an empty table."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int, c int, v text, s set<int>, PRIMARY KEY (p, c))"
     )
@@ -49,7 +49,7 @@ def rows(scylla: Scylla, table: str) -> list[tuple[Any, ...]]:
 
 
 def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """Null overwrites a value; unset leaves it alone."""
+    """Null overwrites a value; `UNSET` leaves it unchanged."""
     writer.write([insert(table, 1, 1, "a"), insert(table, 1, 2, "b")])
     writer.write([insert(table, 1, 1, None)])
     writer.write([insert(table, 1, 2, UNSET)])
@@ -57,7 +57,7 @@ def test_null_and_unset_differ(scylla: Scylla, writer: CqlWriter, table: str) ->
 
 
 def test_large_batches_are_split(scylla: Scylla, writer: CqlWriter, table: str) -> None:
-    """Batches are limited by bytes and by number; a single large statement is sent alone."""
+    """Batches are limited in bytes and in statements; a statement above the limit is sent alone."""
     long = "x" * 30_000
     writer.write([insert(table, 1, c, long) for c in range(5)])
     writer.write([insert(table, 1, c, "y") for c in range(100, 550)])
@@ -73,7 +73,7 @@ def test_several_threads_write_at_once(scylla: Scylla, writer: CqlWriter, table:
 
 
 def test_a_refusal_is_raised_as_an_error_of_this_package(writer: CqlWriter, table: str) -> None:
-    """The server refuses some statements, and the driver others."""
+    """The server rejects some of these statements, the driver others."""
     with pytest.raises(QueryRefusedError, match="nonesuch"):
         writer.write([insert(table + "nonesuch", 1, 1, "a")])
     with pytest.raises(SourceError, match=r"INSERT INTO"):
@@ -111,19 +111,19 @@ def test_transient_errors_are_retried(server: EmbeddedScylla, kind: str, count: 
 
 @pytest.mark.needs("faults")
 def test_a_statement_the_server_forgot_is_prepared_again(server: EmbeddedScylla) -> None:
-    """The driver prepares the statement again by itself."""
+    """The driver prepares it again by itself."""
     assert struck_while_writing(server, "unprepared", 1) == 2
 
 
 def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
-    """Return how often a fault struck while rows were written, all of which arrive."""
+    """Write rows while a fault strikes, check that all arrive, and return how often it struck."""
     from cdc_reader.testing import Fault
 
     server.execute("TRUNCATE ks.t")
     writer = CqlWriter(ConnectionConfig(server.contact_point))
     fault = Fault(kind, "INSERT INTO ks.t", times=2)
     try:
-        writer.write([insert("ks.t", 1, 0, "a")])  # the statement is prepared from here on
+        writer.write([insert("ks.t", 1, 0, "a")])  # prepares the statement before the fault
         with server.faults.during(fault):
             writer.write([insert("ks.t", 1, c, "a") for c in range(count)])
             assert len(server.execute("SELECT c FROM ks.t")) == count
@@ -134,7 +134,7 @@ def struck_while_writing(server: EmbeddedScylla, kind: str, count: int) -> int:
 
 @pytest.mark.needs("faults")
 def test_retries_end_at_the_deadline(server: EmbeddedScylla) -> None:
-    """The error has the action and the last reason."""
+    """The error says that the write failed; its cause is the last error."""
     from cdc_reader.testing import Fault
 
     read = ReadConfig(retry_deadline=timedelta(seconds=0.2))

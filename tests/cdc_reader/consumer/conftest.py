@@ -1,4 +1,4 @@
-"""Tables with changes in their logs, and consumers that end at once."""
+"""Fixtures for consumers: servers, tables with logs, and processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ READ = ReadConfig(
     fetch_size=10,
     retry_deadline=timedelta(seconds=2),
 )
-"""Rows settle at once, because the only writer awaits its answers."""
+"""No row is still on its way when a read begins, because the only writer awaits each response."""
 PATIENCE = 120.0
 """Seconds to wait for events that are immediate on an idle machine, unless a test fails."""
 
 
 def now() -> int:
-    """Return the time in µs since 1970, later than every confirmed write."""
+    """Return the time in µs since 1970, rounded up, so it is later than every confirmed write."""
     return time.time_ns() // 1_000 + 1
 
 
@@ -66,8 +66,8 @@ def table(scylla: Scylla, keyspace: str) -> str:
 def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Write `count` rows to a table one by one, numbered from `first`, over some partitions.
 
-    The server gives them their timestamps. Without a confidence window, a row with a client's
-    timestamp could arrive behind the position.
+    The server assigns their timestamps. There is no confidence window, so a row with a client-set
+    timestamp could be written behind the position.
     """
     monkeypatch.setattr(scylla.session, "use_client_timestamp", False)
 
@@ -83,7 +83,7 @@ def write(scylla: Scylla, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def processes(
     request: pytest.FixtureRequest, connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> Processes:
-    """Consumer processes for one test, with each store."""
+    """Consumer processes, with each kind of checkpoint store."""
     from tests.cdc_reader.consumer.processes import Processes
 
     return Processes(connection, table, tmp_path, request.param)

@@ -1,4 +1,4 @@
-"""Consumers in separate processes, and the changes they handled."""
+"""Consumers in separate processes that record the changes they handle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTEXT.set_forkserver_preload([__name__])
 
 
 class Processes:
-    """The table and checkpoints of consumer processes, and the files their handlers write to."""
+    """Consumer processes of one table, their checkpoints, and the files their handlers write to."""
 
     def __init__(self, connection: ConnectionConfig, table: str, path: Path, store: str) -> None:
         self.connection, self.table, self.path, self.store = connection, table, path, store
@@ -34,18 +34,20 @@ class Processes:
         return self.path / f"run-{run}"
 
     def handled(self, run: int) -> list[tuple[str, str]]:
-        """Return the worker and row of each call in a run, in order."""
+        """Return, for each change a run handled, its worker and its row, in order."""
         file = self.file(run)
         lines = file.read_text().splitlines() if file.exists() else []
         return [(worker, row) for worker, row in (line.split(" ", 1) for line in lines)]
 
     @property
     def still(self) -> Path:
-        """While this file exists, a consumer blocks in each handler."""
+        """While this file exists, each handler call suspends the process."""
         return self.path / "still"
 
     def begin(self, run: int, terminated_after: int = 0, **options: Any) -> BaseProcess:
-        """Start a consumer process; SIGTERM comes after `count` changes, if given."""
+        """Start a consumer process. It sends itself SIGTERM after `terminated_after` changes, if
+        given.
+        """
         begun = CONTEXT.Process(target=_consume, args=(self, run, terminated_after, options))
         begun.start()
         return begun
@@ -59,8 +61,8 @@ def _consume(
 
     def handler(change: Change) -> None:
         if processes.still.exists():
-            # Sent to the process, the signal could be taken by another thread, and this one would
-            # run on for a while.
+            # Another thread could receive a signal sent to the process, and this thread would run
+            # on for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         worker = threading.current_thread().name
         row = f"{change.key['p']} {change.timestamp} {change.seqs}"
@@ -86,13 +88,13 @@ def _consume(
 
 
 def await_some(processes: Processes, run: int, owner: BaseProcess, count: int) -> None:
-    """Return once a run has handled `count` changes, or has ended."""
+    """Return when a run has handled `count` changes or has ended."""
     while len(processes.handled(run)) < count and owner.is_alive():
         owner.join(0.002)
 
 
 def await_stillness(processes: Processes, owner: BaseProcess) -> None:
-    """Return once the process stands still, outside of any save by another thread.
+    """Return when the process is suspended and no thread is in the middle of a save.
 
     A save in progress would keep SQLite's file locked.
     """

@@ -1,4 +1,4 @@
-"""Times and versions of changes, from time UUIDs."""
+"""Times and versions of changes, derived from time UUIDs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_commit_timestamps(times: list[uuid.UUID]) -> None:
 
 @given(TIMES, TIMES)
 def test_versions_sort_as_the_server_sorts(times: list[uuid.UUID], others: list[uuid.UUID]) -> None:
-    """As texts, versions sort like the time UUIDs, even within one microsecond."""
+    """Versions, compared as text, sort like the time UUIDs, even within one microsecond."""
     pairs = zip(times, others, strict=False)
     mixed = [uuid.UUID(bytes=one.bytes[:8] + two.bytes[8:]) for one, two in pairs]
     every = times + others + mixed

@@ -1,4 +1,4 @@
-"""Decimal texts as Arrow decimals, compared with Python's `decimal`."""
+"""Conversion of decimal texts to Arrow decimals, compared with Python's `decimal`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ EXPONENTS = st.integers(-80, 80) | st.integers(-FARTHEST, FARTHEST)
 
 @st.composite
 def numbers(draw: st.DrawFn, kind: pa.Decimal128Type) -> str:
-    """Return numbers as the kernel writes them: random digits, or nearly as many as fit `kind`."""
+    """Draw a number as text, as the kernel writes it: any number, or one near the limits of
+    `kind`.
+    """
     if draw(st.booleans()):
         digits = draw(st.integers(-(10 ** draw(st.integers(0, 90))), 10**90))
         exponent = draw(EXPONENTS)
@@ -67,7 +69,7 @@ def fits(text: str, kind: pa.Decimal128Type) -> bool:
 def test_a_number_is_converted_exactly_or_refused(
     given: tuple[pa.Decimal128Type, list[str | None]],
 ) -> None:
-    """If all numbers fit, each is exact; if one does not fit, none is returned."""
+    """If all numbers fit, they are converted exactly; if any does not, an error is raised."""
     kind, texts = given
     array = pa.array(texts, pa.string())
     if all(text is None or fits(text, kind) for text in texts):
@@ -93,7 +95,7 @@ NESTED: list[tuple[CqlType, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), NESTED, ids=[str(kind) for kind, _ in NESTED])
 def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: object) -> None:
-    """The error names option, column and number."""
+    """The error names the option, the column and the number."""
     cells = pa.array([None, value], arrow_type(kind))
     batch = pa.record_batch([cells], ["v"])
     types = ValueTypes(pa.decimal128(38, 18))
@@ -106,6 +108,6 @@ def test_a_nested_number_that_does_not_fit_ends_the_query(kind: CqlType, value: 
 
 
 def test_an_error_shortens_a_long_number() -> None:
-    """The message stays readable."""
+    """The error has the first 60 characters and the length."""
     with pytest.raises(DoesNotFitError, match=r"^7{60}\.\.\. \(100000 characters\)$"):
         decimals(pa.array(["7" * 100_000]), pa.decimal128(38, 0))
