@@ -38,13 +38,13 @@ def no_threads_are_left() -> Iterator[None]:
 
 
 def options(store: CheckpointStore | None = None, **more: Any) -> dict[str, Any]:
-    """Return the options of a consumer that ends now."""
+    """Return the options of a consumer that ends at the current time."""
     settings = {"application": "app", "end": now(), "read": READ}
     return settings | {"checkpoints": store or MemoryCheckpoints()} | more
 
 
 async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
-    """Cancel the task once the event is set, and wait for it to end cancelled."""
+    """Cancel the task once `at` is set, and check that it ends with CancelledError."""
     task = asyncio.create_task(work)
     await at.wait()
     task.cancel()
@@ -55,7 +55,7 @@ async def cancelled(work: Coroutine[Any, Any, None], at: asyncio.Event) -> None:
 def test_iteration_yields_each_change_once_in_order(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The loop stops at the end of the log; the next loop finds nothing left."""
+    """The loop ends at the end of the log; a second loop finds no change left."""
     write(table, 100)
     store = MemoryCheckpoints()
 
@@ -76,7 +76,7 @@ def test_iteration_yields_each_change_once_in_order(
 def test_iteration_resumes_at_the_change_it_stopped_at(
     connection: ConnectionConfig, table: str, write: Write, interval: timedelta
 ) -> None:
-    """The change at which the loop stopped was not acknowledged."""
+    """The change at which the loop stopped is not acknowledged."""
     write(table, 60)
     settings = options(MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=interval))
 
@@ -115,7 +115,7 @@ def test_cancelled_iteration_leaves_no_thread(
 def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The event loop ends right after, without awaiting the iterator's end."""
+    """The event loop ends right after the cancellation, without closing the iterator."""
     write(table, 20)
     settings = options(
         MemoryCheckpoints(), config=ConsumerConfig(checkpoint_interval=timedelta(hours=1))
@@ -133,7 +133,7 @@ def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
     threads = set(threading.enumerate())
     asyncio.run(cancelled(loop(), hanging))
     for thread in set(threading.enumerate()) - threads:
-        thread.join(PATIENCE)  # a connection's threads end soon after it is closed
+        thread.join(PATIENCE)  # a connection's threads may outlive it for a moment
         assert not thread.is_alive(), thread.name
 
     async def rest() -> list[int]:
@@ -144,7 +144,7 @@ def test_iteration_cancelled_in_the_body_saves_acknowledged_changes(
 
 @pytest.mark.parametrize("consumer", [False, True])
 def test_cancelled_while_it_connects(*, consumer: bool) -> None:
-    """The result is the cancellation, not a connection error."""
+    """The caller gets the cancellation, not a connection error."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         nowhere = ConnectionConfig("127.0.0.1", port=port, connect_timeout=timedelta(hours=1))
@@ -166,7 +166,7 @@ def test_cancelled_while_it_connects(*, consumer: bool) -> None:
 def test_iteration_raises_errors_of_the_consumer(
     connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """Errors of reading are raised in the loop."""
+    """Read errors are raised in the loop."""
 
     async def loop() -> None:
         async for _ in AsyncChanges(connection, f"{keyspace}.nosuch", **options()):
@@ -179,7 +179,7 @@ def test_iteration_raises_errors_of_the_consumer(
 def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each partition's changes are handled one after another."""
+    """Handlers run in the event loop; the changes of a partition are handled one after another."""
     write(table, 60)
     numbers: list[int] = []
     under_way: Counter[int] = Counter()
@@ -204,7 +204,7 @@ def test_as_many_handlers_run_in_the_loop_as_there_are_workers(
 def test_a_handler_that_fails_is_treated_as_any_other(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The handler is called again; then the consumer ends."""
+    """The handler is retried; then the consumer ends with an error."""
     write(table, 5)
     calls = 0
 
@@ -233,7 +233,9 @@ def test_a_handler_that_is_not_awaited_is_called_once(
     returned: Callable[[], Any],
     message: str,
 ) -> None:
-    """Another attempt would repeat its work, or never do it; no change is acknowledged."""
+    """A retry could repeat its work or never do it, so the consumer stops. No change is
+    acknowledged.
+    """
     write(table, 1)
     seen: list[Change] = []
     store = MemoryCheckpoints()
@@ -251,7 +253,7 @@ def test_a_handler_that_is_not_awaited_is_called_once(
 def test_cancelling_a_consumer_cancels_its_handlers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The changes of these handlers come again, even with one attempt and `on_error` skip."""
+    """The next run delivers their changes again, despite `attempts=1` and `on_error="skip"`."""
     write(table, 20)
     store = MemoryCheckpoints()
     config = ConsumerConfig(workers=1, attempts=1, on_error="skip")
@@ -289,7 +291,7 @@ def test_handlers_that_begin_while_a_consumer_is_cancelled(
     *,
     scheduled: bool,
 ) -> None:
-    """The handler may or may not have started when the cancellation arrives."""
+    """The cancellation may arrive before or after the handler is scheduled."""
     write(table, 5)
     cancelled, begun = threading.Event(), threading.Event()
     schedule = asyncio.run_coroutine_threadsafe
