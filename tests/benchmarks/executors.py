@@ -15,6 +15,7 @@ from pathlib import Path
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from cdc_reader._time import SystemClock, format_timestamp
 from pyspark_scylla_cdc.local_session import quiet_session
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.logs import FLAT, fill, log_of
@@ -52,13 +53,15 @@ def scale_figures(times: int) -> Iterator[Figure]:
         standalone(Path(name), Isolation.NONE, java_options="") as cluster,
     ):
         fill(served, PAGE_ROWS)
+        # With a fixed end, all reads are planned alike, however old the log is by then.
+        end = format_timestamp(SystemClock().now())
         served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
         for core, worker in enumerate(cluster.workers):
             _pin(worker, core % (os.cpu_count() or 1))
         reads: dict[int, list[Read]] = {1: [], 2: []}
         for _ in range(times):
             for executors, found in reads.items():
-                found.append(_read(cluster, served, executors))
+                found.append(_read(cluster, served, executors, end))
     assert len({read.rows for found in reads.values() for read in found}) == 1
     one, two = (statistics.median(read.rate for read in reads[count]) for count in (1, 2))
     share = statistics.median(read.others / read.seconds for read in reads[2])
@@ -82,8 +85,8 @@ def _pin(worker: Machine, core: int) -> None:
                 os.sched_setaffinity(int(task.name), {core})
 
 
-def _read(cluster: Standalone, served: Served, executors: int) -> Read:
-    """Read with this many executors, which have read once before."""
+def _read(cluster: Standalone, served: Served, executors: int, end: str) -> Read:
+    """Read up to `end` with this many executors, which have read once before."""
     settings = {
         **cluster.conf,
         "spark.cores.max": str(executors),
@@ -92,21 +95,22 @@ def _read(cluster: Standalone, served: Served, executors: int) -> Read:
     builder = SparkSession.builder.appName("spark_scale").master(cluster.master)
     spark = quiet_session(builder, cluster.folder / "spark.log", settings)
     try:
-        rows = _frame(spark, served).count()
-        _drain(_frame(spark, served))
+        rows = _frame(spark, served, end).count()
+        _drain(_frame(spark, served, end))
         before, start = _cpu_of_others(), time.perf_counter()
-        _drain(_frame(spark, served))
+        _drain(_frame(spark, served, end))
         return Read(rows, time.perf_counter() - start, _cpu_of_others() - before)
     finally:
         spark.stop()
 
 
-def _frame(spark: SparkSession, served: Served) -> DataFrame:
+def _frame(spark: SparkSession, served: Served, end: str) -> DataFrame:
     options = {
         "hosts": f"127.0.0.1:{served.port}",
         "consistencyLevel": "ONE",
         "maxPartitions": str(PARTITIONS),
         "fetchSize": str(PAGE_ROWS),
+        "endingTimestamp": end,
     }
     return spark.read.format("scylla_cdc").options(**options).load(f"{KEYSPACE}.{FLAT}")
 
