@@ -75,12 +75,13 @@ class SparkCheckpoint:
         finished = [number for number in numbers if number <= done]
         reached = max(finished, default=min(numbers))
         try:
-            version, _, *lines = (self.at / "offsets" / str(reached)).read_text().splitlines()
+            version, _, first, *rest = (self.at / "offsets" / str(reached)).read_text().splitlines()
+            # From version 2 of the file on, each line begins with the name of its source.
+            lines = [line if version == "v1" else line.partition(":")[2] for line in (first, *rest)]
+            offsets = [_offset(line) for line in lines]
         except (OSError, ValueError) as error:
             raise self._unreadable() from error
-        for line in lines:
-            # From version 2 of the file on, each line begins with the name of its source.
-            offset = _offset(line if version == "v1" else line.partition(":")[2])
+        for offset in offsets:
             if offset and offset.get("table", str(self.table)) == str(self.table):
                 yield offset if finished else {**offset, "position": _began(offset)}
 
@@ -107,10 +108,15 @@ def _began(offset: dict[str, Any]) -> int:
 
 
 def _offset(line: str) -> dict[str, Any] | None:
-    """Parse an offset of the source `scylla_cdc`; None for an offset of another source."""
+    """Parse an offset of the source `scylla_cdc`; None for an offset of another source.
+
+    Raises ValueError for an object that is not complete. Other sources may write any text.
+    """
     try:
         found = json.loads(line)
     except ValueError:
+        if line.startswith("{"):
+            raise
         return None
     is_ours = (
         isinstance(found, dict)

@@ -116,7 +116,7 @@ def test_named_sources_are_read(tmp_path: Path) -> None:
     assert position(checkpoint(tmp_path, {0: lines}, done=0, version="v2")) == 6
 
 
-@pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first"])
+@pytest.mark.parametrize("damage", ["offsets", "file", "metadata", "first", "lines", "cut"])
 def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) -> None:
     """The error has the directory and what was expected there."""
     found = checkpoint(tmp_path, {0: [offset(1)]}, done=0)
@@ -127,7 +127,12 @@ def test_other_directories_are_refused_in_one_line(tmp_path: Path, damage: str) 
         (tmp_path / "offsets").touch()
     elif damage == "metadata":
         (tmp_path / "metadata").write_text("{}")
-    else:
+    elif damage == "first":
         (tmp_path / "offsets" / "0").write_text("v1")
+    elif damage == "lines":
+        (tmp_path / "offsets" / "0").write_text("v1\n{}\n")
+    else:
+        text = (tmp_path / "offsets" / "0").read_text()
+        (tmp_path / "offsets" / "0").write_text(text[:-5])
     with pytest.raises(CheckpointError, match=r"is not the checkpointLocation of .*: expected a"):
         found.names()
