@@ -68,7 +68,10 @@ def test_no_option_may_be_empty(option: Option) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ssl.caFile", "ssl.caFile is '': give the PEM file of the authorities to trust, or leave"),
+        (
+            "ssl.caFile",
+            "ssl.caFile is '': give the PEM file of the CA certificates to trust, or leave",
+        ),
         ("username", "username is '': give the role to log in as, or leave it out"),
         ("password", "password is '': give the password of the role, or leave it out"),
         ("localDC", "localDC is '': give the datacenter to query, or leave it out"),
