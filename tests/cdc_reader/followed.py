@@ -1,4 +1,4 @@
-"""A table of an in-process embedded server, and a reader driven by a manual clock."""
+"""A table on an embedded server in this process, and a reader with a manual clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPOCH = 1_700_000_000 * SECOND
 
 @define(slots=False)
 class Followed:
-    """A server with the table ks.t, and a record of its queries."""
+    """A server with the table ks.t, which records its queries."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(EPOCH))
     config: ReadConfig = ReadConfig()
@@ -54,14 +54,14 @@ class Followed:
         return self.server.execute(cql)
 
     def insert(self, p: int, c: int, at: int | None = None) -> None:
-        """Insert a row at `at` µs, or now."""
+        """Insert a row with the timestamp `at`, in µs, or with the current time."""
         at = self.clock.now() if at is None else at
         self.execute(f"INSERT INTO ks.t (p, c, v) VALUES ({p}, {c}, {c}) USING TIMESTAMP {at}")
 
     def follower(
         self, start: Checkpoint | int, shard: Shard | None = None, **changed: Any
     ) -> Follower:
-        """Make a reader from `start` on; named settings override `config`."""
+        """Return a reader that starts at `start`; keyword arguments override `config`."""
         if not isinstance(start, Checkpoint):
             start = Checkpoint(start)
         table = CdcTable(self.connection(), TableName("ks", "t"))
@@ -88,17 +88,17 @@ class Followed:
 
 
 def last_marks(batch: pa.RecordBatch) -> dict[StreamId, Mark]:
-    """Return marks that acknowledge each stream up to its last row in the batch."""
+    """Return marks that acknowledge all rows of the batch."""
     return {stream: Mark(key_at(batch, end - 1)) for stream, _, end in runs(batch)}
 
 
 def rows_read(deliveries: Iterable[Delivery]) -> list[RowsRead]:
-    """Return the deliveries with rows."""
+    """Return the deliveries that have rows."""
     return [delivery for delivery in deliveries if isinstance(delivery, RowsRead)]
 
 
 def cells(deliveries: Iterable[Delivery], *names: str) -> list[tuple[Any, ...]]:
-    """Return the named columns of all rows delivered."""
+    """Return the named columns of all delivered rows."""
     return [
         tuple(row[name] for name in names)
         for read in rows_read(deliveries)

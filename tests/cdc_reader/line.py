@@ -1,4 +1,4 @@
-"""A connection to a server that can be cut and held."""
+"""A proxy whose connections can be cut and suspended."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 
 class Line:
-    """Forwards what is sent to its port to a server.
+    """Forwards connections to a server.
 
-    When cut, it still accepts new connections. While held, it accepts data but forwards nothing,
-    like a hanging server.
+    After a cut, new connections work. While suspended, the proxy accepts data but forwards nothing,
+    like a server that hangs.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
@@ -24,7 +24,7 @@ class Line:
         self._flows = threading.Event()
         self._flows.set()
         self.holds = threading.Event()
-        """Set once something is kept back."""
+        """Set when data is held back."""
         self._start(self._accept)
 
     @property
@@ -39,7 +39,7 @@ class Line:
                 end.shutdown(socket.SHUT_RDWR)
 
     def hold(self) -> None:
-        """Forward nothing in either direction."""
+        """Stop forwarding data in both directions."""
         self.holds.clear()
         self._flows.clear()
 

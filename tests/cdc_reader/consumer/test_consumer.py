@@ -59,7 +59,7 @@ KEYSPACE = (
 
 
 class Seen:
-    """A handler that records its changes, and the threads that called it."""
+    """A handler that records the changes, and the threads that call it."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -83,7 +83,7 @@ def no_threads_are_left() -> Any:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Callable[[Change], object], **options: Any
 ) -> CdcConsumer:
-    """Make a consumer that ends now."""
+    """Return a consumer that ends at the current time."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ} | options
     return CdcConsumer(connection, tables, handler, **settings)
 
@@ -91,7 +91,7 @@ def consumer(
 def test_order_is_kept_by_partition_key_among_several_workers(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each change comes once; the numbers of a partition ascend."""
+    """Each change is handled once, and the numbers within a partition ascend."""
     write(table, 200)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(workers=3)).run()
@@ -102,7 +102,7 @@ def test_order_is_kept_by_partition_key_among_several_workers(
 
 @pytest.mark.needs("topology")
 def test_order_is_kept_across_generations() -> None:
-    """A base row's changes move to another stream, but stay with the same worker."""
+    """The changes of a base row move to another stream, but stay with the same worker."""
     clock = ManualClock(1_700_000_000_000_000)
     with EmbeddedScylla(clock=clock) as server:
         server.execute(KEYSPACE)
@@ -132,7 +132,7 @@ def test_order_is_kept_across_generations() -> None:
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Changes in flight are bounded by the limit plus one page; all of them arrive."""
+    """At most `max_changes` changes and one page are in flight; all changes arrive."""
     write(table, 100)
     go, metrics, seen = threading.Event(), MemoryMetrics(), Seen()
 
@@ -146,7 +146,7 @@ def test_reading_waits_for_a_slow_handler(
     running.start()
     while not slow._running._runtime._limit.is_awaited:
         running.join(0.001)
-    assert metrics[ROWS, TableName.parse(table)] <= 20  # one page in hand, and one waiting
+    assert metrics[ROWS, TableName.parse(table)] <= 20  # a page in flight, a page waiting
     go.set()
     running.join()
     assert sorted(seen.numbers) == list(range(100))
@@ -155,7 +155,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_page_above_the_byte_limit_is_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A page larger than the limit is admitted alone."""
+    """A page above the limit is admitted while nothing else is in flight."""
     write(table, 60)
     seen = Seen()
     consumer(connection, table, seen, config=ConsumerConfig(max_bytes=1)).run()
@@ -186,7 +186,7 @@ def test_a_run_resumes_where_the_last_one_ended(
 def test_applications_have_separate_positions(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each application has its own position in the shared store."""
+    """Each application has its own position in the store that they share."""
     write(table, 20)
     store = MemoryCheckpoints()
     for application in ("one", "other"):
@@ -198,7 +198,7 @@ def test_applications_have_separate_positions(
 def test_start_now_delivers_later_writes_only(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The start is saved even if nothing is handled."""
+    """The start is saved even if no change is handled."""
     write(table, 10)
     store = MemoryCheckpoints()
     first = consumer(connection, table, Seen(), start="now", checkpoints=store, end=None)
@@ -213,7 +213,7 @@ def test_start_now_delivers_later_writes_only(
 def test_end_now_stops_at_the_present(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The run handles what exists, then ends."""
+    """The run handles the existing changes, then ends."""
     write(table, 5)
     seen = Seen()
     consumer(connection, table, seen, end="now").run()
@@ -223,7 +223,7 @@ def test_end_now_stops_at_the_present(
 def test_several_tables_are_followed_at_once(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """Each change names its table; each table has its own checkpoint."""
+    """Each change has the name of its table; each table has its own checkpoint."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -250,7 +250,7 @@ def test_several_tables_are_followed_at_once(
 def test_shards_cover_everything_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each shard has its own checkpoint in the shared store."""
+    """Each shard has its own checkpoint in the store that they share."""
     write(table, 100, partitions=50)
     store, shares = MemoryCheckpoints(), []
     for number in (1, 2, 3):
@@ -264,7 +264,7 @@ def test_shards_cover_everything_once(
 def test_on_window_is_called_when_all_changes_are_handled(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Windows adjoin, empty ones included, and none is reported before its changes are handled."""
+    """Windows, including empty ones, adjoin; each is reported after all its changes are handled."""
     write(table, 30)
     handled: list[int] = []
     windows: list[Window] = []
@@ -291,7 +291,7 @@ def test_on_window_is_called_when_all_changes_are_handled(
 def test_a_failing_on_window_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The consumer stops; the changes were handled."""
+    """The changes were handled before the error."""
     write(table, 10)
     seen, store = Seen(), MemoryCheckpoints()
 
@@ -307,7 +307,7 @@ def test_a_failing_on_window_stops_the_consumer(
 def test_stop_leaves_queued_changes_to_the_next_run(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A handler may stop its own consumer; over all runs each change comes once."""
+    """A handler may stop its own consumer; the runs together handle each change once."""
     write(table, 100)
     seen, store, runs = Seen(), MemoryCheckpoints(), 0
     running: list[CdcConsumer] = []
@@ -328,7 +328,7 @@ def test_stop_leaves_queued_changes_to_the_next_run(
 
 
 def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
-    """A consumer that was stopped before it ran does not start."""
+    """A consumer that is stopped before `run` does not start."""
     stopped = consumer(connection, table, Seen(), end=None)
     stopped.stop()
     stopped.run()
@@ -337,7 +337,7 @@ def test_a_consumer_runs_once(connection: ConnectionConfig, table: str) -> None:
 
 
 class Failing:
-    """A handler that fails a number of times on one change."""
+    """A handler that fails a given number of times on one change."""
 
     def __init__(self, number: int, times: int) -> None:
         self.seen = Seen()
@@ -356,7 +356,7 @@ QUICK = ConsumerConfig(pause=timedelta(milliseconds=1), attempts=3)
 def test_a_handler_that_fails_is_called_again(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The order of its partition is kept."""
+    """Retries keep the changes of a partition in order."""
     write(table, 40)
     handler, metrics = Failing(13, 2), MemoryMetrics()
     consumer(connection, table, handler, config=QUICK, metrics=metrics).run()
@@ -369,7 +369,9 @@ def test_a_handler_that_fails_is_called_again(
 def test_a_handler_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the change, which is delivered again; handled ones are not."""
+    """The error names the change. The next run delivers it again, but not the changes handled
+    before.
+    """
     write(table, 40)
     handler, store = Failing(13, 3), MemoryCheckpoints()
     with pytest.raises(HandlerError, match=r"failed 3 times on insert of .*'c': 13.*no such") as e:
@@ -406,7 +408,7 @@ def test_a_handlers_failure_is_logged_with_its_traceback(
 
 
 def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write: Write) -> None:
-    """All others are handled, and the position advances."""
+    """All other changes are handled, and the position advances past the skipped one."""
     write(table, 40)
     handler, store, metrics = Failing(13, 3), MemoryCheckpoints(), MemoryMetrics()
     skipping = evolve(QUICK, on_error="skip")
@@ -420,7 +422,9 @@ def test_a_change_may_be_skipped(connection: ConnectionConfig, table: str, write
 def test_a_change_may_go_to_the_dead_letters(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The dead letter gets the handler's last error; if it fails too, the consumer stops."""
+    """`dead_letter` gets the handler's last error; if `dead_letter` fails too, the consumer
+    stops.
+    """
     write(table, 40)
     letters: list[tuple[int, str]] = []
     consumer(
@@ -440,7 +444,7 @@ def _full(_change: Change, _error: Exception) -> None:
 
 
 async def _later(*_: object) -> None:
-    """Do nothing, once awaited."""
+    """Do nothing when awaited."""
 
 
 def _unawaited(*given: object) -> object:
@@ -449,13 +453,15 @@ def _unawaited(*given: object) -> object:
 
 class _Later:
     async def __call__(self, *_: object) -> None:
-        """Do nothing, once awaited."""
+        """Do nothing when awaited."""
 
 
 def test_a_handler_that_returns_a_coroutine_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A change handed to a coroutine that nobody awaits is not handled, nor acknowledged."""
+    """Nobody would await the coroutine, so the change would be acknowledged without being
+    handled.
+    """
     write(table, 5)
     store, seen = MemoryCheckpoints(), Seen()
     for unawaited in (_later, _Later()):
@@ -477,7 +483,9 @@ def test_a_handler_that_returns_a_coroutine_is_refused(
 def test_a_handler_that_is_a_generator_is_refused(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Nothing in it has run when it returns, so its change is not handled, nor acknowledged."""
+    """Calling it runs none of its code, so the change would be acknowledged without being
+    handled.
+    """
 
     def generator(change: Change) -> Iterator[Change]:
         yield change
@@ -512,7 +520,7 @@ class Store(MemoryCheckpoints):
 def test_transient_errors_of_a_store_are_retried(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The consumer goes on meanwhile; at its end it waits for the store."""
+    """Handling continues meanwhile; before it ends, the consumer waits for the store."""
     write(table, 40)
     store = Store(*[TransientError("busy")] * 4)
     seen, metrics = Seen(), MemoryMetrics()
@@ -527,7 +535,7 @@ def test_transient_errors_of_a_store_are_retried(
 def test_a_store_that_fails_for_good_stops_the_consumer(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error is the store's. Its lease, which cannot be released, expires."""
+    """The consumer raises the store's error. It cannot release its lease, which expires later."""
     write(table, 40)
     seen, store = Seen(), Store(CheckpointError("disk full"))
     short = ConsumerConfig(lease=timedelta(seconds=1))
@@ -540,7 +548,7 @@ def test_a_store_that_fails_for_good_stops_the_consumer(
 def test_a_store_that_cannot_be_read_is_raised_at_once(
     connection: ConnectionConfig, table: str, tmp_path: Path
 ) -> None:
-    """The error comes before anything is read."""
+    """The error is raised before anything is read."""
     store = SqliteCheckpoints(tmp_path / "nowhere" / "c.db")
     with pytest.raises(CheckpointError, match="unable to open"):
         consumer(connection, table, Seen(), checkpoints=store, end=None).run()
@@ -549,10 +557,10 @@ def test_a_store_that_cannot_be_read_is_raised_at_once(
 def test_each_change_is_saved_if_configured(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The interval is zero."""
+    """An interval of zero saves each change; a long interval saves only a few times."""
     write(table, 40)
     store = Store()
-    each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # two may share a save
+    each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))  # workers may share a save
     consumer(connection, table, Seen(), checkpoints=store, config=each).run()
     assert store.saves >= 40
     rare = Store()
@@ -582,7 +590,7 @@ def test_transient_errors_of_a_read_are_retried(
 def test_an_outage_does_not_keep_a_consumer_from_stopping(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """The retry deadline does not matter."""
+    """This holds whatever the retry deadline."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -603,7 +611,7 @@ def test_an_outage_does_not_keep_a_consumer_from_stopping(
 def test_an_idle_window_costs_one_write(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The number of streams with earlier rows does not matter."""
+    """This holds however many streams had rows before."""
     from cdc_reader.testing import Fault
 
     server: Any = scylla.server
@@ -623,7 +631,7 @@ def test_an_idle_window_costs_one_write(
     idle = consumer(connection, table, Seen(), **options)
     with server.faults.during(saves):
         idle.run()
-        lease = 4  # the lease is acquired and released, each with a read of its state
+        lease = 4  # acquire and release, each with a read of the lease's state
         assert server.faults.struck(saves) <= len(windows) + lease
     store.close()
 
@@ -631,7 +639,9 @@ def test_an_idle_window_costs_one_write(
 def test_eager_rows_are_delivered_at_once_and_only_once(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """No row has settled when the consumer stops; the next one skips the acknowledged rows."""
+    """No row has settled when a run stops, so the next run relies on marks to skip acknowledged
+    rows.
+    """
     eager = evolve(
         READ,
         delivery="eager",
@@ -673,7 +683,7 @@ def test_metrics_are_recorded(connection: ConnectionConfig, table: str, write: W
 def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
     ttl: int, left: float
 ) -> None:
-    """Both are computed from the oldest possible row: here the log is an hour old."""
+    """Both are computed from the oldest possible row: the log here is an hour old."""
     clock, metrics, name = ManualClock(1_700_000_000_000_000), MemoryMetrics(), TableName("ks", "t")
     told: list[tuple[float, float]] = []
     with EmbeddedScylla(clock=clock) as server:
@@ -695,7 +705,7 @@ def test_lag_and_headroom_are_recorded_before_the_first_window_completes(
 
 
 def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: str) -> None:
-    """The log has not been read yet."""
+    """Nothing has been read from the log yet."""
     metrics, an_hour_ago = MemoryMetrics(), now() - 3_600_000_000
     following = consumer(
         connection, table, Seen(), start=an_hour_ago, end=an_hour_ago, metrics=metrics
@@ -705,7 +715,7 @@ def test_lag_counts_from_the_given_start(connection: ConnectionConfig, table: st
 
 
 def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, keyspace: str) -> None:
-    """The error comes at once."""
+    """The error is raised at once."""
     with pytest.raises(TableNotFoundError, match=r"table .*nosuch was not found"):
         consumer(connection, f"{keyspace}.nosuch", Seen(), end=None).run()
 
@@ -726,7 +736,7 @@ def test_a_table_that_is_not_there_is_an_error(connection: ConnectionConfig, key
 def test_values_that_cannot_be_used_are_refused(
     connection: ConnectionConfig, options: dict[str, Any], message: str
 ) -> None:
-    """The constructor refuses them."""
+    """The constructor raises an error."""
     with pytest.raises(ConfigurationError, match=message):
         consumer(connection, "ks.t", Seen(), **options)
 
@@ -736,7 +746,7 @@ def test_values_that_cannot_be_used_are_refused(
     [("workers", 0), ("attempts", 0), ("on_error", "sulk"), ("pause", timedelta(-1))],
 )
 def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
-    """The error has the valid values."""
+    """The error lists the valid values."""
     with pytest.raises(ConfigurationError, match=f"{name} is .*: give "):
         ConsumerConfig(**{name: value})
 
@@ -744,7 +754,7 @@ def test_settings_that_cannot_be_used_are_refused(name: str, value: Any) -> None
 def test_tables_are_merged_by_write_time(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The limit on changes in flight does not matter."""
+    """Changes of both tables are handled in order, even with one change in flight."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"
@@ -766,7 +776,7 @@ def test_tables_are_merged_by_write_time(
 def test_a_waiting_table_does_not_delay_the_end(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str, table: str, write: Write
 ) -> None:
-    """The other table has an earlier change, on which the consumer stops."""
+    """The other table has an earlier change, and the handler stops the consumer there."""
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.u (p int, c int, v int, PRIMARY KEY (p, c)) "
         "WITH cdc = {'enabled': true}"

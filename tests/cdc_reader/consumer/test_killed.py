@@ -34,9 +34,9 @@ Write = Callable[..., None]
 def test_a_kill_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     processes: Processes, write: Write
 ) -> None:
-    """Each worker saves each change before the next, so at most the last one is repeated.
+    """Each worker saves a change before it takes the next, so it repeats at most its last one.
 
-    Every other run is eager and ends before anything settles, so its position stays and its marks
+    Every second run is eager and ends before any row settles, so the position stays and the marks
     grow.
     """
     seed = random.SystemRandom().randrange(1 << 32)
@@ -75,7 +75,7 @@ def _assert_in_order(handled: list[list[tuple[str, str]]]) -> None:
 
 
 def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) -> None:
-    """Handled changes are saved, and none comes twice."""
+    """Handled changes are saved, and no change is handled twice."""
     write(processes.table, 300)
     process = processes.begin(0, terminated_after=20)
     process.join()
@@ -91,7 +91,9 @@ def test_sigterm_ends_a_consumer_in_order(processes: Processes, write: Write) ->
 def test_signal_handlers_are_put_back(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Former handlers return after a run and at the first signal; a second signal ends a hang."""
+    """The previous handlers are restored after a run, and already at the first signal, so that a
+    second one ends a run that hangs.
+    """
     write(table, 10)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     during: list[object] = []

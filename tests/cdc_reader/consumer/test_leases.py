@@ -1,4 +1,4 @@
-"""Of consumers with one name, one runs; the others wait, and take over when it ends."""
+"""Of several consumers with one name, one runs; the others wait, and take over when it ends."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ ROWS = 200
 
 
 def handled(processes: Processes, *runs: int) -> set[str]:
-    """Return the rows that the runs handled."""
+    """Return all rows that the runs handled."""
     return {row for run in runs for _, row in processes.handled(run)}
 
 
 def test_a_standby_takes_over_from_an_owner_that_was_killed(
     processes: Processes, write: Write
 ) -> None:
-    """On one machine the takeover is immediate; unacknowledged changes are handled again."""
+    """On the same machine the takeover is immediate, and unacknowledged changes are handled
+    again.
+    """
     write(processes.table, ROWS)
     owner = processes.begin(0)
     await_some(processes, 0, owner, 10)
@@ -60,7 +62,7 @@ def test_a_standby_takes_over_from_an_owner_that_was_killed(
 def test_an_owner_that_stood_still_saves_nothing_more(
     processes: Processes, write: Write, on_held: str
 ) -> None:
-    """The suspended owner finishes its current change, which the next owner handled too."""
+    """The suspended consumer finishes its current change, which the new owner has handled too."""
     write(processes.table, ROWS)
     owner = processes.begin(0, config=evolve(SHORT, workers=1, on_held=on_held))
     await_some(processes, 0, owner, 10)
@@ -88,7 +90,7 @@ def test_an_owner_that_stood_still_saves_nothing_more(
 
 
 class Slow:
-    """A handler that waits for permission to continue."""
+    """A handler that waits until it may continue."""
 
     def __init__(self) -> None:
         self.is_at_work, self.may_go_on = threading.Event(), threading.Event()
@@ -103,7 +105,7 @@ class Slow:
 def consumer(
     connection: ConnectionConfig, tables: Any, handler: Any, **options: Any
 ) -> CdcConsumer:
-    """Make a consumer that ends now."""
+    """Return a consumer that ends at the current time."""
     settings: dict[str, Any] = {"application": "app", "end": now(), "read": READ, "config": SHORT}
     return CdcConsumer(connection, tables, handler, **(settings | options))
 
@@ -111,7 +113,7 @@ def consumer(
 def test_the_second_waits_until_the_first_ends(
     connection: ConnectionConfig, table: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second consumer logs once whom it waits for; then it finds nothing left to do."""
+    """The second consumer logs once which process it waits for, and then finds no change left."""
     write(table, 20)
     store, slow, rest = MemoryCheckpoints(), Slow(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -135,7 +137,7 @@ def test_the_second_waits_until_the_first_ends(
 def test_the_second_fails_if_it_is_to(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The error names the holder, which is not disturbed."""
+    """The error names the owner, which continues undisturbed."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -152,7 +154,7 @@ def test_the_second_fails_if_it_is_to(
 def test_one_that_waits_can_be_stopped(
     connection: ConnectionConfig, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A consumer that waits saves nothing and reports nothing."""
+    """A consumer stopped while it waits saves nothing and raises no error."""
     store = MemoryCheckpoints()
     name = CheckpointName("app", TableName.parse(table))
     other = Owner("other", "host", 1, 0)
@@ -171,7 +173,7 @@ def test_one_that_waits_can_be_stopped(
 def test_shards_and_applications_have_leases_of_their_own(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Consumers of different shards or applications run concurrently."""
+    """Consumers of different shards or applications run at the same time."""
     write(table, 20)
     store, slow = MemoryCheckpoints(), Slow()
     first = threading.Thread(target=consumer(connection, table, slow, checkpoints=store).run)
@@ -190,7 +192,7 @@ def test_shards_and_applications_have_leases_of_their_own(
 
 
 class WithoutLeases:
-    """A user's store, without leases."""
+    """A user-defined store without leases."""
 
     def __init__(self) -> None:
         self._store = MemoryCheckpoints()
@@ -206,7 +208,7 @@ class WithoutLeases:
 
 
 class Unsupported(MemoryCheckpoints):
-    """A store whose servers do not support leases."""
+    """A store that offers leases, on servers that do not support them."""
 
     def acquire(self, name: CheckpointName, owner: Owner, duration: timedelta) -> Owner:
         raise LeaseUnsupportedError(f"{name.table}, {owner.host}, {duration}: no leases here")
@@ -220,7 +222,7 @@ def test_a_store_without_leases_is_used_without(
     store: Callable[[], Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A warning is logged only for a store that should have leases."""
+    """The warning is logged only for a store that offers leases."""
     write(table, 20)
     kept, name, seen = store(), CheckpointName("app", TableName.parse(table)), Slow()
     seen.may_go_on.set()
@@ -233,7 +235,7 @@ def test_a_store_without_leases_is_used_without(
 
 
 def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
-    """Delivery resumes after a renewal, or ends with the consumer."""
+    """Delivery waits for a renewal, or ends when the consumer stops."""
     clock, stopping = ManualClock(now()), threading.Event()
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
@@ -245,7 +247,7 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the wall clock the lease would last another hour."""
+    """By the wall clock, the lease would last for another hour."""
     name = CheckpointName("app", TableName("ks", "t"))
     leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
     assert leases.acquire()
@@ -258,7 +260,7 @@ def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.Monk
 
 
 def test_a_steady_clock_goes_on_by_itself() -> None:
-    """The clock counts µs by the monotonic clock."""
+    """The clock returns µs of the monotonic clock."""
     steady = SteadyClock()
     outer = time.monotonic_ns()
     first, inner = steady.now(), time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""After rows expired unread, a consumer takes a new snapshot, which corrects a copy.
+"""When rows expired before they were read, a consumer takes a new snapshot, which corrects copies.
 
 `SCYLLA_CDC_SEEDS` sets the number of histories (200 if unset), `SCYLLA_CDC_SEED` the first.
 """
@@ -34,20 +34,20 @@ HOUR = TTL * SECOND
 NAME = TableName("ks", "t")
 AGAIN = evolve(READ, data_loss="resnapshot")
 
-pytestmark = pytest.mark.needs("faults")  # it has a server of its own
+pytestmark = pytest.mark.needs("faults")  # runs a separate server
 
 Key = tuple[int, int]
 
 
 @pytest.fixture
 def server(server: EmbeddedScylla) -> EmbeddedScylla:
-    """The server, with a table."""
+    """A server with a table."""
     create(server)
     return server
 
 
 def create(server: EmbeddedScylla) -> None:
-    """Create the table, whose log keeps rows for an hour."""
+    """Create the table; its log keeps rows for an hour."""
     server.execute(
         "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) "
         f"WITH cdc = {{'enabled': true, 'ttl': {TTL}}}"
@@ -56,7 +56,9 @@ def create(server: EmbeddedScylla) -> None:
 
 @define
 class Copy:
-    """A copy of the table, as its handler and the events make it; each row has its timestamp."""
+    """A copy of the table that applies changes and events; it has each row's timestamp and
+    value.
+    """
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -79,14 +81,14 @@ class Copy:
             self.rows[self._key(change)] = change.timestamp, value
 
     def tell(self, event: ConsumerEvent) -> None:
-        """Drop the rows older than a snapshot that is complete."""
+        """Record the event; after a snapshot, delete all rows older than the snapshot."""
         self.events.append(event)
         if isinstance(event, SnapshotComplete):
             for key in [key for key, (at, _) in self.rows.items() if at < event.time]:
                 del self.rows[key]
 
     def run(self, handle: Any = None, **more: Any) -> None:
-        """Run a consumer to now."""
+        """Run a consumer up to the current time."""
         self.clock.advance(SECOND)
         options: dict[str, Any] = {
             "application": "copy",
@@ -103,7 +105,7 @@ class Copy:
 
     @property
     def table(self) -> dict[Key, int | None]:
-        """The rows of the copy."""
+        """The rows of the copy, without timestamps."""
         return {key: value for key, (_, value) in self.rows.items()}
 
     @staticmethod
@@ -136,7 +138,7 @@ def write(server: EmbeddedScylla, *statements: str) -> None:
 def test_rows_deleted_in_the_lost_span_leave_the_copy(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """No change reports the deletes; in the copy, the rows are older than the snapshot."""
+    """No change reports the deletes, but the deleted rows are older than the snapshot."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     assert copy.table == table_of(server)
@@ -163,7 +165,7 @@ def test_rows_deleted_in_the_lost_span_leave_the_copy(
 
 
 def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The consumer goes on by itself; changes in flight are handled first."""
+    """The consumer takes the snapshot by itself, after it has handled the changes in flight."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     copy.seen.clear()
@@ -185,7 +187,9 @@ def test_a_loss_while_it_runs(copy: Copy, server: EmbeddedScylla, clock: ManualC
 def test_a_snapshot_that_is_cut_short_goes_on(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """The next run continues with the same time, so rows handled before the crash stay."""
+    """The next run resumes the snapshot with the same time, so the rows handled before stay in the
+    copy.
+    """
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(40)))
     copy.run()
     clock.advance(3 * HOUR)
@@ -210,7 +214,7 @@ def test_a_snapshot_that_is_cut_short_goes_on(
 def test_a_snapshot_that_outlasts_the_log_begins_again(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """The log that follows the snapshot would have a gap."""
+    """Otherwise the log after the snapshot would have a gap."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
 
     def fail(change: Change) -> None:
@@ -233,7 +237,7 @@ def test_a_snapshot_that_outlasts_the_log_begins_again(
 def test_going_on_names_what_is_lost(
     copy: Copy, server: EmbeddedScylla, clock: ManualClock
 ) -> None:
-    """With `continue` only the event reports the loss."""
+    """With `data_loss="continue"`, the loss is reported by an event, and the run continues."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run(snapshot="none")
     write(server, "INSERT INTO {t} (p, c, v) VALUES (2, 0, 1)")
@@ -249,7 +253,7 @@ def test_going_on_names_what_is_lost(
 
 
 def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) -> None:
-    """The run ends before the position is saved, so the event comes again."""
+    """The run ends before the position is saved, so the next run repeats the event."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(event: ConsumerEvent) -> None:
@@ -270,13 +274,13 @@ def test_an_event_that_fails_ends_the_run(copy: Copy, server: EmbeddedScylla) ->
 
 
 def test_shards_are_refused(copy: Copy) -> None:
-    """One shard alone cannot tell which rows are lost."""
+    """One shard alone cannot determine which rows are lost."""
     with pytest.raises(ConfigurationError, match="shards fall behind one by one"):
         copy.run(shard="1/2")
 
 
 def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy) -> None:
-    """A reader cannot deliver the snapshot, so it raises an error with the lost span."""
+    """A reader cannot take a snapshot, so the error has the lost span."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
     copy.run()
     kept = copy.store.load(CheckpointName("copy", NAME))
@@ -294,7 +298,7 @@ def test_a_reader_raises(server: EmbeddedScylla, clock: ManualClock, copy: Copy)
 def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
     copy: Copy, server: EmbeddedScylla
 ) -> None:
-    """`snapshot` is 'none', and no loss explains the snapshot."""
+    """With `snapshot="none"` and no data loss, a run does not resume an unfinished snapshot."""
     write(server, "INSERT INTO {t} (p, c, v) VALUES (1, 0, 1)")
 
     def fail(change: Change) -> None:
@@ -307,7 +311,7 @@ def test_without_a_mode_the_checkpoint_of_a_snapshot_is_refused(
 
 
 def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """The loop gets the rows of the new snapshot like any others."""
+    """The loop yields the rows of the new snapshot like all other changes."""
     write(server, *(f"INSERT INTO {{t}} (p, c, v) VALUES ({p}, 0, {p})" for p in range(9)))
     copy.run()
     write(server, "DELETE FROM {t} WHERE p = 3 AND c = 0")
@@ -332,7 +336,9 @@ def test_a_loop_over_changes(copy: Copy, server: EmbeddedScylla, clock: ManualCl
 
 
 def check_history(seed: int, server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write, stop and fail at random, longer than the TTL or not; at the end the copy is equal."""
+    """Write, pause and fail at random, for times below and above the TTL, and compare copy and
+    table.
+    """
     draw = random.Random(seed)
     server.execute("DROP TABLE ks.t")
     create(server)
@@ -371,7 +377,7 @@ def _statement(draw: random.Random) -> str:
 
 
 def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """A copy that applies changes, and sweeps when a snapshot is complete, equals the table."""
+    """A copy that deletes older rows after each snapshot equals the table."""
     for seed in range(FIRST, FIRST + 3):
         check_history(seed, server, clock)
 
@@ -379,7 +385,7 @@ def test_some_histories(server: EmbeddedScylla, clock: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 5 * SEEDS)
 def test_every_history(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """At the end of each history the copy equals the table, for many seeds."""
+    """The same for many more seeds."""
     for seed in range(FIRST, FIRST + SEEDS):
         try:
             check_history(seed, server, clock)

@@ -1,4 +1,4 @@
-"""A consumer that returns after the table, or the TTL of its log, has changed."""
+"""A consumer that resumes after the table, or the TTL of its log, has changed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def store(
 
 @pytest.fixture
 def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Callable[[], list[int]]:
-    """Run a consumer that ends now; return the keys of the changes."""
+    """Return a function that runs a consumer to the current time and returns the keys of its
+    changes.
+    """
 
     def run() -> list[int]:
         seen: list[int] = []
@@ -68,26 +70,26 @@ def run(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore) -> Call
 
 
 def create(server: EmbeddedScylla, ttl: int) -> None:
-    """Create the table, whose log keeps rows for `ttl` seconds."""
+    """Create the table; its log keeps rows for `ttl` seconds."""
     server.execute(
         f"CREATE TABLE ks.t (p int PRIMARY KEY) WITH cdc = {{'enabled': true, 'ttl': {ttl}}}"
     )
 
 
 def alter(server: EmbeddedScylla, ttl: int) -> None:
-    """Keep rows written from now on for `ttl` seconds."""
+    """Set the log's TTL, for rows written from now on."""
     server.execute(f"ALTER TABLE ks.t WITH cdc = {{'enabled': true, 'ttl': {ttl}}}")
 
 
 def insert(server: EmbeddedScylla, p: int) -> None:
-    """Insert a row now."""
+    """Insert a row at the current time."""
     server.execute(f"INSERT INTO ks.t (p) VALUES ({p})")
 
 
 def test_raising_the_ttl_does_not_hide_a_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Rows that were written before the TTL was raised expired by the former TTL."""
+    """Rows written before the TTL was raised expired by the old TTL."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -102,7 +104,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(
 def test_lowering_the_ttl_is_no_loss(
     server: EmbeddedScylla, clock: ManualClock, run: Callable[[], list[int]]
 ) -> None:
-    """Older rows live on by the former TTL, newer rows by the new one."""
+    """Older rows keep the old TTL; newer rows have the new one."""
     create(server, ttl=86_400)
     insert(server, 1)
     assert run() == [1]
@@ -123,7 +125,7 @@ def test_the_history_of_the_ttl_is_kept_as_far_as_it_matters(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The history begins with the TTL in force at the position."""
+    """The history starts with the TTL that applied at the position."""
     create(server, ttl=3_600)
     run()
     clock.advance(HOUR // 2)
@@ -141,7 +143,7 @@ def test_a_table_created_again_is_refused(
     store: LeasingStore,
     run: Callable[[], list[int]],
 ) -> None:
-    """The old checkpoint does not apply to the new table, and stays unchanged."""
+    """The checkpoint of the dropped table is not used for the new one, and stays unchanged."""
     create(server, ttl=3_600)
     insert(server, 1)
     assert run() == [1]
@@ -155,7 +157,7 @@ def test_a_table_created_again_is_refused(
 
 
 def killed(server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, start: str) -> None:
-    """Run a consumer that is gone before its first window is complete."""
+    """Run a consumer that ends before its first window is complete, as if it were killed."""
     connection = ConnectionConfig(server.contact_point)
     consumer = CdcConsumer(
         connection,
@@ -180,7 +182,7 @@ def test_a_start_that_was_never_read_on_expires(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """The start is judged like any checkpoint, by the TTL of its time."""
+    """Such a start is checked like any checkpoint, by the TTL that applied at its time."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)
@@ -198,7 +200,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
     run: Callable[[], list[int]],
     late: int,
 ) -> None:
-    """It is a position that a consumer had, so no row from there on may be missing in silence."""
+    """The start is a saved position, so rows missing after it are reported."""
     create(server, ttl=3_600)
     killed(server, clock, store, "now")
     insert(server, 1)
@@ -210,7 +212,7 @@ def test_a_start_that_was_never_read_on_begins_to_expire(
 def test_a_new_consumer_of_an_old_log_loses_nothing(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore
 ) -> None:
-    """It begins with the oldest row, and rows of that age expire while it starts."""
+    """The consumer starts at the oldest row, while rows of that age expire."""
     create(server, ttl=3_600)
     clock.advance(2 * HOUR)
     insert(server, 1)
@@ -237,7 +239,7 @@ def test_a_start_that_was_never_read_on_is_of_a_table(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A table that is created in its place is another table."""
+    """The table that the checkpoint belongs to was dropped, and another was created."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     server.execute("DROP TABLE ks.t")
@@ -254,7 +256,7 @@ def test_a_start_before_the_table_has_lost_nothing(
     run: Callable[[], list[int]],
     start: str,
 ) -> None:
-    """A young log has all rows that were ever written."""
+    """A log younger than its TTL still has all rows ever written."""
     create(server, ttl=3_600)
     killed(server, clock, store, start)
     insert(server, 1)
@@ -265,7 +267,7 @@ def test_a_start_before_the_table_has_lost_nothing(
 def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
     server: EmbeddedScylla, clock: ManualClock, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """The start is not saved, so another one can be given."""
+    """The start is not saved, so the next run can use another one."""
     create(server, ttl=3_600)
     insert(server, 1)
     clock.advance(3 * HOUR)
@@ -279,7 +281,7 @@ def test_a_start_whose_rows_have_expired_is_refused_and_not_kept(
 def test_a_checkpoint_of_an_earlier_version_learns_its_table(
     server: EmbeddedScylla, store: LeasingStore, run: Callable[[], list[int]]
 ) -> None:
-    """A missing table id is not an error."""
+    """The checkpoint has no table id; the next save adds it."""
     create(server, ttl=3_600)
     insert(server, 1)
     run()

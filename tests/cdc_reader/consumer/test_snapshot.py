@@ -1,4 +1,4 @@
-"""A consumer that begins with the table's rows: order, checkpoints, restarts, shards."""
+"""A consumer that starts with the existing rows: order, checkpoints, restarts, shards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SMALL = evolve(READ, fetch_size=3, in_flight=3)
 
 
 class Copy:
-    """A handler that keeps each row's newest value, and counts the snapshot's rows."""
+    """A handler that keeps the latest value of each row, and counts the snapshot's rows."""
 
     def __init__(self, limit: int = 0) -> None:
         self.rows: dict[tuple[int, int], int] = {}
@@ -66,20 +66,22 @@ class Copy:
 
 
 def consumer(connection: ConnectionConfig, table: str, copy: Copy, **options: Any) -> CdcConsumer:
-    """Return a consumer that ends once it has caught up."""
+    """Return a consumer that ends when it has caught up."""
     given = {"read": SMALL, "end": now(), "snapshot": "initial", **options}
     return CdcConsumer(connection, table, copy, application="app", **given)
 
 
 def name_of(table: str, shard: str = "1/1") -> CheckpointName:
-    """Return the name of a checkpoint."""
+    """Return a checkpoint name."""
     return CheckpointName("app", TableName.parse(table), shard)
 
 
 def test_rows_come_first_and_changes_follow(
     connection: ConnectionConfig, scylla: Scylla, table: str, write: Write
 ) -> None:
-    """Rows whose changes the log has forgotten come too; in a partition, rows precede changes."""
+    """Rows that are no longer in the log are delivered too; in each partition, rows precede
+    changes.
+    """
     write(table, 50)
     scylla.session.execute(f"TRUNCATE {table}_scylla_cdc_log")
     copy, store, metrics = Copy(limit=1), MemoryCheckpoints(), MemoryMetrics()
@@ -89,7 +91,7 @@ def test_rows_come_first_and_changes_follow(
     assert copy.rows == {(n % 7, n): n for n in range(50)} | {(1, 1): -1}
     assert all(count == 1 for count in copy.times.values())
     for kinds in copy.order.values():
-        assert kinds == sorted(kinds)  # "snapshot" is before "update"
+        assert kinds == sorted(kinds)  # sorted: "snapshot" < "update"
     kept = store.load(name_of(table))
     assert kept is not None
     assert (kept.snapshot, kept.position >= end) == (None, True)
@@ -103,7 +105,7 @@ def test_rows_come_first_and_changes_follow(
 def test_a_second_run_has_no_snapshot(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """The second run follows the log from its checkpoint."""
+    """The second run continues with the log."""
     write(table, 5)
     store = MemoryCheckpoints()
     consumer(connection, table, Copy(), checkpoints=store).run()
@@ -117,7 +119,7 @@ def test_a_second_run_has_no_snapshot(
 def test_an_interrupted_run_is_resumed(
     connection: ConnectionConfig, table: str, write: Write, stopped_after: int
 ) -> None:
-    """Ranges that are done are not read again; only rows of unfinished ranges come twice."""
+    """Completed ranges are not read again; only rows of unfinished ranges are repeated."""
     write(table, 50, partitions=25)
     store, first = MemoryCheckpoints(), Copy(limit=stopped_after)
     one = consumer(connection, table, first, checkpoints=store, config=ConsumerConfig(workers=1))
@@ -137,7 +139,7 @@ def test_an_interrupted_run_is_resumed(
 def test_rows_that_are_not_handled_keep_their_range(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A failing handler ends the run; its row comes again."""
+    """A failing handler ends the run, and the next run delivers its row again."""
     write(table, 50)
     store = MemoryCheckpoints()
 
@@ -157,7 +159,7 @@ def test_rows_that_are_not_handled_keep_their_range(
 def test_a_snapshot_begun_has_to_be_completed(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """A consumer without the option raises an error instead of skipping the remaining rows."""
+    """Without the option a consumer raises an error; otherwise it would skip the remaining rows."""
     write(table, 5)
     store = MemoryCheckpoints()
     store.save(name_of(table), Checkpoint(now(), snapshot=SnapshotProgress(now())))
@@ -166,7 +168,7 @@ def test_a_snapshot_begun_has_to_be_completed(
 
 
 def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig) -> None:
-    """An unknown mode is refused, too."""
+    """An unknown mode is rejected too."""
     with pytest.raises(ConfigurationError, match="leave start out"):
         consumer(connection, "ks.t", Copy(), start="now")
     with pytest.raises(ConfigurationError, match="none, initial"):
@@ -177,14 +179,14 @@ def test_a_start_and_a_snapshot_exclude_each_other(connection: ConnectionConfig)
 def test_shards_share_the_rows_and_the_position(
     connection: ConnectionConfig, table: str, write: Write, count: int
 ) -> None:
-    """Each row comes from one shard; later shards follow from where the first one began."""
+    """Each row is delivered by one shard, and all shards follow the log from the same position."""
     write(table, 60, partitions=60)
     store, copies = MemoryCheckpoints(), [Copy() for _ in range(count)]
     positions = set()
     for number, copy in enumerate(copies):
         shard = f"{number + 1}/{count}"
         one = consumer(connection, table, copy, shard=shard, checkpoints=store)
-        write(table, 60, first=60, partitions=60)  # after it was made, and before it begins
+        write(table, 60, first=60, partitions=60)  # after the consumer was created, and before it runs
         one.run()
         begun = store.load(name_of(table, f"0/{count}"))
         assert begun is not None
@@ -199,7 +201,7 @@ def test_shards_share_the_rows_and_the_position(
 def test_tables_have_snapshots_of_their_own(
     connection: ConnectionConfig, scylla: Scylla, keyspace: str, table: str, write: Write
 ) -> None:
-    """In order of write time, the rows of both come before the changes of both."""
+    """With `delivery="ordered"`, each table's snapshot has all of its rows."""
     other = f"{keyspace}.u"
     scylla.session.execute(
         f"CREATE TABLE {other} (p int, c int, v int, PRIMARY KEY (p, c)) "
@@ -225,7 +227,7 @@ def test_tables_have_snapshots_of_their_own(
 def test_reading_waits_for_a_slow_handler(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """At most the allowed number of rows, and one page more, is in flight."""
+    """At most `max_changes` rows and one page are in flight."""
     write(table, 60)
     metrics, most = MemoryMetrics(), 0.0
     name = TableName.parse(table)
@@ -254,7 +256,7 @@ def test_reading_waits_for_a_slow_handler(
 def test_a_loop_over_changes_begins_with_rows(
     connection: ConnectionConfig, table: str, write: Write
 ) -> None:
-    """Each change is acknowledged when the next one is requested."""
+    """Each change is acknowledged when the loop requests the next."""
     write(table, 12)
     store = MemoryCheckpoints()
     given: dict[str, Any] = {"application": "app", "read": SMALL, "checkpoints": store}

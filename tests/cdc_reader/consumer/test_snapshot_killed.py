@@ -1,4 +1,4 @@
-"""A consumer process that is killed at any moment of its snapshot."""
+"""A consumer process that is killed at random moments of its snapshot."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 KILLS, ROWS, PARTITIONS = 20, 200_000, 20_000
 READING = evolve(READ, fetch_size=500, in_flight=4)
 LINE = 24
-"""The approximate number of bytes of a line that describes a row."""
+"""The approximate length, in bytes, of a line that describes a row."""
 
 Key = tuple[int, int]
 
 
 @frozen
 class Run:
-    """One process: what it wrote, and which ranges were done when it began and ended.
+    """One process: the lines it wrote, and the completed ranges before and after it ran.
 
-    None stands for a complete snapshot.
+    The ranges are None if the snapshot is complete.
     """
 
     before: TokenRanges | None
@@ -50,7 +50,7 @@ class Run:
 
 @frozen
 class Runs:
-    """The table that the processes read, and the folder for what they write."""
+    """The table that the processes read, and the directory for their output."""
 
     connection: ConnectionConfig
     table: str
@@ -60,13 +60,13 @@ class Runs:
         return self.path / f"run-{run}"
 
     def begin(self, run: int, end: int | None = None) -> BaseProcess:
-        """Start the process of a run."""
+        """Start the process of run number `run`."""
         process = CONTEXT.Process(target=_consume, args=(self, run, end))
         process.start()
         return process
 
     def killed(self, run: int, draw: random.Random) -> Run:
-        """Start a process, and kill it after some rows."""
+        """Start a process, kill it after a random number of rows, and return its run."""
         before, rows = self.done(), draw.randrange(ROWS // KILLS)
         process = self.begin(run)
         while process.is_alive() and self._size(run) < rows * LINE:
@@ -78,13 +78,13 @@ class Runs:
         return Run(before, self.done(), self.handled(run))
 
     def handled(self, run: int) -> list[tuple[str, Key, int | None]]:
-        """Return what a run wrote: operation, key and value; an incomplete line is left out."""
+        """Return the operation, key and value of each complete line that a run wrote."""
         lines = self.file(run).read_text().split("\n")[:-1] if self.file(run).exists() else []
         found = (line.split() for line in lines)
         return [(k, (int(p), int(c)), None if v == "-" else int(v)) for k, p, c, v in found]
 
     def done(self) -> TokenRanges | None:
-        """Return the ranges of the checkpoint; None once the snapshot is complete."""
+        """Return the completed ranges in the checkpoint, or None if the snapshot is complete."""
         store = SqliteCheckpoints(self.path / "checkpoints.db")
         kept = store.load(CheckpointName("app", TableName.parse(self.table)))
         store.close()
@@ -120,7 +120,7 @@ def _consume(runs: Runs, run: int, end: int | None) -> None:
 
 @pytest.fixture
 def server() -> EmbeddedScylla:
-    """A server with a table that has its rows from before its log."""
+    """A server with a table whose rows are not in its log."""
     server = EmbeddedScylla()
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -136,11 +136,11 @@ def server() -> EmbeddedScylla:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.needs("faults")  # it has a server of its own
+@pytest.mark.needs("faults")  # runs a separate server
 def test_a_kill_repeats_only_rows_of_unfinished_ranges(
     server: EmbeddedScylla, tmp_path: Path
 ) -> None:
-    """A kill loses nothing either: the handled changes, applied in order, give the table."""
+    """Nothing is lost either: the handled changes, applied in order, produce the table."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     draw, found = random.Random(seed), list[Run]()
@@ -162,7 +162,7 @@ def test_a_kill_repeats_only_rows_of_unfinished_ranges(
 
 
 def _write(server: EmbeddedScylla, draw: random.Random) -> None:
-    """Change, delete and insert some rows, in ranges that are already read and in others."""
+    """Change, delete and insert some rows, in completed ranges and in others."""
     for number in draw.sample(range(ROWS), 30):
         where = f"p = {number % PARTITIONS} AND c = {number}"
         server.execute(
@@ -177,7 +177,9 @@ def _write(server: EmbeddedScylla, draw: random.Random) -> None:
 
 
 def _copy(runs: list[Run]) -> dict[Key, int | None]:
-    """Return the rows that result if each change is applied as it came."""
+    """Return the rows that result from applying all changes in the order in which they were
+    handled.
+    """
     copy: dict[Key, int | None] = {}
     for run in runs:
         for operation, key, value in run.lines:
@@ -195,7 +197,7 @@ def _rows(server: EmbeddedScylla) -> dict[Key, int | None]:
 
 
 def _repeated(runs: list[Run]) -> int:
-    """Return how many rows were repeated; fail if one is from a range that was done."""
+    """Return the number of repeated rows; fail if a row of a completed range was repeated."""
     first, count = set[Key](), 0
     for run in runs:
         rows = [key for operation, key, _ in run.lines if operation == "snapshot"]

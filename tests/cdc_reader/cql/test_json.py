@@ -1,4 +1,4 @@
-"""Keys in JSON, of every type that a key may have."""
+"""Partition keys as JSON, for every type that a key may have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT = dt.datetime(2026, 1, 2, 3, 4, 5, 6_000, dt.UTC)
 
 
 def table(text: str) -> TableSchema:
-    """A table whose key is one column `k` of this type."""
+    """Return a table whose partition key is one column `k` of this type."""
     column = Column("k", parse(text, lambda _: PAIR), ColumnKind.PARTITION_KEY, 0)
     return TableSchema(TableName("ks", "t"), (column,))
 
@@ -57,7 +57,7 @@ def table(text: str) -> TableSchema:
     ],
 )
 def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None:
-    """This holds alone, in an object, and as bytes on the wire."""
+    """This holds for a plain value, for an object, and for the encoded bytes."""
     schema = table(text)
     expected = token_of(schema, {"k": value})
     assert token_of(schema, parse_key(json.dumps({"k": given}), schema)) == expected
@@ -66,7 +66,7 @@ def test_a_value_in_json_is_the_value(text: str, given: Any, value: Any) -> None
 
 
 def test_decimals_keep_their_digits() -> None:
-    """Read as floating-point numbers, 0.10 and 0.1 would be one key."""
+    """As floating-point numbers, 0.10 and 0.1 would be the same key."""
     assert parse_key("0.10", table("decimal")) == {"k": Decimal("0.10")}
     assert str(parse_key("0.10", table("decimal"))["k"]) == "0.10"
 

@@ -13,14 +13,14 @@ LOW = st.binary(min_size=8, max_size=8)
 
 
 def test_the_documented_times_have_their_documented_uuids() -> None:
-    """The examples are the server's: a sample, and minTimeuuid of a millisecond."""
+    """The expected values come from a server: a sample, and minTimeuuid of a millisecond."""
     assert str(timeuuid.bound(1606390225588947)).startswith("c72c7c3e-2fda-11eb-")
     assert str(timeuuid.bound(1606390225588000)) == "c72c5740-2fda-11eb-8080-808080808080"
 
 
 @given(MOMENTS, LOW)
 def test_the_write_timestamp_comes_back_exactly(micros: int, low: bytes) -> None:
-    """This holds for any random half."""
+    """This holds for all random bits."""
     assert timeuuid.micros(timeuuid.make(micros, low).bytes) == micros
 
 
@@ -28,14 +28,14 @@ def test_the_write_timestamp_comes_back_exactly(micros: int, low: bytes) -> None
 def test_bounds_cut_the_server_s_order_at_the_microsecond(
     micros: int, low: bytes, start: int, end: int
 ) -> None:
-    """>= bound(start) AND < bound(end) holds exactly for times in [start, end)."""
+    """>= bound(start) AND < bound(end) selects exactly the times in [start, end)."""
     key = timeuuid.order_key(timeuuid.make(micros, low).bytes)
     first, last = (timeuuid.order_key(timeuuid.bound(bound).bytes) for bound in (start, end))
     assert (first <= key < last) == (start <= micros < end)
 
 
 def test_low_halves_order_as_signed_bytes() -> None:
-    """80...80 comes first and 7f...7f last; the plain order of bytes would be wrong."""
+    """80...80 is first and 7f...7f last; unsigned comparison would be wrong."""
     halves = [timeuuid.SMALLEST_LOW, b"\xff" * 8, bytes(8), timeuuid.LARGEST_LOW]
     keys = [timeuuid.order_key(timeuuid.make(0, half).bytes) for half in halves]
     assert keys == sorted(keys)
@@ -48,12 +48,12 @@ def test_any_sixteen_bytes_have_a_time(raw: uuid.UUID) -> None:
 
 
 def test_bounds_beyond_the_range_are_its_ends() -> None:
-    """A window without an end has bounds too."""
+    """Windows without an end need bounds too."""
     assert timeuuid.bound(1 << 62) == timeuuid.bound(timeuuid.MAX_MICROS)
     assert timeuuid.bound(-(1 << 62)) == timeuuid.bound(timeuuid.MIN_MICROS)
 
 
 def test_a_time_beyond_the_range_is_refused() -> None:
-    """Only bounds are clamped, not the time of a record."""
+    """Bounds are clamped, but times of records are not."""
     with pytest.raises(ValueError, match="out of range"):
         timeuuid.make(timeuuid.MAX_MICROS + 1, bytes(8))

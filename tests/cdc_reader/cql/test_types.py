@@ -1,4 +1,4 @@
-"""Every table of native types has all of them."""
+"""Every table of native types lists all of them."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_no_type_is_forgotten(table: Collection[str]) -> None:
-    """A type missing from a table would be left unconverted, or fail when it is read."""
+    """Values of a type missing from a table would not be converted, or would fail when read."""
     assert set(table) == NATIVE_TYPES

@@ -1,4 +1,4 @@
-"""Python values of all CQL types, converted a whole column at a time."""
+"""Python values of all CQL types, converted a column at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from tests.cdc_reader.decoding.wire import column_of, encode, page_of
 
 
 def in_python(cql_type: CqlType, value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """Convert a driver's value to this package's, independently and value by value."""
+    """Convert a driver's value to this package's, one value at a time, without the package's
+    code.
+    """
     if value is None:
         return None
     match cql_type:
@@ -64,7 +66,7 @@ _SCALARS: dict[str, Any] = {
 
 @given(st.data())
 def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
-    """Types are nested to any depth; values are hashable, and can be pickled and copied."""
+    """Types may be nested to any depth; values can be hashed, pickled and copied."""
     cql_type = data.draw(cql_types)
     drawn = data.draw(st.lists(st.none() | values(cql_type), min_size=1, max_size=4))
     body = column_of(*(encode(cql_type, value) for value in drawn))
@@ -88,7 +90,7 @@ def test_a_column_of_any_type_is_its_values(data: st.DataObject) -> None:
 def test_a_time_beyond_the_calendar_is_a_number(
     cql_type: str, arrow: list[int | None], expected: list[Any]
 ) -> None:
-    """CQL's timestamps and dates reach further than Python's years."""
+    """CQL's timestamps and dates extend beyond Python's years."""
     wide = arrow_type(parse(cql_type))
     raw = pa.array(arrow, pa.int64() if cql_type == "timestamp" else pa.int32())
     assert converter(parse(cql_type))(raw.cast(wide)) == expected
@@ -102,7 +104,7 @@ def test_a_varint_has_any_number_of_digits() -> None:
 
 
 def test_scalars_have_the_documented_types() -> None:
-    """The types are those of the module's table."""
+    """The types are those in the table of the module's docstring."""
     made = {
         "decimal": ("1.50", Decimal("1.50")),
         "uuid": ("00000000-0000-0000-0000-00000000000a", uuid.UUID(int=10)),
@@ -114,7 +116,7 @@ def test_scalars_have_the_documented_types() -> None:
 
 
 def test_a_frozen_dict_stays_as_it_is() -> None:
-    """A frozen dict equals a dict of the same pairs, and can be a key."""
+    """It equals a dict with the same items, is hashable, and rejects changes."""
     found = FrozenDict({"a": 1})
     assert found == {"a": 1}
     assert {found: 2}[FrozenDict(a=1)] == 2
@@ -134,5 +136,5 @@ def test_a_frozen_dict_stays_as_it_is() -> None:
 
 
 def test_a_duration_prints_as_cql() -> None:
-    """The text is CQL's."""
+    """The text is in CQL's syntax."""
     assert str(Duration(1, 2, 3)) == "1mo2d3ns"

@@ -1,4 +1,4 @@
-"""Fixtures that run each test with both kernels."""
+"""Fixtures that run tests with both kernels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from cdc_reader.decoding.choice import MODULES
 from tests.cdc_reader.decoding.wire import page_of
 
 Decode = Callable[..., pa.RecordBatch]
-"""Decodes the body of a result; the columns may be known from its statement."""
+"""Decodes the body of a result; `columns` gives the columns if they are known already."""
 
 
 def kernel(name: str) -> ModuleType:
-    """Return the kernel; fail if it is missing although it could have been compiled."""
+    """Return the kernel. Fail if it is missing although it could be compiled; skip if it could
+    not.
+    """
     try:
         return import_module(MODULES[name])
     except ModuleNotFoundError:
@@ -32,7 +34,7 @@ def kernel(name: str) -> ModuleType:
 
 
 def can_compile() -> bool:
-    """Return True if there is a C compiler and Python's headers."""
+    """Return True if a C compiler and Python's headers are installed."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     return shutil.which(compiler.split()[0]) is not None and headers.exists()
@@ -40,18 +42,18 @@ def can_compile() -> bool:
 
 @pytest.fixture(scope="session", params=sorted(MODULES))
 def decode(request: pytest.FixtureRequest) -> Decode:
-    """Each kernel in turn."""
+    """Decodes with one of the kernels; each test runs once for each."""
     return decoder(kernel(request.param))
 
 
 @pytest.fixture(scope="session")
 def twins() -> tuple[Decode, Decode]:
-    """The compiled kernel and the plain one."""
+    """The decoders of the compiled kernel and the Python kernel."""
     return decoder(kernel("cython")), decoder(kernel("python"))
 
 
 def decoder(kernel: ModuleType) -> Decode:
-    """The kernel's `decode`, applied to a page's body."""
+    """Return the kernel's `decode`, applied to the body of a page."""
 
     def decode(body: bytes, columns: Sequence[Column] | None = None) -> pa.RecordBatch:
         batch: pa.RecordBatch = kernel.decode(page_of(body, columns))

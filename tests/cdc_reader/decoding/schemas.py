@@ -56,7 +56,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "uuid": st.uuids(),
     "varint": st.integers() | _signed(64) | _signed(600),
 }
-"""Values in the form that the driver takes."""
+"""For each type, values in the form that the driver takes."""
 
 
 def _told_inet(text: str) -> str:
@@ -78,7 +78,7 @@ _TOLD: dict[str, Any] = {
     "uuid": str,
     "varint": str,
 }  # fmt: skip
-"""The same values as Arrow's `to_pylist` returns them, where they differ."""
+"""The same values as Arrow's `to_pylist` returns them, if they differ."""
 
 
 def _nested(inner: st.SearchStrategy[CqlType]) -> st.SearchStrategy[CqlType]:
@@ -122,7 +122,7 @@ def nullable(cql_type: CqlType) -> st.SearchStrategy[Any]:
 
 
 def told(cql_type: CqlType, value: Any) -> Any:
-    """Return a value as Arrow's `to_pylist` does."""
+    """Return the value in the form that Arrow's `to_pylist` returns."""
     if value is None:
         return None
     match cql_type:
@@ -144,7 +144,7 @@ def _struct(fields: Sequence[tuple[str, CqlType]], values: Sequence[Any]) -> dic
 
 @frozen
 class Table:
-    """Columns, and rows of values as the driver takes them."""
+    """Columns, and rows of values in the form that the driver takes."""
 
     columns: list[Column]
     rows: list[tuple[Any, ...]]
@@ -156,7 +156,7 @@ class Table:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """Return the rows as `to_pylist` does."""
+        """The rows in the form that `to_pylist` returns."""
         return [
             {
                 column.name: told(column.type, value)
@@ -177,7 +177,9 @@ def tables(draw: st.DrawFn, max_rows: int = 8) -> Table:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """Return a body with changed bytes, overwritten lengths, and parts removed or doubled."""
+    """Return `body` with random damage: bytes overwritten, inserted, removed, doubled or
+    truncated.
+    """
     broken = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(broken)))

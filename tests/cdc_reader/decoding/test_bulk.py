@@ -1,4 +1,4 @@
-"""Both kernels: objects created in bulk equal those created one by one."""
+"""Both kernels create objects in bulk that equal objects created one by one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.cdc_reader.decoding.conftest import kernel
 
 @pytest.fixture(params=sorted(MODULES))
 def bulk(request: pytest.FixtureRequest) -> ModuleType:
-    """Each kernel."""
+    """Each kernel in turn."""
     return kernel(request.param)
 
 
 def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
-    """Instances are equal, immutable, and hash and pickle alike."""
+    """They are equal, immutable, hashable, and can be pickled."""
     values = [1, None, "x", FrozenDict(a=1)]
     made = bulk.instances(Set, len(values), values)
     assert made == [Set(value) for value in values]
@@ -35,7 +35,7 @@ def test_instances_are_as_their_class_makes_them(bulk: ModuleType) -> None:
 
 
 def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
-    """A constant is repeated; a missing column is an error."""
+    """A constant is repeated; a missing column raises ValueError."""
     added = [frozenset([1]), frozenset([2])]
     made = bulk.instances(CollectionDelta, 2, repeat(True), added, repeat(frozenset[int]()))
     assert made == [CollectionDelta(True, elements) for elements in added]
@@ -44,13 +44,13 @@ def test_instances_have_a_column_for_each_attribute(bulk: ModuleType) -> None:
 
 
 def test_no_instances(bulk: ModuleType) -> None:
-    """This covers zero instances, and classes without attributes."""
+    """This covers a count of zero, and classes without attributes."""
     assert bulk.instances(Set, 0, []) == []
     assert bulk.instances(Deleted, 2) == [Deleted(), Deleted()]
 
 
 def test_instances_are_collected(bulk: ModuleType) -> None:
-    """The garbage collector tracks them, and frees a cycle."""
+    """The garbage collector tracks the instances, so it frees a cycle of them."""
 
     def alive() -> list[Any]:
         return [found for found in gc.get_objects() if type(found) is Set and found.value is cycle]
@@ -64,13 +64,13 @@ def test_instances_are_collected(bulk: ModuleType) -> None:
 
 
 def test_a_class_that_makes_its_instances_itself_is_refused(bulk: ModuleType) -> None:
-    """The code of such a class is never bypassed."""
+    """Its own constructor code would be skipped."""
     with pytest.raises(TypeError):
         bulk.instances(FrozenDict, 1)
 
 
 def test_values_are_put_into_their_mappings(bulk: ModuleType) -> None:
-    """Values keep the order of the calls."""
+    """Keys are in the order in which they were added."""
     mappings: list[FrozenDict[str, int]] = [FrozenDict(), FrozenDict(z=0)]
     bulk.put_all(mappings, "b", [1, 2])
     bulk.put_all(mappings, "a", [3, 4])

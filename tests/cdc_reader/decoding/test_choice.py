@@ -26,7 +26,7 @@ def broken(name: str) -> ModuleType:
 
 
 def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
-    """The Python kernel is chosen only if there is no compiled one."""
+    """The Python kernel is chosen only if the compiled one is missing."""
     kernel("cython")
     for unset in (None, ""):
         name, module = choose(unset)
@@ -36,27 +36,27 @@ def test_the_compiled_kernel_is_chosen_where_it_was_built() -> None:
 
 
 def test_a_broken_kernel_is_not_passed_over() -> None:
-    """A silent fallback would make the installation slow."""
+    """A silent fallback to the Python kernel would be slow."""
     with pytest.raises(ConfigurationError, match=r"undefined symbol\): .* reinstall this package"):
         choose(None, broken)
 
 
 @pytest.mark.parametrize("load", [plain_only, broken])
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
-    """No other kernel replaces it."""
+    """The other kernel is not used instead."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
-        choose("cython", load)  # type: ignore[arg-type] # parametrize hides what they are
+        choose("cython", load)  # parametrize hides the type
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
-    """The error is one line."""
+    """The one-line error lists the kernels."""
     with pytest.raises(ConfigurationError, match="is 'rust': expected one of cython, python"):
         choose("rust")
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_environment_decides_which_kernel_a_process_runs(name: str) -> None:
-    """`NAME` is the kernel in use."""
+    """`decoding.NAME` is the name of the kernel in use."""
     kernel(name)
     code = "from cdc_reader import decoding; print(decoding.NAME, decoding._kernel.__name__)"
     said = subprocess.run(

@@ -1,4 +1,4 @@
-"""The kernels decode random rows of random nested schemas as the driver does.
+"""Both kernels decode random rows of random nested schemas as the driver does.
 
 `SCYLLA_CDC_KERNEL_ROWS` sets the minimum number of rows per kernel (500 if unset).
 """
@@ -35,7 +35,7 @@ _COUNTERS = "VectorType(element=Native(name='counter')"
 
 
 def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type each
-    """Return the driver's class of a type."""
+    """Return the driver's class for a type."""
     match cql_type:
         case Native(name):
             return native_class(name)
@@ -55,7 +55,7 @@ def driver_class(cql_type: CqlType) -> Any:  # noqa: PLR0911 - a kind of type ea
 
 
 def by_driver(table: Table) -> list[tuple[Any, ...]]:
-    """Decode the rows with the driver's own decoder, without metadata in the body."""
+    """Decode the rows with the driver; the body has no metadata."""
     described = [("ks", "t", column.name, driver_class(column.type)) for column in table.columns]
     message = read_result(table.body, described)
     rows: list[tuple[Any, ...]] = message.parsed_rows
@@ -63,10 +63,11 @@ def by_driver(table: Table) -> list[tuple[Any, ...]]:
 
 
 def agree(cql_type: CqlType, ours: Any, theirs: Any) -> bool:  # noqa: PLR0911 - as above
-    """Return True if Arrow's value equals the driver's, with the same types in every part.
+    """Return True if `ours`, from Arrow, equals the driver's value, including the types of all
+    parts.
 
-    The driver sorts sets, and merges elements that are equal in Python. So each element of its sets
-    must be in ours.
+    The driver sorts sets, and merges elements that are equal in Python. So each element of the
+    driver's set must be in `ours`.
     """
     if ours is None or theirs is None:
         return ours is theirs
@@ -113,7 +114,7 @@ def _struct(parts: Any, ours: dict[str, Any], theirs: tuple[Any, ...]) -> bool:
 
 @pytest.mark.timeout(300 + ROWS // 50)
 def test_rows_of_any_schema_are_what_the_driver_reads(decode: Decode) -> None:
-    """Every cell is equal, with its type."""
+    """All cells are equal, with their types."""
     rows = 0
 
     @settings(

@@ -1,4 +1,4 @@
-"""Result metadata: columns are parsed once for all pages that share them."""
+"""Result metadata: columns are parsed once, and pages with the same metadata share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cdc_reader.decoding.wire import integer
 
 
 def outcome(body: bytes) -> ResultMetadata | str:
-    """Return the metadata, or the message of its DecodeError."""
+    """Return the metadata, or the message of the DecodeError."""
     try:
         return parse_metadata(body)
     except DecodeError as error:
@@ -24,12 +24,12 @@ def outcome(body: bytes) -> ResultMetadata | str:
 
 
 def head(body: bytes) -> bytes:
-    """Return the part of a body before its rows."""
+    """Return the part of a result body before the rows."""
     return body[: parse_metadata(body).rows_offset]
 
 
 def unprepared(body: bytes) -> ResultMetadata | str:
-    """Return the outcome with an empty cache."""
+    """Like `outcome`, but with an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "_parsed", {})
         return outcome(body)
@@ -37,7 +37,7 @@ def unprepared(body: bytes) -> ResultMetadata | str:
 
 @given(st.lists(st.sampled_from(ALL_BODIES), min_size=1, max_size=3), st.data())
 def test_earlier_pages_do_not_affect_parsing(before: list[bytes], data: st.DataObject) -> None:
-    """Bodies may begin alike and differ later."""
+    """Bodies may have the same beginning and differ later."""
     body = data.draw(damaged(head(data.draw(st.sampled_from(before)))))
     for other in before:
         outcome(other)
@@ -45,7 +45,7 @@ def test_earlier_pages_do_not_affect_parsing(before: list[bytes], data: st.DataO
 
 
 def test_cached_metadata_does_not_hide_truncation() -> None:
-    """A truncated description never matches a cached one."""
+    """A truncated body never matches a cached one."""
     longest = max(map(head, ALL_BODIES), key=len)
     for length in range(len(longest)):
         assert outcome(longest[:length]) == unprepared(longest[:length])
@@ -53,14 +53,14 @@ def test_cached_metadata_does_not_hide_truncation() -> None:
 
 
 def test_pages_of_a_query_share_their_columns() -> None:
-    """Lookups by columns are then fast."""
+    """The columns are the same object, which makes lookups fast."""
     first, again = (parse_metadata(bytes(bytearray(ALL_BODIES[0]))) for _ in range(2))
     assert first.columns
     assert first.columns is again.columns
 
 
 def test_the_cache_of_metadata_is_bounded() -> None:
-    """The cache is bounded by number and by size."""
+    """The number of entries and their total size are bounded."""
     for number in range(300):
         table, column = f"t{number}", "c" * min(number * 300, 65535)
         strings = b"".join(
@@ -74,7 +74,7 @@ def test_the_cache_of_metadata_is_bounded() -> None:
 
 
 def test_a_new_metadata_id_is_returned() -> None:
-    """The driver sends it with the next execution, and gets results without metadata."""
+    """The driver sends the id with the next execution, and the server then omits the metadata."""
     strings = b"".join(len(text).to_bytes(2, "big") + text for text in (b"ks", b"t", b"c"))
     found = parse_metadata(
         integer(2) + integer(1 | 8) + integer(1) + b"\0\3new" + strings + b"\0\x09"

@@ -1,4 +1,4 @@
-"""Every recorded frame of a real server, decoded cell by cell as the driver decodes it."""
+"""Every recorded frame of a real server is decoded as the driver decodes it, cell by cell."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ROWS = b"\0\0\0\x02"
 
 
 def recorded(name: str) -> Any:
-    """Load a recording."""
+    """Return the contents of a recording."""
     return json.loads(gzip.decompress((_DATA / name).read_bytes()))
 
 
 def answers() -> dict[str, list[bytes]]:
-    """Return the recorded row results, with their queries."""
+    """Return the recorded results with rows; each key has the number and the start of the query."""
     found: dict[str, list[bytes]] = {}
     for number, response in enumerate(recorded("scylla-5.2-responses.json.gz")["responses"]):
         body = base64.b64decode(response.get("body", ""))
@@ -59,14 +59,14 @@ BODIES = {
 
 
 def by_driver(body: bytes) -> list[list[Any]]:
-    """Decode the rows with the driver's own Python decoder."""
+    """Decode the rows with the driver's Python decoder."""
     message = read_result(body)
     return [[plain(value) for value in row] for row in message.parsed_rows]
 
 
 @singledispatch
 def plain(value: Any) -> Any:
-    """Convert a driver's value as Arrow's `to_pylist` gives it."""
+    """Convert a driver's value to the form that Arrow's `to_pylist` returns."""
     return value
 
 
@@ -115,7 +115,7 @@ def _(value: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def typed(value: Any) -> Any:
-    """Pair each part with its type, because in Python 1, 1.0 and True are equal."""
+    """Pair each part with its type. Python treats 1, 1.0 and True as equal."""
     if isinstance(value, list | tuple):
         return [typed(item) for item in value]
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def typed(value: Any) -> Any:
 
 
 def by_kernel(decode: Decode, body: bytes) -> list[list[Any]]:
-    """Decode with the kernel, in the driver's terms: sorted sets, varints as numbers."""
+    """Decode with the kernel, and convert the values for comparison with the driver's."""
     columns = parse_metadata(body).columns or ()
     return [
         [in_driver_terms(column.type, row[column.name]) for column in columns]
@@ -133,14 +133,14 @@ def by_kernel(decode: Decode, body: bytes) -> list[list[Any]]:
 
 
 def in_driver_terms(cql_type: CqlType, value: Any) -> Any:
-    """Sort sets and convert varints to numbers."""
+    """Sort sets, and convert varints to numbers, as the driver does."""
     if isinstance(cql_type, SetType) and value is not None:
         return sorted(value)
     return int(value) if cql_type == Native("varint") and value is not None else value
 
 
 def without_metadata(body: bytes) -> bytes:
-    """Return the body as a prepared statement gets it."""
+    """Return the body without column metadata, as servers send it for prepared statements."""
     metadata = parse_metadata(body)
     header = struct.pack(">iii", 2, 4 | 2 * bool(metadata.paging_state), metadata.column_count)
     state = metadata.paging_state
@@ -150,14 +150,14 @@ def without_metadata(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("label", BODIES)
 def test_every_cell_is_what_the_driver_reads(decode: Decode, label: str) -> None:
-    """All recorded results are compared, of all types."""
+    """All recorded results are compared, with all their types."""
     for body in BODIES[label]:
         assert typed(by_kernel(decode, body)) == typed(by_driver(body))
 
 
 @pytest.mark.parametrize("label", BODIES)
 def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: str) -> None:
-    """Arrow's full check covers offsets and UTF-8."""
+    """Arrow's full validation also checks offsets and UTF-8."""
     for body in BODIES[label]:
         batch = decode(body)
         batch.validate(full=True)
@@ -166,7 +166,9 @@ def test_batches_are_valid_arrow_of_the_promised_schema(decode: Decode, label: s
 
 @pytest.mark.parametrize("label", BODIES)
 def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) -> None:
-    """The columns are known from before; if metadata is present, the two are compared."""
+    """A body without metadata is decoded with the known columns; other metadata is checked against
+    them.
+    """
     for body in BODIES[label]:
         columns = parse_metadata(body).columns
         assert decode(without_metadata(body), columns).equals(decode(body, columns))
@@ -174,7 +176,7 @@ def test_a_body_without_metadata_decodes_the_same(decode: Decode, label: str) ->
 
 @pytest.mark.parametrize("result", FRAMES["results"], ids=lambda result: result["label"])
 def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str, Any]) -> None:
-    """All pages together have all rows."""
+    """The pages together have all rows."""
     pages = BODIES[result["label"]]
     states = [parse_metadata(body).paging_state for body in pages]
     assert [state is None for state in states] == [False] * (len(pages) - 1) + [True]
@@ -182,7 +184,7 @@ def test_only_the_last_page_has_no_paging_state(decode: Decode, result: dict[str
 
 
 def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
-    """The order is that of the shards, which sorting would lose."""
+    """The streams are in order of the shards, which sorting would lose."""
     (body,) = BODIES["stream_ids"]
     found = [stream for row in decode(body).to_pylist() for stream in row["streams"]]
     assert sorted(found, key=body.index) == found
@@ -192,7 +194,7 @@ def test_a_set_of_streams_keeps_the_order_of_the_wire(decode: Decode) -> None:
 def test_a_damaged_body_is_a_decode_error_or_another_result(
     decode: Decode, data: st.DataObject
 ) -> None:
-    """Only DecodeError is raised."""
+    """No other error is raised."""
     body = bytearray(without_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]))
     columns = parse_metadata(BODIES["log_one_stream_prepared_no_metadata"][-1]).columns
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):

@@ -1,4 +1,4 @@
-"""Both kernels give the same results for all schemas and all kinds of damage."""
+"""Both kernels have the same results for all schemas and all kinds of damage."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ALL_BODIES = [body for bodies in BODIES.values() for body in bodies]
 def outcome(
     decode: Decode, body: bytes, columns: Sequence[Column] | None
 ) -> tuple[pa.Schema, str] | str:
-    """Return the message of the DecodeError, or the schema and all values.
+    """Return the schema and all values as text, or the message of the DecodeError.
 
-    Values are text, because NaN differs from itself, and Python's dates end before Arrow's.
+    Values are text because NaN is not equal to itself, and Arrow has dates that Python does not.
     """
     try:
         batch = decode(body, columns)
@@ -37,7 +37,7 @@ def outcome(
 
 @given(tables())
 def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -> None:
-    """Types are nested in each other, with nulls wherever a server allows them."""
+    """Types are nested, with nulls wherever a server allows them."""
     batch = decode(table.body, table.columns)
     batch.validate(full=True)
     assert batch.to_pylist() == table.told
@@ -47,7 +47,7 @@ def test_rows_of_any_schema_are_what_was_encoded(decode: Decode, table: Table) -
 def test_damaged_rows_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """Both kernels give the same rows, or the same error."""
+    """Both kernels return the same rows, or raise the same error."""
     table = data.draw(tables(max_rows=3))
     body = data.draw(damaged(table.body))
     compiled, plain = (outcome(decode, body, table.columns) for decode in twins)
@@ -58,7 +58,7 @@ def test_damaged_rows_are_the_same_to_both(
 def test_damaged_recordings_are_the_same_to_both(
     twins: tuple[Decode, Decode], data: st.DataObject
 ) -> None:
-    """The metadata may be damaged too."""
+    """The metadata may be damaged as well."""
     body = data.draw(damaged(data.draw(st.sampled_from(ALL_BODIES))))
     compiled, plain = (outcome(decode, body, None) for decode in twins)
     assert compiled == plain
@@ -68,7 +68,7 @@ def test_damaged_recordings_are_the_same_to_both(
 def test_any_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], cell: bytes, table: Table
 ) -> None:
-    """The bytes are a value of any type."""
+    """The bytes are decoded as a value of any type."""
     columns = table.columns[:1]
     compiled, plain = (outcome(decode, column_of(cell, None, cell), columns) for decode in twins)
     assert compiled == plain
@@ -78,7 +78,7 @@ def test_any_bytes_are_the_same_to_both(
 def test_numbers_with_needless_bytes_are_the_same_to_both(
     twins: tuple[Decode, Decode], raw: bytes
 ) -> None:
-    """A server may write redundant leading zeros or ones."""
+    """A server may send redundant leading bytes."""
     columns = [Column("v", Native("varint")), Column("d", Native("decimal"))]
     padded = [lead * count + raw for lead in (b"\0", b"\xff") for count in (0, 4, 9)]
     body = body_of(*([cell, bytes(3) + b"\x02" + (cell or b"\0")] for cell in padded))
@@ -88,7 +88,7 @@ def test_numbers_with_needless_bytes_are_the_same_to_both(
 
 @pytest.mark.parametrize("depth", [30, 31])
 def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> None:
-    """Maps use most of Arrow's levels; deeper types are a DecodeError, in metadata too."""
+    """Maps use most of Arrow's levels. A deeper type raises a DecodeError."""
     metadata = b"\0\x21\0\x09" * depth + b"\0\x09"
     header = b"\0\0\0\x02\0\0\0\x01\0\0\0\x01" + b"\0\2ks\0\1t" + b"\0\1v"
     body = header + metadata + b"\0\0\0\1" + b"\xff\xff\xff\xff"
@@ -100,13 +100,13 @@ def test_types_nested_to_the_limit_are_decoded(decode: Decode, depth: int) -> No
 
 
 def test_names_keep_every_character(decode: Decode) -> None:
-    """This includes characters that end a C string."""
+    """This includes NUL characters, which end C strings."""
     columns = [Column("a\0b", UserType("ks", "u", (("x\0y", Native("int")),)))]
     assert decode(column_of(cells(integer(1))), columns).to_pylist() == [{"a\0b": {"x\0y": 1}}]
 
 
 def test_a_page_is_freed_with_its_batch(decode: Decode) -> None:
-    """Columns may outlive their batch."""
+    """A column may outlive its batch, and keeps the page alive."""
     column = Column("v", ListType(MapType(Native("int"), Native("text"))))
     [kept] = decode(column_of(None, b"\0\0\0\0"), [column]).columns
     assert kept.to_pylist() == [None, []]

@@ -1,4 +1,4 @@
-"""An independent encoder of the protocol; scalars use the driver."""
+"""An independent encoder of the CQL protocol. It encodes scalars with the driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.cql.types import (
 )
 from cdc_reader.decoding import Page
 
-# Cassandra's sizes of packed vector elements; all other elements follow their lengths.
+# Cassandra's sizes of fixed-width vector elements; all other elements have a length prefix.
 _CLASSES = {
     "ascii": cqltypes.AsciiType, "bigint": cqltypes.LongType, "blob": cqltypes.BytesType,
     "boolean": cqltypes.BooleanType, "counter": cqltypes.CounterColumnType,
@@ -39,12 +39,12 @@ _PACKED = {
 
 
 def native_class(name: str) -> Any:
-    """Return the driver's class of a native type."""
+    """Return the driver's class for a native type."""
     return _CLASSES[name]
 
 
 def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
-    """Parse the page in a body, with the expected columns, if any."""
+    """Parse the page in `body`; `columns` are the expected columns, if known."""
     if columns is None:
         return Page.parse(body)
     page = Page.parse(body, tuple(columns))
@@ -53,27 +53,27 @@ def page_of(body: bytes, columns: Sequence[Column] | None = None) -> Page:
 
 
 def integer(value: int) -> bytes:
-    """Encode an int as four bytes."""
+    """Encode a four-byte int."""
     return struct.pack(">i", value)
 
 
 def cell(value: bytes | None) -> bytes:
-    """Encode a value after its length."""
+    """Encode a value with its length; None is null."""
     return integer(-1) if value is None else integer(len(value)) + value
 
 
 def cells(*values: bytes | None) -> bytes:
-    """Encode values in sequence: a tuple, a UDT."""
+    """Encode the cells of a tuple or UDT."""
     return b"".join(map(cell, values))
 
 
 def collection(count: int, *values: bytes | None) -> bytes:
-    """Encode a list, set or map with this `count`."""
+    """Encode a list, set or map with the given `count`."""
     return integer(count) + cells(*values)
 
 
 def body_of(*rows: Iterable[bytes | None]) -> bytes:
-    """Make a result without metadata; every row has as many values as the first."""
+    """Return a result body without metadata; each row has as many values as the first."""
     table = [list(row) for row in rows]
     width = len(table[0]) if table else 1
     header = struct.pack(">iiii", 2, 4, width, len(table))
@@ -81,12 +81,12 @@ def body_of(*rows: Iterable[bytes | None]) -> bytes:
 
 
 def column_of(*values: bytes | None) -> bytes:
-    """Make a result of one column, without metadata."""
+    """Return a result body with one column, without metadata."""
     return body_of(*([value] for value in values))
 
 
 def encode(cql_type: CqlType, value: Any) -> bytes | None:
-    """Encode a value as the server does: maps as pairs, structs as sequences of fields."""
+    """Encode a value as the server does; maps are given as pairs, tuples and UDTs as sequences."""
     return None if value is None else _encoded(cql_type, value)
 
 

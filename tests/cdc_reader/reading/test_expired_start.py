@@ -1,4 +1,4 @@
-"""Every read reports a start whose rows have expired, over a real socket."""
+"""Every kind of read reports a start whose rows have expired, over a real socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READS: dict[str, Callable[[CdcReader, Any], Iterable[Any]]] = {
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock of server and readers."""
+    """The clock of the server and of the readers."""
     return ManualClock(SystemClock().now())
 
 
@@ -73,7 +73,7 @@ def test_rows_since_a_snapshot_that_expired(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     ttl: int,
 ) -> None:
-    """The reader that took the snapshot knows the TTL of that time, even if it was raised later."""
+    """The reader knows the TTL at the time of its snapshot, even if it is raised later."""
     reader = open_reader()
     position = reader.snapshot().position
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
@@ -91,7 +91,7 @@ def test_warn_logs_the_loss_and_continues(
     caplog: pytest.LogCaptureFixture,
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The warning comes once, and the remaining rows are read."""
+    """The loss is logged once, and the remaining rows are read."""
     position = clock.now()
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(2 * HOUR)
@@ -110,7 +110,7 @@ def test_no_loss(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str | None,
 ) -> None:
-    """Without a start, or with one within the TTL, all rows are read."""
+    """Without a start, or with one within the TTL, no row is missing."""
     clock.advance(2 * HOUR)
     server.execute("INSERT INTO ks.t (p) VALUES (2)")
     clock.advance(60 * SECOND)
@@ -124,7 +124,7 @@ def test_a_start_before_the_table(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A log that is younger than its TTL has lost nothing."""
+    """A log younger than its TTL has lost nothing."""
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR // 2)
     assert len(list(read(open_reader(), "-7d"))) == 1
@@ -133,7 +133,7 @@ def test_a_start_before_the_table(
 def test_rows_with_a_write_time_before_the_table(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """They expire like any other, even if the read ends before the table was made."""
+    """Such rows expire like all others, even if the read ends before the table was created."""
     server.execute("DROP TABLE ks.t")
     clock.advance(300 * SECOND)
     server.execute(
@@ -154,7 +154,7 @@ def test_rows_with_a_write_time_before_the_table(
 def test_a_complete_snapshot_is_resumed_too_late(
     clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Its checkpoint is judged like any other, although it names no generation yet."""
+    """Its checkpoint is checked like any other, although it has no generation yet."""
     table = open_reader().table
     rows = table._snapshot_reader(table.begin_snapshot())
     list(rows.deliveries())
@@ -169,7 +169,7 @@ def test_a_table_that_was_dropped(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """The error says that the table was dropped, not what the server says about the log."""
+    """The error says that the table was dropped, instead of the server's message about the log."""
     reader = open_reader()
     list(read(reader, None))
     server.execute("DROP TABLE ks.t")
@@ -180,7 +180,7 @@ def test_a_table_that_was_dropped(
 
 
 def follow_slowly(reader: CdcReader, clock: ManualClock, start: Any) -> list[int]:
-    """Follow the log; once two rows are read, the caller takes 40 minutes for them."""
+    """Follow the log. After two rows, the caller pauses for 40 minutes."""
     found: list[int] = []
     is_late = False
     for delivery in reader.table.follow(start, "now"):
@@ -193,7 +193,7 @@ def follow_slowly(reader: CdcReader, clock: ManualClock, start: Any) -> list[int
 
 
 def write_for_50_minutes(server: EmbeddedScylla, clock: ManualClock) -> None:
-    """Write a row a minute."""
+    """Write one row per minute."""
     for number in range(50):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)
@@ -207,7 +207,7 @@ def test_rows_that_expire_while_a_log_is_followed(
     caplog: pytest.LogCaptureFixture,
     start: str,
 ) -> None:
-    """The loss is reported when it happens, not only when the position is next checked."""
+    """The loss is reported when it happens, not only at the next start."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         follow_slowly(open_reader(), clock, start)
@@ -226,7 +226,7 @@ def test_rows_that_are_read_in_time(
     open_reader: Callable[..., CdcReader],
     start: str,
 ) -> None:
-    """A reader that is ahead of expiry loses nothing, and reports no loss."""
+    """A reader that keeps ahead of expiry reports no loss."""
     write_for_50_minutes(server, clock)
     found = [
         number
@@ -243,7 +243,7 @@ def read_slowly(
     clock: ManualClock,
     start: str,
 ) -> int:
-    """Return the number of rows; the caller takes 40 minutes for the first of them."""
+    """Return the number of rows read. After the first, the caller pauses for 40 minutes."""
     found = 0
     for _ in read(reader, start):
         clock.advance(0 if found else 40 * 60 * SECOND)
@@ -266,7 +266,7 @@ def test_rows_that_expire_during_a_bounded_read(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     start: str,
 ) -> None:
-    """Expired rows are reported once the rest is read, as when a log is followed."""
+    """The loss is reported after the remaining rows have been read."""
     write_for_50_minutes(server, clock)
     with pytest.raises(DataLossError, match=r"rows of ks\.t written in .* expired before"):
         read_slowly(read, open_reader(STRICT_PAGES), clock, start)
@@ -285,7 +285,9 @@ def test_what_the_log_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """Rows of an old log expire all the time: a reader that begins with the oldest loses none."""
+    """A read that starts at the oldest rows of an old log reports no loss, although rows expire
+    meanwhile.
+    """
     for _ in range(2):
         write_for_50_minutes(server, clock)
     ticking = Ticking(clock, SECOND // 10)
@@ -302,7 +304,7 @@ def test_a_start_before_the_table_and_a_long_read(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """Rows that would have expired before the log existed are not lost."""
+    """Times before the log existed have no rows to lose."""
     for number in range(3):
         server.execute(f"INSERT INTO ks.t (p) VALUES ({number})")
         clock.advance(60 * SECOND)
@@ -316,7 +318,7 @@ def test_a_position_at_which_rows_begin_to_expire(
     open_reader: Callable[..., CdcReader],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """No row has certainly expired when the reader begins; some have when it reads them."""
+    """When the reader starts, rows may have expired; when it has read them, some certainly have."""
     reader = open_reader()
     *_, last = reader.table.follow("earliest", "now")
     assert isinstance(last, WindowComplete)
@@ -340,7 +342,9 @@ def test_a_moment_at_which_rows_begin_to_expire(
     read: Callable[[CdcReader, Any], Iterable[Any]],
     late: int,
 ) -> None:
-    """A moment older than the TTL asks for rows that may have expired, even if by a second."""
+    """Rows since a start older than the TTL may have expired, even if it is older by a second
+    only.
+    """
     start = datetime.fromtimestamp(clock.now() / SECOND, UTC)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")
     clock.advance(HOUR + late * SECOND)
@@ -355,7 +359,7 @@ def test_what_a_log_of_a_minute_still_holds(
     open_reader: Callable[..., CdcReader],
     read: Callable[[CdcReader, Any], Iterable[Any]],
 ) -> None:
-    """A read from its oldest row has half a minute."""
+    """With a TTL of a minute, a read from the oldest row has half a minute."""
     server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
     clock.advance(700 * SECOND)
     server.execute("INSERT INTO ks.t (p) VALUES (1)")

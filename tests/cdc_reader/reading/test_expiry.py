@@ -1,4 +1,4 @@
-"""Which rows may have expired, compared with a row-by-row reference."""
+"""Which rows may have expired, compared with a simple row-by-row implementation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ histories = st.lists(st.tuples(moments, ttls), min_size=1, max_size=4).map(
 
 
 def ttl_at(history: TtlHistory, second: int) -> int:
-    """Return the TTL of a row written at this time, by the reference."""
+    """Return the TTL of a row written at `second`."""
     found = history.changes[0][1]
     for since, ttl in history.changes:
         if since <= second * SECOND:
@@ -35,9 +35,9 @@ def ttl_at(history: TtlHistory, second: int) -> int:
 def test_each_row_expires_by_the_ttl_it_was_written_with(
     history: TtlHistory, position: int, now: int
 ) -> None:
-    """The span of lost write times begins and ends with a row that may have expired.
+    """The span of lost write times starts and ends with a row that may have expired.
 
-    Nothing counts as lost while no row has certainly expired.
+    Nothing counts as lost until some row has certainly expired.
     """
     expiries = {
         second: second + ttl
@@ -58,7 +58,7 @@ def test_each_row_expires_by_the_ttl_it_was_written_with(
 
 @given(histories, st.integers(0, 3_000))
 def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
-    """All earlier rows have expired."""
+    """All older rows have expired."""
     since = history.kept_since(now * SECOND)
     seconds = range(-5_000, 4_000)
     alive = [s for s in seconds if not (ttl := ttl_at(history, s)) or s + ttl >= now]
@@ -71,14 +71,16 @@ def test_the_oldest_row_that_lives(history: TtlHistory, now: int) -> None:
 
 @given(histories, moments)
 def test_the_first_row_to_expire(history: TtlHistory, position: int) -> None:
-    """No row from the position on expires earlier."""
+    """Return the earliest expiry of all rows from the position on."""
     times = [s + ttl for s in range(position, 3_000) if (ttl := ttl_at(history, s))]
     expected = min(times) * SECOND if times else FOREVER
     assert history.expires(position * SECOND) == expected
 
 
 def test_a_change_counts_from_when_the_table_was_altered() -> None:
-    """If that time is unknown, a change counts from when it was seen; earlier entries stay."""
+    """If that time is unknown, a change counts from when it was seen. Earlier entries stay
+    unchanged.
+    """
     seen = TtlHistory().seen(60, now=100, altered=50)
     assert seen.changes == ((50, 60),)
     assert seen.seen(60, now=200, altered=150) is seen
@@ -88,7 +90,7 @@ def test_a_change_counts_from_when_the_table_was_altered() -> None:
 
 
 def test_without_a_history_nothing_expires() -> None:
-    """Nothing counts as lost, and all rows may be there."""
+    """No row counts as lost or expired."""
     nothing = TtlHistory()
     assert nothing.lost(5, 10**18).is_empty
     assert (nothing.kept_since(7), nothing.expires(5)) == (BEGINNING, FOREVER)
@@ -96,7 +98,7 @@ def test_without_a_history_nothing_expires() -> None:
 
 
 def test_only_changes_from_the_position_on_are_kept() -> None:
-    """The TTL in force at the position and the later ones are kept."""
+    """These are the TTL that applies at the position, and all later ones."""
     history = TtlHistory([(10, 1), (20, 2), (30, 3)])
     assert history.after(5) == history.after(19) == history
     assert history.after(20).changes == ((20, 2), (30, 3))
@@ -106,7 +108,7 @@ def test_only_changes_from_the_position_on_are_kept() -> None:
 
 @pytest.mark.parametrize("given", [[(1,)], [(1, -1)], [(2, 1), (1, 1)], [(1, "2")], [(True, 1)]])
 def test_malformed_histories_are_refused(given: list[tuple[int, int]]) -> None:
-    """A stored text may be invalid."""
+    """A history stored as text may be invalid."""
     with pytest.raises(ValueError, match=r"history|unpack"):
         TtlHistory(given)
 
@@ -115,13 +117,15 @@ TABLE = TableName("ks", "t")
 
 
 def reporter() -> tuple[LossReporter, list[Window]]:
-    """Return a reporter, and the list that its reports go to."""
+    """Return a reporter, and the list that receives its reports."""
     told: list[Window] = []
     return LossReporter(DataLossMode.CONTINUE, "", told.append), told
 
 
 def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
-    """A loss is reported again once its rows are read, or once it has grown by a minute."""
+    """Each report has only the part that is new: rows read since, or growth of at least a
+    minute.
+    """
     losses, told = reporter()
     minute, nothing = 60 * SECOND, Window(0, 0)
     for lost in (nothing, Window(0, 100), Window(0, 101), Window(0, 100 + minute), nothing):
@@ -135,7 +139,7 @@ def test_a_loss_that_grows_is_named_as_far_as_it_is_new() -> None:
 def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
     history: TtlHistory, lengths: list[int], pace: int
 ) -> None:
-    """Windows are read one after another, each up to some time."""
+    """Each window is checked once it has been read."""
     losses, told = reporter()
     start, now, expected = -500, 0, set[int]()
     for length in lengths:
@@ -153,7 +157,7 @@ def test_each_row_that_may_have_expired_before_it_was_read_is_named_once(
 def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
     ttl: int, soon: int
 ) -> None:
-    """Rows that expire soon after it begins may be missing without a report."""
+    """Rows that expire soon after the read begins are not reported."""
     history, now = TtlHistory([(0, ttl)]), 1_000_000 * SECOND
     promised = now - (ttl - 10 - soon) * SECOND
     losses, told = reporter()
@@ -166,7 +170,7 @@ def test_a_read_from_the_oldest_row_is_told_of_rows_that_it_could_have_read(
 
 @pytest.mark.parametrize("late", [1, 59, 61, 3_600])
 def test_a_read_from_a_chosen_start_is_told_of_each_row_that_may_have_expired(late: int) -> None:
-    """What had certainly expired was reported when the start was chosen."""
+    """Rows that had certainly expired at the start were reported then."""
     history, now = TtlHistory([(0, 3_600)]), 1_000_000 * SECOND
     start, expired = now - (3_600 + late) * SECOND, now - 3_590 * SECOND
     losses, told = reporter()

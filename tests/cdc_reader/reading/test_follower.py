@@ -1,4 +1,4 @@
-"""The rules of following a log, one by one; the simulation combines them."""
+"""The rules of following a log, one by one; the simulation tests them together."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ MINUTE = 60 * SECOND
 
 @pytest.fixture
 def followed() -> Followed:
-    """An empty table, read in small windows."""
+    """An empty table that is read in short windows."""
     return Followed(config=SMALL)
 
 
 def test_windows_adjoin_and_end_a_confidence_window_ago(followed: Followed) -> None:
-    """No pass reads beyond now - confidence window, even right after a sleep."""
+    """No read goes beyond now - confidence window, even right after a sleep."""
     windows = []
     for delivery in followed.follower(EPOCH).follow(EPOCH + 5 * MINUTE):
         assert delivery.window.end <= followed.clock.now() - 30 * SECOND
@@ -61,7 +61,7 @@ class SleeplessClock(ManualClock):
 
 
 def test_it_does_not_sleep_while_behind() -> None:
-    """A day of log is read without a pause while the clock stands still."""
+    """The reader catches up on a day of log without waiting."""
     followed = Followed(clock=SleeplessClock(EPOCH), config=SMALL)
     followed.clock.advance(24 * 60 * MINUTE)
     horizon = followed.clock.now() - 30 * SECOND
@@ -79,7 +79,7 @@ class UnsteadyClock(ManualClock):
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
-    """Setting the clock back an hour does not delay the next look."""
+    """Setting the clock back by an hour does not delay the next read."""
     clock = UnsteadyClock(EPOCH)
     followed = Followed(clock=clock, config=SMALL)
     clock.advance(60 * MINUTE)
@@ -98,7 +98,7 @@ def test_a_clock_that_is_set_back_is_not_slept_for(delivery: str) -> None:
 
 
 def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> None:
-    """No window is read in which everything has expired."""
+    """No window is read whose rows have all expired."""
     followed.clock.advance(400 * 24 * 60 * MINUTE)
     first = next(followed.follower(BEGINNING).follow())
     day_ago = followed.clock.now() - 24 * 60 * MINUTE
@@ -106,7 +106,9 @@ def test_the_earliest_start_is_what_the_log_still_holds(followed: Followed) -> N
 
 
 def test_it_waits_for_the_first_generation(followed: Followed) -> None:
-    """A generation may be announced after it began; a position beyond its start loses rows."""
+    """A generation may be announced after it begins. Moving the position past its start before then
+    would lose rows.
+    """
     start = EPOCH // 1_000
     announced = "system_distributed.cdc_generation_timestamps"
     followed.execute(f"DELETE FROM {announced} WHERE key = 'timestamps'")
@@ -126,7 +128,7 @@ def test_it_waits_for_the_first_generation(followed: Followed) -> None:
 
 
 def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
-    """The older generation's part of a window is read first."""
+    """The part of a window in the older generation is read first."""
     followed.server.join(vnodes=3)
     for c in range(60):
         followed.insert(1, c)
@@ -142,9 +144,10 @@ def test_a_keys_rows_come_in_order_across_a_switch(followed: Followed) -> None:
 def test_a_generation_announced_late_is_read_from_its_beginning(
     followed: Followed, resumed: bool, strategy: str
 ) -> None:
-    """No row is lost, repeated or out of order, however late the announcement, and over a restart.
+    """No row is lost, repeated or out of order, however late the announcement, and across a
+    restart.
 
-    With ranges, this holds although a range shows rows of streams that are not announced yet.
+    With ranges, this holds even though a range includes streams that are not announced yet.
     """
     followed.config = evolve(followed.config, strategy=strategy)
     followed.server.hold_publication(rows=None)
@@ -191,7 +194,7 @@ def test_no_checkpoint_skips_one_of_several_generations_announced_late(followed:
 
 
 def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
-    """The stored streams show that the generation began before it is announced."""
+    """Streams that are stored show that the generation begins, before it is announced."""
     followed.server.hold_publication(rows=2)
     generation = followed.server.join(vnodes=3)
     followed.clock.advance(3 * MINUTE)
@@ -207,7 +210,7 @@ def test_a_half_published_generation_is_waited_for(followed: Followed) -> None:
 
 
 def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
-    """After a restart, unacknowledged rows are delivered, and acknowledged ones are not."""
+    """After a restart, only unacknowledged rows are delivered."""
     for c in range(10):
         followed.insert(1, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -226,7 +229,7 @@ def test_a_stopped_window_is_not_declared_complete(followed: Followed) -> None:
 def test_expired_rows_are_reported_once_or_raised(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The configuration decides; rows expire by the log's TTL."""
+    """`data_loss` decides whether an expired start is logged or raises an error."""
     followed.clock.advance(3 * 24 * 60 * MINUTE)
     resumed = Checkpoint(EPOCH, EPOCH)
     end = followed.clock.now()
@@ -237,7 +240,7 @@ def test_expired_rows_are_reported_once_or_raised(
 
 
 def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -> None:
-    """The new table's log is not treated as the old one's."""
+    """The log of the new table is not read as if it were that of the old one."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     deliveries = followed.follower(EPOCH).follow()
@@ -254,7 +257,7 @@ def test_a_table_recreated_while_it_is_followed_is_refused(followed: Followed) -
 
 
 def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) -> None:
-    """The change happens between windows, and within one."""
+    """The table is altered between windows, and within one."""
     followed.insert(1, 1)
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
@@ -275,7 +278,7 @@ def test_a_column_added_appears_and_a_dropped_one_is_absent(followed: Followed) 
 def test_a_row_read_at_once_has_the_columns_it_was_written_with(
     followed: Followed, late: bool
 ) -> None:
-    """This includes a column added after the schema was read."""
+    """This includes a column that is added after the reader has read the schema."""
     followed.clock.advance(20 * MINUTE)
     altered: list[RecordedQuery] = []
 
@@ -304,7 +307,7 @@ def test_a_row_read_at_once_has_the_columns_it_was_written_with(
 
 
 def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> None:
-    """The server refuses the next page; earlier rows are not delivered again."""
+    """The server rejects the next page; rows delivered before are not delivered again."""
     for c in range(20):
         followed.insert(c % 4, c, EPOCH + c)
     followed.clock.advance(MINUTE)
@@ -318,7 +321,7 @@ def test_a_column_dropped_within_a_window_repeats_no_row(followed: Followed) -> 
 
 @pytest.mark.parametrize("error", ["dropped", "unauthorised"])
 def test_permanent_errors_are_raised_at_once(followed: Followed, error: str) -> None:
-    """A dropped table or a revoked permission is not retried."""
+    """A dropped table and a revoked permission are not retried."""
     followed.clock.advance(MINUTE)
     follower = followed.follower(EPOCH)
     deliveries = follower.follow()
@@ -345,7 +348,7 @@ def _refuse(asked: RecordedQuery) -> None:
 def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
     followed: Followed,
 ) -> None:
-    """A row is delivered once, although its span is read repeatedly."""
+    """Each row is delivered once, although the same span is read repeatedly."""
     follower = followed.follower(EPOCH, delivery="eager", eager_interval=timedelta(seconds=1))
     wanted = [(1, 30), (2, 40), (3, 35), (4, 50)]
     deliveries = []
@@ -364,7 +367,9 @@ def test_eager_delivery_yields_rows_at_once_and_marks_late_ones(
 
 @pytest.mark.parametrize("delivery", ["settled", "eager"])
 def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: str) -> None:
-    """Each late row comes once, marked; a restart finds those that arrived meanwhile."""
+    """Each late row is delivered once, marked as late; after a restart, so are rows that arrived
+    meanwhile.
+    """
     modes: dict[str, Any] = {
         "delivery": delivery,
         "eager_interval": timedelta(seconds=5),
@@ -400,7 +405,7 @@ def test_rows_written_long_in_the_past_are_found(followed: Followed, delivery: s
 
 
 def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> None:
-    """A checkpoint still skips the rows that the start's marks name, and can be pickled."""
+    """Each checkpoint keeps the marks of the start, and can be pickled."""
     for c in range(60):
         followed.insert(c % 3, c)
         followed.clock.advance(SECOND)
@@ -418,12 +423,12 @@ def test_each_checkpoint_resumes_where_its_window_ended(followed: Followed) -> N
 
 
 def first_c(delivery: Delivery) -> int:
-    """Return the first row's `c`; -1 without rows."""
+    """Return `c` of the first row, or -1 if there is no row."""
     return next((c for (c,) in cells([delivery], "c")), -1)
 
 
 def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
-    """Return marks of all delivered rows, one by one."""
+    """Return marks that list all delivered rows one by one."""
     found: dict[StreamId, set[RowKey]] = defaultdict(set)
     for delivery in rows_read(deliveries):
         for stream, key in keys(delivery.batch):
@@ -432,7 +437,7 @@ def marks_of(deliveries: list[Delivery]) -> dict[StreamId, Mark]:
 
 
 def test_a_search_for_late_rows_requires_a_ttl() -> None:
-    """Without a TTL, a row's arrival time is unknown."""
+    """Without a TTL, the time at which a row arrived is unknown."""
     followed = Followed(options="'enabled': true, 'ttl': 0")
     with pytest.raises(ConfigurationError, match=r"late_rows is 'report'.*keeps rows forever"):
         followed.follow(EPOCH, EPOCH + MINUTE, late_rows="report")
@@ -441,7 +446,7 @@ def test_a_search_for_late_rows_requires_a_ttl() -> None:
 @pytest.mark.parametrize("strategy", ["streams", "ranges", "auto"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_shards_together_have_each_row_once(followed: Followed, strategy: str, count: int) -> None:
-    """This holds for both strategies, over a switch of generations."""
+    """This holds for both strategies, across a change of generation."""
     followed.server.join(vnodes=3)
     for c in range(90):
         followed.insert(c % 30, c)
@@ -457,7 +462,7 @@ def test_shards_together_have_each_row_once(followed: Followed, strategy: str, c
 def test_a_generation_without_streams_is_skipped_with_a_warning(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No write can go to such a generation."""
+    """No rows can be written to such a generation."""
     followed.server.add_empty_generation()
     followed.clock.advance(5 * MINUTE)
     followed.follow(EPOCH, EPOCH + 3 * MINUTE)
@@ -465,7 +470,7 @@ def test_a_generation_without_streams_is_skipped_with_a_warning(
 
 
 def test_late_changes_are_marked(followed: Followed) -> None:
-    """The flag survives pickling, and does not affect equality."""
+    """The flag survives pickling, and is ignored in comparisons."""
     followed.insert(1, 2, EPOCH + 2)
     followed.insert(1, 1, EPOCH + 1)
     followed.clock.advance(MINUTE)
@@ -485,20 +490,20 @@ def test_late_changes_are_marked(followed: Followed) -> None:
 
 
 def test_generations_are_refreshed_less_often_than_rows_are_polled(followed: Followed) -> None:
-    """An idle table costs one query per chunk and poll, and some small ones per second."""
+    """An idle table costs one log query per chunk and poll, and a few small queries per second."""
     followed.clock.advance(MINUTE)
     start = followed.clock.now()
     eager = followed.follower(start, delivery="eager", eager_interval=timedelta(milliseconds=100))
     list(eager.follow(start + 10 * SECOND))
     log = [asked for asked in followed.asked if "scylla_cdc_log" in asked.query.cql]
     polls = (followed.clock.now() - start) // 100_000
-    assert polls <= len(log) / 2 <= polls + 1  # of two chunks
+    assert polls <= len(log) / 2 <= polls + 1  # the table has two chunks
     assert len(followed.asked) - len(log) < 12 * (polls // 10 + 2)
 
 
 @pytest.mark.parametrize("delivery", ["settled", "ordered", "eager"])
 def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: str) -> None:
-    """A checkpoint that went back would repeat rows in the next run."""
+    """If the position went back, the next run would repeat rows."""
     followed.clock.advance(10 * MINUTE)
     position = followed.clock.now() - MINUTE
     follower = followed.follower(position, delivery=delivery)
@@ -510,7 +515,9 @@ def test_an_end_before_the_position_moves_nothing(followed: Followed, delivery: 
 def test_a_start_in_the_future_is_told(
     followed: Followed, caplog: pytest.LogCaptureFixture, *, is_far: bool
 ) -> None:
-    """A warning says that nothing can be read yet, because the year or a clock is wrong."""
+    """A warning is logged, because nothing can be read yet: the start or a clock is probably
+    wrong.
+    """
     start = followed.clock.now() + (60 * MINUTE if is_far else SECOND)
     list(followed.follower(start).follow(start))
     told = [line for line in caplog.messages if "start_in_the_future" in line]

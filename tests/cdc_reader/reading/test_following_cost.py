@@ -1,6 +1,6 @@
-"""The cost of following in queries: cold starts over empty days, and idle tables.
+"""The number of queries that following takes: after idle days, and for idle tables.
 
-A generation has 512 streams here, in 8 chunks of 64. Small queries about schema and generations are
+The generation has 512 streams, in 8 chunks of 64. Small queries about schema and generations are
 counted separately: there are a few per check, whatever the number of streams.
 """
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.needs("faults", "topology")
 
 @define
 class _Counted:
-    """A table on 512 streams that counts queries of its log and other queries."""
+    """A table with 512 streams, and the numbers of queries of its log and of other tables."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(_EPOCH))
     of_log: int = 0
@@ -58,7 +58,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("strategy", "most"), [("streams", 20 * _CHUNKS), ("ranges", 20)])
 def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: int) -> None:
-    """Windows grow while empty: at most 20 queries for each chunk of streams."""
+    """Windows grow while they are empty: at most 20 queries for each chunk of streams."""
     counted = _Counted()
     follower = counted.follower(ReadConfig(strategy=strategy), _EPOCH)
     now = counted.clock.advance(duration_micros(timedelta(days=7)))
@@ -72,7 +72,7 @@ def test_a_cold_start_over_an_idle_week_takes_few_queries(strategy: str, most: i
 def test_an_idle_table_costs_one_query_per_chunk_and_poll(
     strategy: str, chunks: int, delivery: str
 ) -> None:
-    """The length of the idle time does not matter."""
+    """This holds however long the table is idle."""
     counted = _Counted()
     config = ReadConfig(strategy=strategy, delivery=delivery, eager_interval=timedelta(seconds=5))
     follower = counted.follower(config, _EPOCH)
@@ -84,7 +84,7 @@ def test_an_idle_table_costs_one_query_per_chunk_and_poll(
 
 
 def test_the_queries_of_a_search_for_late_rows_are_counted() -> None:
-    """Every query of the log is counted once; a window by ranges takes fewer than a search."""
+    """Each query of the log is counted once."""
     counted = _Counted()
     config = ReadConfig(strategy="ranges", late_rows="deliver", late_interval=timedelta(minutes=1))
     follower = counted.follower(config, _EPOCH, ttl=86_400)

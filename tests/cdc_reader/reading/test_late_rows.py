@@ -1,4 +1,4 @@
-"""Late rows are found although arrival times are known only to the second."""
+"""Late rows are found although the time of arrival is known only to the second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.needs("faults")
 
 @pytest.mark.parametrize("after", [10_000, 200_000, 400_000, 900_000])
 def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int) -> None:
-    """The server counts whole seconds, so the row may seem to have arrived before."""
+    """The server counts TTLs in whole seconds, so the row may seem to have arrived before the
+    read.
+    """
     followed = Followed(config=_CONFIG)
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND + SECOND // 2)
@@ -48,9 +50,9 @@ def test_a_row_that_arrives_within_a_second_of_the_read_is_found_once(after: int
 
 @pytest.mark.parametrize("late_scan_at", [None, 1])
 def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> None:
-    """After a restart its stream is read again, without the rows before the mark.
+    """After a restart its stream is read again, but rows before the mark are not repeated.
 
-    This holds whether or not late rows had been searched for before.
+    This holds whether or not the reader had searched for late rows before.
     """
     followed = Followed(config=evolve(_CONFIG, window=timedelta(minutes=5)))
     start = followed.clock.now()
@@ -74,7 +76,7 @@ def test_a_row_that_arrives_behind_a_mark_is_found(late_scan_at: int | None) -> 
 
 @pytest.mark.parametrize("ttl", [200, 86_400])
 def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None:
-    """The row arrived under the former TTL; rows delivered in time are not repeated."""
+    """The row arrives under the old TTL. Rows delivered in time are not repeated."""
     followed = Followed(config=_CONFIG, options="'enabled': true, 'ttl': 3600")
     start = followed.clock.now()
     followed.clock.advance(60 * SECOND)
@@ -103,9 +105,9 @@ def test_a_late_row_is_found_once_though_the_ttl_changed_since(ttl: int) -> None
 def test_arrival_times_are_never_underestimated(
     old: int, new: int, arrived: int, looked: int
 ) -> None:
-    """Nor are they much too late, if the remaining TTL shows which TTL was in force.
+    """Nor are they much too late, if the remaining TTL shows which TTL applied.
 
-    The TTL changes at 0, and the row is read some time after that and after its arrival.
+    The TTL changes at time 0. The row arrives before or after that, and is read later.
     """
     since = 1_800_000_000
     ttls = TtlHistory((((since - 1_000) * SECOND, old), (since * SECOND, new)))

@@ -1,4 +1,4 @@
-"""Delivery in order of write time, with bounded memory."""
+"""Delivery in order of write time, with limited memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STEPS = st.one_of(
 
 
 def keys_of(deliveries: list[Delivery]) -> list[tuple[Any, Any]]:
-    """Return the stream and key of each row, in order of delivery."""
+    """Return the stream and the key of each row, in order of delivery."""
     return [name for read in rows_read(deliveries) for name in keys(read.batch)]
 
 
 def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
-    """Write a random history; return its end, which has settled."""
+    """Write a random history; return the end of its settled rows."""
     begun = followed.clock.now()
     for number, (kind, amount, back) in enumerate(steps):
         if kind == "join":
@@ -54,7 +54,7 @@ def history(followed: Followed, steps: list[tuple[str, int, int]]) -> int:
 def test_rows_come_in_order_of_write_time(
     steps: list[tuple[str, int, int]], sort_bytes: int
 ) -> None:
-    """Rows of one microsecond come by stream, and memory stays within the limit."""
+    """Rows with equal times come stream by stream, and memory stays within the limit."""
     followed = Followed(config=ORDERED)
     end = history(followed, steps)
     found = followed.follow(EPOCH, end, sort_bytes=sort_bytes)
@@ -76,7 +76,7 @@ def test_rows_come_in_order_of_write_time(
 
 
 def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
-    """Windows are long after a quiet day; a burst then costs a few attempts in all."""
+    """Windows are long after an idle day; a burst then takes only a few attempts."""
     followed = Followed(config=ORDERED)
     for c in range(400):
         followed.insert(c % 20, c)
@@ -91,7 +91,7 @@ def test_a_crowded_window_is_read_in_smaller_ones_that_grow_again() -> None:
 
 
 def test_rows_of_one_microsecond_are_not_held() -> None:
-    """There may be any number, such as a bulk load with one timestamp."""
+    """There may be any number of them, for example after a bulk load with one timestamp."""
     followed = Followed(config=ORDERED)
     at = followed.clock.advance(SECOND)
     for c in range(100):
@@ -103,7 +103,7 @@ def test_rows_of_one_microsecond_are_not_held() -> None:
 
 
 def test_a_column_added_within_a_window_is_read() -> None:
-    """Batches of two schemas cannot be sorted together, so the window is read again."""
+    """Batches with different schemas cannot be sorted together, so the window is read again."""
     followed = Followed(config=ORDERED)
     for c in range(30):
         followed.insert(c % 10, c)
@@ -128,7 +128,7 @@ def test_a_column_added_within_a_window_is_read() -> None:
 
 @pytest.mark.parametrize("printed", [0, 1, 17, 40])
 def test_a_checkpoint_resumes_within_a_window(printed: int) -> None:
-    """Marks name the rows delivered before; the rest comes in order."""
+    """Marks name the rows that were delivered; the rest is delivered in order."""
     followed = Followed(config=ORDERED)
     for c in range(40):
         followed.insert(c % 9, c)
