@@ -186,7 +186,7 @@ def test_shards_share_the_rows_and_the_position(
     for number, copy in enumerate(copies):
         shard = f"{number + 1}/{count}"
         one = consumer(connection, table, copy, shard=shard, checkpoints=store)
-        write(table, 60, first=60, partitions=60)  # after the consumer was created, and before it runs
+        write(table, 60, first=60, partitions=60)  # between its creation and its run
         one.run()
         begun = store.load(name_of(table, f"0/{count}"))
         assert begun is not None

@@ -45,7 +45,7 @@ def test_a_broken_kernel_is_not_passed_over() -> None:
 def test_a_requested_kernel_that_is_missing_is_an_error(load: object) -> None:
     """The other kernel is not used instead."""
     with pytest.raises(ConfigurationError, match=r"KERNEL is 'cython': .* C compiler"):
-        choose("cython", load)  # parametrize hides the type
+        choose("cython", load)  # type: ignore[arg-type] # parametrize hides the type
 
 
 def test_an_unknown_kernel_is_an_error_that_names_those_there_are() -> None:
