@@ -29,7 +29,7 @@ DATA = Path(__file__).parents[1] / "data"
 SECOND = 1_000_000
 _BEFORE = 3_600 * SECOND
 _ANSWER = 2_000
-"""µs that a query takes."""
+"""µs that each query takes."""
 _DESCRIBE = (
     "INSERT INTO system_distributed.cdc_streams_descriptions_v2 (time, range_end, streams) "
     "VALUES (?, ?, ?)"
@@ -41,7 +41,7 @@ _ANNOUNCE = (
 
 @frozen
 class Event:
-    """An event at its time of appearance, in µs."""
+    """A statement to execute at time `at`, in µs, when its effect was first visible."""
 
     at: int
     cql: str
@@ -52,7 +52,7 @@ class Event:
 class Recorded:
     """A recorded table: its log, its generations by start (µs), and all events.
 
-    `announced` tells when each generation came to be seen.
+    `announced` has the time at which each generation was first visible.
     """
 
     table: str
@@ -63,12 +63,12 @@ class Recorded:
 
     @property
     def times(self) -> list[int]:
-        """The write times of the log's rows, in order."""
+        """The write times of the log's rows, in ascending order."""
         return sorted(timeuuid.micros(bytes(row[1] or b"")) for row in self.log.rows)
 
 
 def switch() -> Recorded:
-    """A recording with one writer while a node joins: a row every few milliseconds."""
+    """Return a recording of one writer while a node joins: a row every few milliseconds."""
     recorded = read_recording(DATA / "scylla-5.2-switch.json.gz")
     seen = {int(each["timestamp_visible"], 16) * 1_000: each["at_us"] for each in recorded["seen"]}
     acknowledged = {write[2]: write[3] for write in recorded["writes"]}
@@ -78,7 +78,9 @@ def switch() -> Recorded:
 
 
 def generations() -> Recorded:
-    """A recording with three generations: a node joins and leaves, and the streams are repaired."""
+    """Return a recording with three generations: a node joins and leaves, and the streams are
+    repaired.
+    """
     recorded = read_recording(DATA / "scylla-5.2-generations.json.gz")
     seen: dict[int, int] = {}
     for phase in recorded["phases"]:
@@ -126,7 +128,7 @@ def _rows(log: Result, acknowledged: dict[int, int]) -> Iterator[Event]:
 
 @define
 class _Life:
-    """A `Clock` that applies all events due by now."""
+    """A `Clock` that executes each recorded event when its time comes."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -149,7 +151,7 @@ class _Life:
 
 @frozen
 class Reading:
-    """A query of the log: its time, streams and window; times in µs."""
+    """A query of the log: its time (µs), streams and window."""
 
     at: int
     streams: frozenset[StreamId]
@@ -158,14 +160,14 @@ class Reading:
 
 @define
 class Followed:
-    """The outcome of following a recording."""
+    """The result of following a recording."""
 
     deliveries: list[Delivery] = field(factory=list)
     readings: list[Reading] = field(factory=list)
 
 
 def follow(recorded: Recorded, config: ReadConfig) -> Followed:
-    """Follow a recording from before its first row until its last one has settled."""
+    """Follow a recording from before its first row until its last row has settled."""
     times, clock = recorded.times, ManualClock(min(recorded.streams) - _BEFORE)
     server = EmbeddedScylla(clock=clock, vnodes=1, shards=1)
     server.execute(

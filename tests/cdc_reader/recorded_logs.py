@@ -60,13 +60,13 @@ BASE = (
 
 
 def log_schema(*base: Column, cdc: CdcOptions = CdcOptions(enabled=True)) -> LogSchema:  # noqa: B008 - a frozen value
-    """Return the log's schema for a base table ks.t of these columns."""
+    """Return the schema of the log of a base table ks.t with these columns."""
     logged = itertools.chain.from_iterable(map(_logged, base))
     return LogSchema(TableSchema(TableName("ks", "t"), base, cdc), (*_META, *logged))
 
 
 def _logged(column: Column) -> list[Column]:
-    """Return the log's columns for a base column."""
+    """Return the log's columns for one base column."""
     if column.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING):
         return [Column(column.name, column.type)]
     deleted = Column(f"cdc$deleted_{column.name}", parse("boolean"))
@@ -91,25 +91,27 @@ def _logged_types(cql_type: CqlType) -> tuple[CqlType, CqlType]:
 
 @frozen
 class History:
-    """A recorded history: its log as rows of cells, with their schema."""
+    """A recorded history: the rows of its log, with their schema."""
 
     schema: LogSchema
     recorded: dict[str, Any]
     rows: list[list[bytes | None]]
 
     def batch(self, start: int = 0, end: int | None = None) -> pa.RecordBatch:
-        """Return some of the log's rows; all by default."""
+        """Return a slice of the log's rows, by default all, as one batch."""
         return decode(page_of(body_of(*self.rows[start:end]), self.schema.columns))
 
     def changes(self) -> list[Change]:
-        """Return all changes, from one batch."""
+        """Return all changes of the log."""
         grouping = Grouping(self.schema)
         return grouping.feed(self.batch()) + grouping.finish()
 
 
 @functools.cache
 def histories() -> list[History]:
-    """Return the three histories: without images, with both, with full ones."""
+    """Return the three histories: without images, with preimages and postimages, and with full
+    ones.
+    """
     return [_history(recorded) for recorded in read_recording(HISTORIES)]
 
 

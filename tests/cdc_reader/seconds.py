@@ -1,4 +1,4 @@
-"""A clock in seconds that moves only when somebody sleeps."""
+"""A clock in seconds that advances only when someone sleeps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Seconds:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         assert seconds >= 0
         self.now += seconds
 
 
 def throttle(clock: Seconds, limit: float | None = None) -> Throttle:
-    """Return a throttle whose waits only move the clock."""
+    """Return a throttle whose waits only advance the clock."""
     return Throttle(limit, clock, clock.sleep)

@@ -1,4 +1,4 @@
-"""Plans by streams and by ranges: the tasks of a window together."""
+"""Plans by streams and by ranges cover each window exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Read = Counter[tuple[StreamId, int]]
 
 @frozen
 class History:
-    """Announced generations, as a `GenerationSource`."""
+    """A `GenerationSource` whose generations are all announced."""
 
     generations: tuple[Generation, ...]
 
@@ -62,14 +62,14 @@ def _groups(draw: st.DrawFn, number: int) -> tuple[StreamGroup, ...]:
 
 
 def planner_of(history: History, chunk_size: int, shard: Shard | None = None) -> Planner:
-    """Make a planner that knows the history."""
+    """Return a planner that has read the history."""
     planner = Planner(history, chunk_size, shard)
     planner.refresh()
     return planner
 
 
 def wanted(history: History, window: Window) -> Read:
-    """Return each pair of a stream and a microsecond in which its generation operates."""
+    """Return each pair of a stream and a microsecond at which its generation operates."""
     return Counter(
         (stream, micros)
         for generation in history.generations
@@ -80,7 +80,7 @@ def wanted(history: History, window: Window) -> Read:
 
 
 def by_streams(planner: Planner, window: Window) -> Read:
-    """Return what the tasks of a plan by streams read."""
+    """Return the pairs of stream and microsecond that a plan by streams reads."""
     return Counter(
         (stream, micros)
         for task in planner.plan(window)
@@ -90,7 +90,9 @@ def by_streams(planner: Planner, window: Window) -> Read:
 
 
 def by_ranges(planner: Planner, window: Window, history: History) -> Read:
-    """Return what a plan by ranges finds if each stream has rows only in its own time."""
+    """Return the pairs that a plan by ranges reads, if streams have rows only while they
+    operate.
+    """
     rows = wanted(history, window)
     return Counter(
         (stream, micros)
@@ -104,7 +106,7 @@ def by_ranges(planner: Planner, window: Window, history: History) -> Read:
 def test_tasks_partition_a_window_exactly_however_chunks_adapt(
     history: History, start: int, end: int, chunk_size: int, held: list[float]
 ) -> None:
-    """Each microsecond of each stream then in force is in exactly one task."""
+    """Exactly one task reads each microsecond of each stream that operates then."""
     window = Window(start, end)
     for read in (by_streams, lambda planner, span: by_ranges(planner, span, history)):
         planner = planner_of(history, chunk_size)
@@ -115,7 +117,9 @@ def test_tasks_partition_a_window_exactly_however_chunks_adapt(
 
 @given(histories(), st.integers(1, 9))
 def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
-    """Older generations come first, in ring order; no chunk is empty or too large."""
+    """Older generations come first, then streams in ring order; no chunk is empty or above the
+    limit.
+    """
     tasks = planner_of(history, chunk_size).plan(Window(0, FOREVER))
     assert all(0 < len(task.streams) <= chunk_size for task in tasks)
     assert [task.window.start for task in tasks] == sorted(task.window.start for task in tasks)
@@ -126,7 +130,7 @@ def test_tasks_are_chunks_in_order(history: History, chunk_size: int) -> None:
 
 @given(histories(), st.integers(1, 5), st.integers(1, 9))
 def test_shards_partition_the_streams(history: History, count: int, chunk_size: int) -> None:
-    """This holds for every generation and both strategies."""
+    """This holds for each generation and both strategies."""
     window = Window(0, 41)
     shards = [Shard(number, count) for number in range(1, count + 1)]
     planners = [planner_of(history, chunk_size, shard) for shard in shards]
@@ -136,7 +140,7 @@ def test_shards_partition_the_streams(history: History, count: int, chunk_size: 
 
 
 def test_a_chunk_has_room_for_a_stream() -> None:
-    """A chunk size of zero is an error, not an empty plan."""
+    """A chunk size of zero raises an error instead of making an empty plan."""
     generation = Generation(Window(0, FOREVER), (StreamGroup(0, (StreamId(bytes(16)),)),))
     with pytest.raises(ValueError, match="expected at least 1"):
         planner_of(History((generation,)), 0).plan(Window(0, 1))

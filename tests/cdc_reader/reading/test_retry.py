@@ -42,7 +42,7 @@ def _no_pause(seconds: float) -> None:
 
 
 def test_a_transient_error_is_retried_until_it_passes() -> None:
-    """The pauses are random, up to a limit that doubles."""
+    """Pauses are random, up to a limit that doubles each time."""
     pauses: list[float] = []
     action = _failing(*[TransientError("overloaded")] * 4)
     assert retry(action, timedelta(minutes=1), pauses.append) == "page"
@@ -51,14 +51,14 @@ def test_a_transient_error_is_retried_until_it_passes() -> None:
 
 
 def test_a_persistent_error_is_raised_at_the_deadline() -> None:
-    """The cause is the last error."""
+    """Its cause is the last transient error."""
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts: overloaded") as caught:
         retry(_failing(TransientError("overloaded")), timedelta(0), lambda _: None)
     assert isinstance(caught.value.__cause__, TransientError)
 
 
 def test_a_failed_attempt_keeps_nothing_alive() -> None:
-    """References are dropped at once, without garbage collection: it may be a page."""
+    """References to a page, for example, are dropped at once, without garbage collection."""
 
     class Held:
         pass
@@ -81,13 +81,13 @@ def test_a_failed_attempt_keeps_nothing_alive() -> None:
 
 
 def test_other_errors_are_raised_at_once() -> None:
-    """A refused query would be refused again."""
+    """The server would reject the query again."""
     with pytest.raises(QueryRefusedError):
         retry(_failing(QueryRefusedError("no such column")), timedelta(minutes=1), _no_pause)
 
 
 def test_retries_call_the_callback() -> None:
-    """The callback applies within the context only."""
+    """The callback is called only within its context."""
     seen: list[None] = []
     minute, pauses = timedelta(minutes=1), list[float]()
     with retries_told(lambda: seen.append(None)):
@@ -97,7 +97,7 @@ def test_retries_call_the_callback() -> None:
 
 
 def test_a_stop_ends_the_attempts() -> None:
-    """A failure after the stop is final; the error has its cause."""
+    """A failure after the stop is not retried; the error has the failure as its cause."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:
@@ -116,7 +116,7 @@ def test_a_stop_ends_the_attempts() -> None:
 def test_a_stop_ends_iteration_that_never_waits(
     each: Callable[[Stop, Iterator[int]], Iterator[int]], count: int
 ) -> None:
-    """No further item comes, and the end is not mistaken for completion."""
+    """No further item is yielded, and the end is not mistaken for completion."""
     stop = Stop()
     items = each(stop, iter(range(count)))
     assert next(items) == 0
@@ -126,7 +126,7 @@ def test_a_stop_ends_iteration_that_never_waits(
 
 
 def test_a_stop_ends_a_pause() -> None:
-    """The pause is an hour; the attempt after it is the last one."""
+    """The pause of an hour ends; one more attempt is made."""
     stop, made = Stop(), list[None]()
 
     def action() -> None:

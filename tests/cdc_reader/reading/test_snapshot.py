@@ -1,4 +1,4 @@
-"""The rules of reading a snapshot, one by one; the simulation combines them with following."""
+"""The rules of reading a snapshot, one by one; the simulation tests them together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ SMALL = ReadConfig(fetch_size=3, in_flight=3, retry_deadline=timedelta(seconds=1
 
 @pytest.fixture
 def followed() -> Followed:
-    """A table with 60 partitions of one row and one of 40 rows, read in pages of three rows."""
+    """A table with 60 partitions of one row and one partition of 40 rows, read in pages of
+    three.
+    """
     followed = Followed(config=SMALL)
     for p in range(60):
         followed.insert(p, 1)
@@ -53,25 +55,25 @@ def followed() -> Followed:
 
 
 def table_of(followed: Followed) -> CdcTable:
-    """Return the table as a reader sees it."""
+    """Return the table of the server."""
     return CdcTable(followed.connection(), TableName("ks", "t"))
 
 
 def begin(followed: Followed, **changed: Any) -> Checkpoint:
-    """Return where a snapshot begins now."""
+    """Return the checkpoint at which a snapshot begins now."""
     return begin_snapshot(table_of(followed), followed.clock, evolve(SMALL, **changed))
 
 
 def reader_of(
     followed: Followed, start: Checkpoint, shard: Shard | None = None, **changed: Any
 ) -> SnapshotReader:
-    """Return a reader of the rest of a snapshot."""
+    """Return a reader of the part of a snapshot that remains after `start`."""
     config = evolve(SMALL, **changed)
     return SnapshotReader(table_of(followed), followed.clock, config, start, shard)
 
 
 def rows(deliveries: Iterable[SnapshotDelivery]) -> Counter[tuple[int, int, int]]:
-    """Return how often each row was delivered."""
+    """Count how often each row was delivered."""
     return Counter(
         (row["p"], row["c"], row["v"])
         for delivery in deliveries
@@ -84,7 +86,7 @@ WHOLE = Counter([*((p, 1, 1) for p in range(60)), *((99, c, c) for c in range(40
 
 
 def test_each_row_comes_once(followed: Followed) -> None:
-    """The ranges cover the ring, and their checkpoints add up to all of it."""
+    """The ranges cover the ring, and their checkpoints together claim all of it."""
     reader = reader_of(followed, begin(followed))
     found = list(reader.deliveries())
     assert rows(found) == WHOLE
@@ -97,7 +99,7 @@ def test_each_row_comes_once(followed: Followed) -> None:
 
 
 def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
-    """A partition whose token is the end of a range belongs to that range only."""
+    """A partition whose token is the end of a range belongs to that range."""
     token = murmur3((7).to_bytes(4, "big"))
     start = begin(followed)
     assert start.snapshot is not None
@@ -112,7 +114,7 @@ def test_a_range_ends_with_the_token_of_its_end(followed: Followed) -> None:
 
 
 def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
-    """The position is a confidence window before now; late rows are searched for from now on."""
+    """The position is one confidence window before now; the search for late rows starts now."""
     now = followed.clock.now()
     start = begin(followed, confidence_window="20s")
     assert start.position == now - 20 * SECOND
@@ -123,7 +125,7 @@ def test_a_snapshot_begins_at_a_settled_position(followed: Followed) -> None:
 
 
 def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
-    """Finished ranges are skipped, and the others are read from their beginning."""
+    """Completed ranges are skipped; the others are read from their start."""
     found = list(reader_of(followed, begin(followed)).deliveries())
     for at, each in enumerate(found):
         if not isinstance(each, RangeComplete):
@@ -136,7 +138,7 @@ def test_a_snapshot_resumes_after_any_range(followed: Followed) -> None:
 
 
 def test_few_ranges_are_named_by_a_checkpoint(followed: Followed) -> None:
-    """A checkpoint has one span and the ranges in flight, however many were read."""
+    """However many ranges have been read, a checkpoint has one span and the ranges in flight."""
     found = list(reader_of(followed, begin(followed), fetch_size=1).deliveries())
     ends = [each for each in found if isinstance(each, RangeComplete)]
     assert len(ends) > 10
@@ -172,7 +174,7 @@ def test_several_ranges_are_read_at_a_time_and_a_large_partition_by_pages(
 @pytest.mark.parametrize("tablets", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
-    """Each row belongs to one shard: the one that has its stream."""
+    """Each row belongs to the shard that has its stream."""
     followed = Followed(config=SMALL, tablets=tablets)
     followed.clock.advance(60 * SECOND)
     for p in range(80):
@@ -194,7 +196,7 @@ def test_shards_divide_the_rows(tablets: bool, count: int) -> None:
 
 
 def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
-    """The shard's rows are then unknown; a whole table needs no generation."""
+    """The shard cannot determine its rows then; a reader of the whole table needs no generation."""
     start = begin(followed)
     assert start.snapshot is not None
     gone = evolve(start, snapshot=evolve(start.snapshot, generation=EPOCH - 5))
@@ -204,7 +206,7 @@ def test_a_generation_that_is_gone_ends_a_shard(followed: Followed) -> None:
 
 
 def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
-    """No row is lost, and none comes twice."""
+    """No row is lost or repeated."""
     failed: set[tuple[object, bytes | None]] = set()
 
     def fail_once(asked: RecordedQuery) -> None:
@@ -219,7 +221,7 @@ def test_a_page_that_fails_is_requested_again(followed: Followed) -> None:
 
 
 def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
-    """Ranges that were done before are in the last checkpoint."""
+    """The error of the last attempt is raised as its cause."""
     start = begin(followed)
 
     def fail(asked: RecordedQuery) -> None:
@@ -233,7 +235,7 @@ def test_an_outage_beyond_the_deadline_is_raised(followed: Followed) -> None:
 
 @pytest.mark.parametrize("statement", ["DROP v", "ADD w int"])
 def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) -> None:
-    """After a dropped column, open ranges are read again; after an added one, they are not."""
+    """If a column is dropped, open ranges are read again; if one is added, they are not."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     first = [next(deliveries) for _ in range(4)]
@@ -257,7 +259,7 @@ def test_schema_changes_during_a_snapshot(followed: Followed, statement: str) ->
 
 
 def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
-    """On the next start, a new table of its name is refused, too."""
+    """If a table with the same name is created, the snapshot cannot resume there either."""
     start = begin(followed)
     reader = reader_of(followed, start)
     deliveries = reader.deliveries()
@@ -271,7 +273,7 @@ def test_a_table_that_is_dropped_ends_it(followed: Followed) -> None:
 
 
 def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
-    """If it is an error, it is raised before the next range; otherwise the snapshot continues."""
+    """With `fail` the error is raised before the next range; otherwise the snapshot continues."""
     start = begin(followed, data_loss="fail")
     for mode in ("fail", "continue"):
         reader = reader_of(followed, start, data_loss=mode)
@@ -286,7 +288,7 @@ def test_expiry_during_a_snapshot_is_reported(followed: Followed) -> None:
 
 
 def test_stop_ends_a_snapshot(followed: Followed) -> None:
-    """The snapshot ends at once, with an error, because rows are missing."""
+    """The snapshot ends at once with an error, because rows are missing."""
     reader = reader_of(followed, begin(followed))
     deliveries = reader.deliveries()
     next(deliveries)
@@ -297,7 +299,7 @@ def test_stop_ends_a_snapshot(followed: Followed) -> None:
 
 
 def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
-    """Only the pace of this run counts."""
+    """The estimate uses only the pace of this run."""
     start = begin(followed)
     reader = reader_of(followed, start, in_flight=1)
     assert reader.share.seconds_left is None
@@ -313,6 +315,6 @@ def test_the_time_left_follows_from_the_pace(followed: Followed) -> None:
 
 
 def test_a_checkpoint_without_a_snapshot_is_refused(followed: Followed) -> None:
-    """The snapshot of such a checkpoint is complete, or never began."""
+    """A checkpoint without a snapshot has a complete snapshot or none."""
     with pytest.raises(ValueError, match="without a snapshot"):
         reader_of(followed, Checkpoint(1))

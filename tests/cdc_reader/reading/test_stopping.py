@@ -1,7 +1,7 @@
 """Stopping during an outage: no retry, request or connection attempt delays it.
 
-Deadlines and pauses between retries last for hours here, so a stop that waits for one fails by
-the patience of `ended`.
+Deadlines and pauses between retries last for hours here, so a stop that waits for one of them makes
+`ended` time out.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ SETTLED = ("--from", "earliest", "--confidence-window", "0s")
 
 
 def patient(contact_point: str) -> ConnectionConfig:
-    """Return a configuration that waits an hour to connect and for each answer."""
+    """Return a configuration that waits an hour to connect and for each response."""
     return ConnectionConfig(contact_point, connect_timeout=HOUR, request_timeout=HOUR)
 
 
 @pytest.fixture(autouse=True)
 def pauses_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses before retries, which are random, last for up to eleven days."""
+    """Make the random pauses before retries last for up to eleven days."""
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(retry, name, 1e6)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedScylla]:
-    """A server whose table `ks.t` has had rows inserted."""
-    # One shard: with more, scylla-driver also connects to another port, which bypasses the line.
+    """A server whose table `ks.t` has rows."""
+    # One shard: with more, scylla-driver also connects to another port, which bypasses the proxy.
     with EmbeddedScylla(vnodes=4, shards=1) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = "
@@ -83,7 +83,7 @@ def connection(server: EmbeddedScylla) -> ConnectionConfig:
 
 @pytest.fixture
 def line(server: EmbeddedScylla) -> Iterator[Line]:
-    """A line to the server."""
+    """A proxy to the server."""
     line = Line((server.host, server.port))
     yield line
     line.close()
@@ -91,13 +91,13 @@ def line(server: EmbeddedScylla) -> Iterator[Line]:
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A port that accepts connections and never answers."""
+    """A port that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
 
 
 class Running(threading.Thread):
-    """A call in a thread, and the error that it raised."""
+    """A call in a thread, and the error it raised."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -108,7 +108,7 @@ class Running(threading.Thread):
     def run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 - a test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             self.error = error
 
     def until(self, event: Callable[[], object]) -> None:
@@ -118,7 +118,7 @@ class Running(threading.Thread):
             assert self.is_alive(), self.error
 
     def ended(self) -> BaseException | None:
-        """Return the error with which the call ended after a stop."""
+        """Wait for the call to end, and return its error."""
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.error
@@ -126,13 +126,13 @@ class Running(threading.Thread):
 
 @contextmanager
 def outage(server: EmbeddedScylla, fault: Fault = OUTAGE) -> Iterator[Callable[[], int]]:
-    """Yield an active fault as a function that returns how often it has struck."""
+    """Activate a fault, and yield a function that returns how often it has struck."""
     with server.faults.during(fault):
         yield lambda: server.faults.struck(fault)
 
 
 def following(reader: CdcReader) -> Running:
-    """Start a thread that follows without end."""
+    """Start a thread that follows until it is stopped."""
     return Running(lambda: list(reader.follow()))
 
 
@@ -153,7 +153,7 @@ def test_a_retry_does_not_delay_stopping_a_reader(
 def test_a_late_response_does_not_delay_stopping_a_reader(
     server: EmbeddedScylla, connection: ConnectionConfig, statement: str
 ) -> None:
-    """The answer is a page, or the result of an earlier query."""
+    """The late response is a page, or the result of an earlier query."""
     late = Fault("delay", statement, times=None, seconds=HOUR.total_seconds())
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server, late) as struck:
         follow = following(reader)
@@ -163,7 +163,7 @@ def test_a_late_response_does_not_delay_stopping_a_reader(
 
 
 def test_a_server_that_hangs_does_not_delay_stopping_a_reader(line: Line) -> None:
-    """Closing its connection does not delay it either."""
+    """Closing the reader is not delayed either."""
     reader = CdcReader(patient(line.contact_point), "ks.t", config=READ)
     handed_on = threading.Event()
 
@@ -181,7 +181,7 @@ def test_a_server_that_hangs_does_not_delay_stopping_a_reader(line: Line) -> Non
 
 
 def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> None:
-    """The server accepts the connection, but does not answer."""
+    """The server accepts the connection, but does not respond."""
     reader = CdcReader(patient(f"127.0.0.1:{silent.getsockname()[1]}"), "ks.t", config=READ)
     follow = following(reader)
     accepted, _ = silent.accept()
@@ -194,7 +194,7 @@ def test_connecting_does_not_delay_stopping_a_reader(silent: socket.socket) -> N
 def test_several_tables_are_stopped_together(
     server: EmbeddedScylla, connection: ConnectionConfig
 ) -> None:
-    """The deliveries of all tables share one iterator."""
+    """One iterator delivers the rows of all tables."""
     with CdcReader(connection, "ks.t", "ks.u", config=READ) as reader, outage(server) as struck:
         follow = Running(lambda: list(reader.follow()))
         follow.until(struck)
@@ -213,7 +213,7 @@ def test_several_tables_are_stopped_together(
 def test_a_stopped_bounded_read_raises_stopped_error(
     server: EmbeddedScylla, connection: ConnectionConfig, read: Callable[[CdcReader], object]
 ) -> None:
-    """The result of a stopped read is incomplete."""
+    """The rows that were read so far are incomplete."""
     with CdcReader(connection, "ks.t", config=READ) as reader, outage(server) as struck:
         running = Running(lambda: read(reader))
         running.until(struck)
@@ -236,7 +236,7 @@ def test_nothing_is_delivered_after_a_stop(connection: ConnectionConfig, read: s
 def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """The consumer ends normally, and the change is delivered again."""
+    """The consumer ends normally, and the next run delivers the change again."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -261,7 +261,7 @@ def test_a_dead_letter_in_an_outage_does_not_delay_stopping_a_consumer(
 def consumer(
     connection: ConnectionConfig, handler: Callable[[Change], object], **more: Any
 ) -> CdcConsumer:
-    """Make a consumer of the whole log, without end."""
+    """Return a consumer that reads the whole log and does not end by itself."""
     options: Any = {"application": "app", "read": READ} | more
     return CdcConsumer(connection, "ks.t", handler, **options)
 
@@ -281,7 +281,7 @@ def test_an_outage_does_not_delay_stopping_a_consumer(
 def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
     connection: ConnectionConfig, silent: socket.socket
 ) -> None:
-    """Nothing was handled, so there is nothing to save."""
+    """Nothing has been handled, so there is nothing to save."""
     nowhere = patient(f"127.0.0.1:{silent.getsockname()[1]}")
     stuck = consumer(
         connection, print, checkpoints=ScyllaCheckpoints(nowhere, "ks", retry_deadline=YEAR)
@@ -297,7 +297,7 @@ def test_an_unreachable_store_does_not_delay_stopping_at_the_start(
 def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line, *, hangs: bool
 ) -> None:
-    """The error says that handled changes are not saved. The store is down, or hangs."""
+    """The store is down or hangs. The error says that handled changes were not saved."""
     store = ScyllaCheckpoints(
         evolve(patient(line.contact_point), consistency="ONE"), "ks", retry_deadline=YEAR
     )
@@ -309,7 +309,7 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
             handled.set()
 
     each = ConsumerConfig(workers=1, checkpoint_interval=timedelta(0))
-    name = f"hangs-{hangs}"  # a lease that cannot be released lasts longer than the test
+    name = f"hangs-{hangs}"  # the lease of the other run is still held
     stuck = consumer(connection, handle, checkpoints=store, config=each, application=name)
     running = Running(stuck.run)
     running.until(line.holds.is_set if hangs else handled.is_set)
@@ -324,7 +324,7 @@ def test_an_unreachable_store_does_not_delay_stopping_a_consumer(
 def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig, line: Line
 ) -> None:
-    """The handler's own writes end, and its change is delivered again."""
+    """The handler's write is interrupted, and the next run delivers its change again."""
     target = CqlWriter(patient(line.contact_point), READ)
     insert = Statement("INSERT INTO ks.u (p) VALUES (?)", (Native("int"),), (1,))
     target.write([insert])
@@ -340,7 +340,7 @@ def test_an_unreachable_target_does_not_delay_stopping_a_consumer(
 def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
     connection: ConnectionConfig,
 ) -> None:
-    """The change is delivered again in the next run."""
+    """The next run delivers the change again."""
     called = threading.Event()
 
     def fail(_: Change) -> None:
@@ -358,7 +358,7 @@ def test_a_pause_between_retries_does_not_delay_stopping_a_consumer(
 def test_an_outage_does_not_delay_a_cancellation(
     server: EmbeddedScylla, connection: ConnectionConfig, *, is_loop: bool
 ) -> None:
-    """This covers a loop over changes, and a consumer with coroutines."""
+    """This covers a loop over changes, and a consumer with a coroutine handler."""
     options: Any = {"application": "app", "read": READ}
 
     async def handle(_: Change) -> None: ...
@@ -380,7 +380,7 @@ def test_an_outage_does_not_delay_a_cancellation(
 
 
 def test_sigterm_ends_the_command_in_an_outage(server: EmbeddedScylla) -> None:
-    """Without the signal, the reads would be retried for two minutes."""
+    """Otherwise the reads would be retried for two minutes."""
     run = "from cdc_reader.cli import main; main()"
     with outage(server) as struck:
         command = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Rows in a stream of a generation that was not in force when they were written."""
+"""Strays: rows in a stream of a generation that did not operate when they were written."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def followed() -> Followed:
 
 
 def astray(followed: Followed, c: int, at: int, *, by: int, twice: bool = False) -> None:
-    """Log a row `by` generations away from the one in force."""
+    """Write a row to the generation `by` places after the right one; with `twice`, to both."""
     followed.server.misplacing.by, followed.server.misplacing.twice = by, twice
     followed.insert(c, c, at)
     followed.server.misplacing.by = 0
 
 
 def switch(followed: Followed) -> int:
-    """Return when the newest generation begins."""
+    """Return the start of the newest generation."""
     return followed.server.cluster.generations[-1].start_us
 
 
 def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
-    """Make a log row that arrives now; the same row in another stream is its twin."""
+    """Insert a row into the log now. The same row in another stream is its twin."""
     followed.execute(
         'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", '
         f'"cdc$operation", "cdc$end_of_batch", p, c) VALUES (0x{stream.hex()}, '
@@ -60,7 +60,7 @@ def log_row(followed: Followed, c: int, at: int, stream: bytes) -> None:
 
 
 def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
-    """Write rows before and after the switch, every second one astray; return the expected rows."""
+    """Write rows around the change of generation, every second one as a stray; return all rows."""
     at = switch(followed)
     followed.clock.advance(at - 3 * SECOND - followed.clock.now())
     for c in range(60):
@@ -79,7 +79,9 @@ def write_around(followed: Followed, *, twice: bool) -> list[tuple[int]]:
 def test_strays_are_delivered_once(
     followed: Followed, delivery: str, strategy: str, twice: bool
 ) -> None:
-    """Strays are in the generation before or after; of twins, the one in force is delivered."""
+    """Strays are in the generation before or after theirs. Of twins, only the row in the right one
+    is delivered.
+    """
     written = write_around(followed, twice=twice)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, delivery=delivery, strategy=strategy)
     assert sorted(cells(found, "c")) == written
@@ -88,7 +90,7 @@ def test_strays_are_delivered_once(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_are_delivered_by_one_shard(followed: Followed, twice: bool) -> None:
-    """This holds even if the two streams of a row are in two shards."""
+    """This holds even if the two streams of twins are in different shards."""
     written = write_around(followed, twice=twice)
     followed.clock.advance(MINUTE)
     found = [
@@ -131,7 +133,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered_is_left_out(
 
 
 def test_a_slow_search_marks_no_stray_as_late() -> None:
-    """Arrivals are computed when rows are read, not at the end of the search."""
+    """Times of arrival are computed when rows are read, not at the end of the search."""
     config = evolve(_CONFIG, confidence_window=timedelta(minutes=1), chunk_size=1, in_flight=1)
     followed = Followed(config=config)
     followed.server.join(vnodes=3)
@@ -159,7 +161,7 @@ def of_shard(followed: Followed, shard: Shard) -> list[Delivery]:
 
 @pytest.mark.parametrize("mode", ["ignore", "report"])
 def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: str) -> None:
-    """If late rows are ignored, windows cost no extra query."""
+    """If late rows are ignored, no extra queries are made."""
     write_around(followed, twice=False)
     found = followed.follow(EPOCH, EPOCH + 5 * MINUTE, late_rows=mode)
     assert sorted(cells(found, "c")) == [(c,) for c in range(0, 60, 2)]
@@ -168,7 +170,7 @@ def test_strays_are_read_only_if_late_rows_are_wanted(followed: Followed, mode: 
 def test_strays_count_as_late_rows_in_reports(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each stray is counted once, and twins are not counted."""
+    """Each stray is counted once; twins are not counted."""
     caplog.set_level("INFO")
     write_around(followed, twice=False)
     astray(followed, 77, switch(followed) + SECOND, by=-1, twice=True)
@@ -181,7 +183,7 @@ def test_strays_count_as_late_rows_in_reports(
 
 @pytest.mark.parametrize("reached", ["in the window", "behind it"])
 def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -> None:
-    """Checkpoints hold marks of an interrupted window, or its end."""
+    """A checkpoint has the end of a window, or the marks of an interrupted one."""
     written = write_around(followed, twice=False)
     followed.clock.advance(MINUTE)
     whole = followed.follow(EPOCH, EPOCH + MINUTE)
@@ -194,7 +196,7 @@ def test_no_restart_repeats_or_loses_a_stray(followed: Followed, reached: str) -
 
 
 def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
-    """Return the checkpoint with all deliveries acknowledged."""
+    """Return the checkpoint after all deliveries have been acknowledged."""
     work = Acknowledgements(Checkpoint(EPOCH), settled=True)
     for each in deliveries:
         if isinstance(each, RowsRead):
@@ -215,7 +217,9 @@ def checkpoint(deliveries: list[Delivery]) -> Checkpoint:
 def test_a_stray_that_arrives_behind_the_position_is_found(
     delivery: str, by: int, twice: bool
 ) -> None:
-    """The sweep looks beyond the ends of generations, and delivers it once."""
+    """The search for late rows looks beyond the ends of generations, and delivers the stray
+    once.
+    """
     followed = Followed(config=_CONFIG, tablets=True)
     at = followed.server.split_tablets("ks", "t").start_us - by * SECOND
     written = False
@@ -233,7 +237,7 @@ def test_a_stray_that_arrives_behind_the_position_is_found(
 def test_strays_of_a_generation_announced_late_are_delivered_once(
     twice: bool, delivery: str
 ) -> None:
-    """The previous generation's rows were delivered while it seemed to be in force."""
+    """The rows were delivered while their generation was not known yet."""
     followed = Followed(config=_CONFIG)
     followed.server.hold_publication(rows=None)
     followed.server.join(vnodes=3)
@@ -248,7 +252,7 @@ def test_strays_of_a_generation_announced_late_are_delivered_once(
 
 
 def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
-    """The ring delay is 0, and one coordinator learns of the switch 1.5 s later."""
+    """With a ring delay of 0, one coordinator learns of the new generation 1.5 s late."""
     followed = Followed(config=_CONFIG)
     followed.server.cluster.ring_delay_ms = 0
     written: list[tuple[int]] = []
@@ -271,7 +275,7 @@ def test_a_switch_that_takes_effect_at_once_loses_nothing() -> None:
 @pytest.mark.parametrize("resize", ["split_tablets", "merge_tablets"])
 @pytest.mark.parametrize("twice", [False, True])
 def test_strays_on_tablets_are_delivered_once(resize: str, twice: bool) -> None:
-    """A table on tablets has a set of streams for each resize."""
+    """A table that uses tablets has a new set of streams after each resize."""
     followed = Followed(config=_CONFIG, tablets=True)
     change: Callable[..., Any] = getattr(followed.server, resize)
     start = change("ks", "t").start_us

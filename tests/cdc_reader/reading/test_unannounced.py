@@ -51,13 +51,15 @@ READS: dict[str, Read] = {
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock of server and readers."""
+    """The clock of the server and of the readers."""
     return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A server with rows in a generation that it has stored in part, two minutes ago."""
+    """A server with rows in a generation that was stored in part, not announced, two minutes
+    ago.
+    """
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -101,7 +103,7 @@ def test_rows_of_a_generation_that_is_announced_late(
     caplog: pytest.LogCaptureFixture,
     read: Read,
 ) -> None:
-    """They are read once the generation is announced, and the log says what the read waits for."""
+    """The rows are read after the announcement; a log event says what the read waits for."""
     announcing = Announcing(server, clock, after=3)
     assert sorted(read(open_reader(announcing), _until_now(clock))) == KEYS
     assert announcing.sleeps == 3
@@ -111,7 +113,7 @@ def test_rows_of_a_generation_that_is_announced_late(
 def test_the_wait_ends(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """A generation that stays unannounced for `publication_wait` is left to a later read."""
+    """After `publication_wait` the read leaves out a generation that is still not announced."""
     announcing, began = Announcing(server, clock, after=0), clock.now()
     reader = open_reader(announcing, publication_wait="5m", poll_interval="10s")
     assert list(_batches(reader, _until_now(clock))) == []
@@ -122,7 +124,7 @@ def test_the_wait_ends(
 def test_a_window_from_before_is_read_at_once(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """Only a window that reaches the generation waits for it."""
+    """A window that ends before the generation does not wait for it."""
     announcing = Announcing(server, clock, after=1)
     began = clock.now() - 4 * MINUTE
     list(_batches(open_reader(announcing), Window(began - 2 * MINUTE, began + MINUTE // 2)))
@@ -132,7 +134,7 @@ def test_a_window_from_before_is_read_at_once(
 def test_a_stop_ends_the_wait(
     server: EmbeddedScylla, clock: ManualClock, open_reader: Callable[..., CdcReader]
 ) -> None:
-    """The read is incomplete, and says so."""
+    """The read is incomplete, so it raises an error."""
 
     class Stopping(Announcing):
         def sleep(self, micros: int, wake: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""A window's pages determine the chunks of the next window."""
+"""The pages of a window determine the chunks of the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _EVER = Window(BEGINNING, FOREVER)
 
 
 def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
-    """Return the queries of a window with these values, and of the next window."""
+    """Return the number of queries of a window with rows of these values, and of the next
+    window.
+    """
     server = EmbeddedScylla(vnodes=1, shards=4)
     server.execute(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -52,6 +54,6 @@ def _queries(config: ReadConfig, values: list[bytes]) -> list[int]:
 def test_a_chunk_that_fills_two_pages_is_split(
     fetch_size: int, sizes: list[int], queries: list[int]
 ) -> None:
-    """Pages end at the requested size, or earlier at the server's limit."""
+    """A page ends at the requested number of rows, or earlier at the server's size limit."""
     config = ReadConfig(fetch_size=fetch_size)
     assert _queries(config, [bytes(size) for size in sizes]) == queries

@@ -1,4 +1,4 @@
-"""Comparing rows finds exactly the rows that differ, whatever the pages."""
+"""Comparing tables finds exactly the rows that differ, however they are divided into pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ sizes = st.integers(1, 9)
 def test_exactly_what_differs_is_found(
     common: Rows, source: Rows, target: Rows, gone: set[Key], page: int, other_page: int
 ) -> None:
-    """Differences come in the order of the tables, each with its kind, and all rows are counted."""
+    """Differences come in token order, each with its kind, and all rows are counted."""
     source = {**common, **source}
     target = {key: value for key, value in {**common, **target}.items() if key not in gone}
     compared = RowComparison(_pages(source, page), _pages(target, other_page), KEY, [VALUE])
@@ -58,7 +58,9 @@ def test_exactly_what_differs_is_found(
 
 
 def test_rows_of_one_table_are_not_kept() -> None:
-    """Comparing a table with an empty one, or with itself, needs the memory of one page."""
+    """Whether the other table is empty or equal, the comparison holds only a few pages in
+    memory.
+    """
     pages, count = 200, 50
 
     def rows(alive: list[int]) -> Iterator[pa.RecordBatch]:
@@ -74,7 +76,7 @@ def test_rows_of_one_table_are_not_kept() -> None:
 
 
 def _pages(rows: Rows, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows as a server does: by token, which is the partition key here, and by key."""
+    """Yield rows as a server does: in order of token, which is the partition key here, and key."""
     order = sorted(rows)
     for first in range(0, len(order), size):
         found = [(rows[p, c], p, c, p) for p, c in order[first : first + size]]

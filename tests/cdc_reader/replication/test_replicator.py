@@ -1,4 +1,4 @@
-"""A replicated table equals its source, write times included."""
+"""A replicated table equals its source, with write times and TTLs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def writer(connection: ConnectionConfig) -> Iterator[CqlWriter]:
 
 
 def rows_of(result: Result) -> list[str]:
-    """Return the rows in a fixed order; TTLs to the minute."""
+    """Return the rows in a fixed order, with TTLs rounded to minutes."""
     ttls = [name.startswith("ttl(") for name, _ in result.columns]
     rows = [
         [_minutes(cell) if is_ttl else cell for is_ttl, cell in zip(ttls, row, strict=True)]
@@ -76,7 +76,7 @@ def rows_of(result: Result) -> list[str]:
 
 
 def _minutes(cell: bytes | None) -> int | None:
-    """Round TTLs to minutes, because reading takes time."""
+    """Round a TTL to minutes, because it goes down while the test runs."""
     return None if cell is None else round(int.from_bytes(cell, "big") / 60)
 
 
@@ -84,7 +84,9 @@ def _minutes(cell: bytes | None) -> int | None:
 def test_replicating_a_recorded_log_gives_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, history: History
 ) -> None:
-    """The log of 1,200 statements on a real ScyllaDB 5.2 gives every cell and write time."""
+    """The log of 1,200 statements on a real ScyllaDB 5.2 reproduces each cell with its write
+    time.
+    """
     recorded = history.recorded
     for cql in [*recorded["types"], recorded["table"].split(" WITH cdc")[0]]:
         scylla.session.execute(cql.replace("{ks}", keyspace))
@@ -100,7 +102,7 @@ def test_replicating_a_recorded_log_gives_the_recorded_table(
 def test_recorded_pages_of_every_type_give_the_recorded_table(
     scylla: Scylla, keyspace: str, writer: CqlWriter, connection: ConnectionConfig
 ) -> None:
-    """The pages are as received from a real ScyllaDB 5.2, with records cut at page boundaries."""
+    """The pages were recorded from a real ScyllaDB 5.2; some records span two pages."""
     log, base = BODIES["log_all_columns_unprepared"], BODIES["base_all_columns"]
     schema = log_schema(*map(_with_kind, parse_metadata(base[0]).columns or ()))
     grouping = Grouping(schema)
@@ -128,7 +130,9 @@ def contents(batches: Iterable[pa.RecordBatch]) -> list[str]:
 
 
 def _with_kind(column: Column) -> Column:
-    """Return a column of the recorded table with its frozenness, which results do not show."""
+    """Return a column of the recorded table with its kind and frozenness, which results do not
+    show.
+    """
     kinds = {
         "pk": (ColumnKind.PARTITION_KEY, 0),
         "ck": (ColumnKind.CLUSTERING, 0),
@@ -144,7 +148,7 @@ def _with_kind(column: Column) -> Column:
 
 @frozen
 class Tables:
-    """Tables of one shape: one for each kind of images, and a copy without CDC."""
+    """Tables with the same columns: one for each kind of images, and a copy without CDC."""
 
     session: Session
     opened: Connection
@@ -153,12 +157,12 @@ class Tables:
     schemas: dict[str, LogSchema]
 
     def execute(self, table: str, key: int, base: int, statement: str) -> None:
-        """Run a statement with ``<t>``, ``<pk>`` and timestamps such as ``<+7>`` in it."""
+        """Run a statement; ``<t>``, ``<pk>`` and timestamps such as ``<+7>`` are replaced."""
         text = statement.replace("<t>", f"{self.keyspace}.{table}").replace("<pk>", str(key))
         self.session.execute(re.sub(r"<\+(\d+)>", lambda m: str(base + int(m[1])), text))
 
     def write(self, table: str, key: int, statements: Iterable[str]) -> None:
-        """Run statements; their timestamps are of now."""
+        """Run statements with timestamps from the current time on."""
         now = time.time_ns() // 1_000
         for statement in statements:
             self.execute(table, key, now, statement)
@@ -179,13 +183,13 @@ class Tables:
             replicator.apply(change)
 
     def contents(self, table: str, key: int) -> list[list[str]]:
-        """Return rows, and the readable write times and TTLs."""
+        """Return the rows, and the write times and TTLs of the cells that have them."""
         where = f"FROM {self.keyspace}.{table} WHERE pk = {key}"
         queries = (f"SELECT * {where}", f"SELECT ck, {TIMES} {where}")
         return [rows_of(raw_select(self.session, query)) for query in queries]
 
     def values(self, table: str, key: int) -> list[list[str]]:
-        """Return the static cells, and the other cells of rows that have any.
+        """Return the static cells, and all rows that have other cells.
 
         A SELECT does not show whether a row without cells was inserted.
         """
@@ -201,7 +205,7 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> Iterator[Tables]:
-    """Create empty tables in a fresh keyspace."""
+    """Create empty tables in a new keyspace."""
     session, keyspace = scylla.session, f"replica_{uuid.uuid4().hex[:8]}"
     session.execute(
         f"CREATE KEYSPACE {keyspace} WITH replication = "
@@ -221,9 +225,9 @@ def tables(scylla: Scylla, connection: ConnectionConfig, writer: CqlWriter) -> I
 
 @st.composite
 def timed(draw: st.DrawFn) -> str:
-    """Make a statement, sometimes with an explicit TTL or timestamp."""
+    """Draw a statement, sometimes with an explicit TTL or timestamp."""
     statement, options = draw(statements), []
-    if statement.startswith("UPDATE"):  # few rows, so that more happens to each
+    if statement.startswith("UPDATE"):  # few rows, so that each has several writes
         statement = statement.replace("ck = 2", "ck = 0").replace("ck = 3", "ck = 1")
     if not statement.startswith("DELETE"):
         options += draw(st.sampled_from([[], [], ["TTL 6000"], ["TTL 60000"]]))
@@ -269,14 +273,14 @@ def test_the_replica_of_a_table_is_the_table(
 ) -> None:
     """This holds for all statements and images.
 
-    A deletion at a time in between leaves both tables equal, so all cells have the right
+    A DELETE with any timestamp leaves the same cells in both tables, so all cells have the right
     timestamps.
     """
     key, base = next(KEYS), time.time_ns() // 1_000
     for statement in history:
         tables.execute(images, key, base, statement)
     tables.replicate(images, key)
-    tables.replicate(images, key)  # what is applied again changes nothing
+    tables.replicate(images, key)  # applying changes again has no effect
     assert tables.contents("copy", key) == tables.contents(images, key)
     for ck in range(4):
         delete = f"DELETE FROM <t> USING TIMESTAMP <+{probe}> WHERE pk = <pk> AND ck = {ck}"
@@ -300,7 +304,9 @@ def test_rows_and_log_make_the_table(
     after: list[str],
     order: random.Random,
 ) -> None:
-    """Rows read before and after some changes, and the log, may be applied in any order."""
+    """Rows read before and after some changes, and all changes in the log, may be applied in any
+    order.
+    """
     key = next(KEYS)
     source = tables.schemas[images].base.name
     with CdcReader(connection, source, config=ReadConfig(confidence_window="0s")) as reader:
@@ -326,8 +332,8 @@ def _of_key(changes: Iterable[Change], key: int) -> list[Change]:
 def test_writes_from_before_the_snapshot_may_arrive_after_it(
     tables: Tables, connection: ConnectionConfig
 ) -> None:
-    """As in the table, late writes replace older cells, and younger cells stay."""
-    key, step = next(KEYS), 1_000  # µs, so that all is after the server's first generation
+    """As in the source table, late writes replace older cells, and newer cells stay."""
+    key, step = next(KEYS), 1_000  # µs; all is after the first generation's start
     source = tables.schemas["both"].base.name
     base = time.time_ns() // 1_000 - 60 * step
     where = "WHERE pk = <pk> AND ck"
@@ -371,7 +377,7 @@ def test_writes_from_before_the_snapshot_may_arrive_after_it(
 def test_ranges_are_deleted_in_any_clustering_order(
     scylla: Scylla, tables: Tables, deletes: list[tuple[str, tuple[int, int, int]]]
 ) -> None:
-    """Columns ascend and descend; the ranges of a batch merge."""
+    """Columns are in ascending and descending order; the ranges of a batch merge."""
     key, keyspace = next(KEYS), tables.keyspace
     columns = "(pk int, c1 int, c2 int, c3 int, v int, PRIMARY KEY (pk, c1, c2, c3)) "
     order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC)"
@@ -398,7 +404,7 @@ def test_ranges_are_deleted_in_any_clustering_order(
 
 
 def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, keyspace: str) -> None:
-    """Values are equal byte for byte, as columns, keys and collection elements."""
+    """Values are equal byte for byte, as cells, keys and collection elements."""
     session, key_types = scylla.session, list(ALL_TYPES)
     session.execute(f"CREATE TYPE {keyspace}.u (x int, y text)")
     columns = "".join(f", c{at} {t}, l{at} list<{t}>" for at, t in enumerate(key_types))
@@ -423,7 +429,7 @@ def test_values_of_every_type_are_replicated(scylla: Scylla, tables: Tables, key
 
 
 def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables) -> None:
-    """The replicator is the handler, called from several threads."""
+    """The replicator handles changes from several threads."""
     key, base = next(KEYS), time.time_ns() // 1_000
     row = "WHERE pk = <pk> AND ck = 1"
     for statement in (
@@ -451,7 +457,7 @@ def test_a_consumer_keeps_a_replica(connection: ConnectionConfig, tables: Tables
 
 
 class Ledger:
-    """A writer that records its statements."""
+    """A writer that only records its statements."""
 
     def __init__(self) -> None:
         self.statements: list[object] = []
@@ -461,7 +467,9 @@ class Ledger:
 
 
 def test_changes_that_cannot_be_applied_are_refused() -> None:
-    """Nothing is written: keys only, unknown operations, half a range, or renamed key columns."""
+    """Nothing is written for keys-only logs, unknown operations, half ranges, or unknown key
+    columns.
+    """
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (
@@ -480,7 +488,7 @@ def test_changes_that_cannot_be_applied_are_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "has_row"), [(-3, True), (-4, False)])
 def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
-    """Expired rows and partitions are deleted in the copy."""
+    """These are deletions by the server, of expired rows and partitions."""
     row = {"ck": 1} if has_row else {}
     (statement,) = Replicator(Ledger()).statements(change_of({"op": operation, **row}))
     ends = 'WHERE "pk" = ? AND "ck" = ?' if has_row else 'WHERE "pk" = ?'
@@ -499,7 +507,9 @@ def test_deletions_are_replicated(operation: int, has_row: bool) -> None:
     ],
 )
 def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: int) -> None:
-    """This holds however late a write is applied; with `Expiry.APPLIED` the whole TTL counts."""
+    """This holds however late a write is applied. With `Expiry.APPLIED` the copy gets the whole
+    TTL.
+    """
     change = change_of({"op": 1, "ck": 1, "a": 1, "ttl": 60}, {"op": 1, "ck": 1, "b": "x"})
     clock = ManualClock(change.timestamp + late)
     first, other = Replicator(Ledger(), expiry=expiry, clock=clock).statements(change)
@@ -508,7 +518,7 @@ def test_a_cell_expires_when_its_original_does(expiry: Expiry, late: int, ttl: i
 
 
 def test_few_distinct_statements_are_prepared() -> None:
-    """A whole history takes a few dozen texts, so preparing them pays off."""
+    """A history needs fewer than 30 distinct statements, so preparing them pays off."""
     for history in histories():
         replicator = Replicator(Ledger())
         texts = {s.cql for change in history.changes() for s in replicator.statements(change)}

@@ -1,4 +1,6 @@
-"""An application that follows the table: handles rows, saves checkpoints, crashes and restarts."""
+"""An application that follows the table: it handles rows, saves checkpoints, crashes and
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,21 @@ TABLE = TableName("ks", "t")
 
 
 class Crash(BaseException):
-    """The end of a process, which handlers cannot catch."""
+    """A crash of the process, which handlers cannot catch."""
 
 
 @frozen
 class Handed:
-    """A row of a snapshot that the handler has, and the reading that it belongs to."""
+    """A row of a snapshot that was delivered, and the reading that delivered it."""
 
     reading: int
     row: Row
 
 
 class _Connection(Queries):
-    """A connection that reads log and table in pages of one size, and all else in another."""
+    """A connection with one page size for the log and the table, and another for all other
+    tables.
+    """
 
     def __init__(self, log: Queries, other: Queries) -> None:
         self._log = log
@@ -83,7 +87,7 @@ def rivals(
     shard: Shard,
     beginning: Beginning,
 ) -> list[Application]:
-    """Return the processes of a shard: one, or several that hold its lease in turn."""
+    """Return the processes of a shard: one, or several that compete for its lease."""
     name = CheckpointName("simulation", TABLE, str(shard))
     holding, past, rows = Holding(world, name, scenario.lease), Past(), SnapshotPast()
     if scenario.delay and shard.number > 1:
@@ -95,7 +99,7 @@ def rivals(
 
 
 class Application:
-    """The successive processes of one shard; they share nothing but `holding`."""
+    """The successive processes in one place of a shard; they share only `holding`."""
 
     def __init__(
         self,
@@ -126,13 +130,13 @@ class Application:
         self._start()
 
     def step(self) -> None:
-        """Process the next delivery and some work; or crash and restart."""
+        """Process the next delivery and do some work, or crash and restart."""
         if not (self._is_awake() and self._is_running()):
             self._world.pass_time(int(self._luck.expovariate(1) * SECOND))
             return
         try:
             if self._scenario.nap and self._luck.random() < self._scenario.saving:
-                self._save()  # a separate thread saves, and may wake first
+                self._save()  # another thread saves, and may run first after a suspension
             self._renew()
             self._take_next()
             self._work()
@@ -143,12 +147,14 @@ class Application:
             self._start()
 
     def is_through(self, until: int) -> bool:
-        """Return True if everything written before `until` is read, late rows included."""
+        """Return True if all rows written before `until` have been read, late rows included."""
         is_swept = not self._scenario.delivers_late_rows or (self._late_scan_at or 0) > until
         return self._position_reached > until and is_swept
 
     def finish(self, until: int) -> None:
-        """Stop, finish the changes in flight, and save; all rows from before `until` are read."""
+        """Stop, handle the rows in flight, and save; then check that all rows before `until` were
+        handled.
+        """
         self._stop()
         self.laws.finish(until)
 
@@ -165,19 +171,21 @@ class Application:
         return self._world.is_calm or self._clock.now() >= self._awake_at
 
     def _is_running(self) -> bool:
-        """Return True if the process follows the log; if not, try to start."""
+        """Return True if the process has its lease and reads; if it is still waiting, try to
+        start.
+        """
         if self._waits and self._hold.acquire():
             self._begin()
         return not self._waits
 
     def _renew(self) -> None:
-        """Renew the lease well before it expires, if the process is running."""
+        """Renew the lease well before it expires."""
         if self._clock.now() >= self._renew_at:
             self._hold.renew()
             self._renew_at = self._clock.now() + self._scenario.lease // 3
 
     def _start(self) -> None:
-        """Start a process: it follows the log once it holds the lease."""
+        """Start a process, which begins to read when it holds the lease."""
         self._hold = self.holding.hold(self._scenario.skew)
         self._waits, self._renew_at = True, BEGINNING
         self._position_reached = BEGINNING
@@ -190,7 +198,7 @@ class Application:
         try:
             start = self.holding.load(self._first)
         except (Crash, RetriesExhaustedError):
-            self._waits = True  # it never came to run
+            self._waits = True  # the process ends before it reads
             return
         self._world.tell(f"{self._shard} {self._hold} starts from {_shown(start)}")
         self.starts += 1
@@ -220,7 +228,7 @@ class Application:
         return table, self._clock, self._scenario.config, start, self._shard
 
     def _first(self) -> Checkpoint:
-        """Return where the shard begins."""
+        """Return the checkpoint at which the shard begins."""
         if not self._scenario.snapshot:
             return Checkpoint(self._first_position)
         table = CdcTable(self._connection(), TABLE)
@@ -259,7 +267,7 @@ class Application:
             self._handed += map(self._enter, rows)
 
     def _take_rows(self, ranges: RangeAcknowledgements) -> None:
-        """Take the next rows of the snapshot; follow once all of them are acknowledged."""
+        """Take the next rows of the snapshot; follow the log once all rows are acknowledged."""
         delivery = next(self._rows, None)
         match delivery:
             case SnapshotRows():
@@ -284,7 +292,7 @@ class Application:
         return entered
 
     def _work(self) -> None:
-        """Acknowledge some rows in any order, save, idle; this may end the process."""
+        """Acknowledge some rows in any order, save, and pause; then maybe crash or stop."""
         if self._rng.random() >= self._scenario.laziness:
             self._rng.shuffle(self._handed)
             self._acknowledge(self._rng.randint(0, len(self._handed)))
@@ -306,7 +314,7 @@ class Application:
             self._start()
 
     def _naps(self) -> bool:
-        """Return True if the process is suspended for a while."""
+        """Maybe suspend the process for a while; return True if it is suspended."""
         if not self._scenario.nap or self._luck.random() >= self._scenario.nap:
             return False
         micros = int(self._luck.uniform(0.8, 3) * self._scenario.lease)
@@ -346,7 +354,7 @@ class Application:
         self._save()
 
     def _rest(self) -> Iterator[None]:
-        """Process the deliveries after the follower was told to stop."""
+        """Process the remaining deliveries after the follower was told to stop."""
         while True:
             try:
                 self._take_next()
@@ -355,7 +363,7 @@ class Application:
             yield
 
     def _before(self, asked: RecordedQuery) -> None:
-        """Let time pass before a page is requested; the request may fail, or end the process."""
+        """Let time pass before a page is requested; the request may fail, or the process crash."""
         if not self._world.is_calm:
             self._world.pass_time(int(self._rng.expovariate(20) * SECOND))
             self._strike(asked)
@@ -379,6 +387,8 @@ def _said(delivery: Delivery) -> str:
 
 
 def _shown(start: Checkpoint) -> str:
-    """Return the checkpoint without marked rows and the table's id, which differ between runs."""
+    """Return the checkpoint as text, without the marks and the table id, which differ between
+    runs.
+    """
     plain = evolve(start, marks={}, table_id=None)
     return f"{plain} with marks on {len(start.marks)} streams"

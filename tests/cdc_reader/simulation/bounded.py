@@ -1,4 +1,4 @@
-"""Bounded reads of the table's log, one after another, while it is written and rows expire."""
+"""Bounded reads of the log, one after another, while rows are written and expire."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from tests.cdc_reader.simulation.truth import LogRow
 from tests.cdc_reader.simulation.world import ReaderClock, World
 
 _CHANCE = 0.1
-"""Of a read to go on, per step of the others; of its caller to take long, per batch."""
+"""The chance that the current read continues, per step, and that its caller takes long, per
+batch.
+"""
 
 
 class BoundedReads:
-    """Reads that end with an error if rows expire before they are read.
+    """Bounded reads that raise an error if rows expire before they are read.
 
-    A read that ends without an error has every row that had settled when the read began, once:
-    all but those of generations that were not announced within `publication_wait`.
+    A read without an error must have each row that had settled when it began, exactly once, except
+    rows of generations that were not announced within `publication_wait`.
     """
 
     def __init__(self, world: World, scenario: Scenario, luck: random.Random) -> None:
@@ -41,7 +43,7 @@ class BoundedReads:
         self._read: Iterator[None] | None = None
 
     def step(self) -> None:
-        """Begin a read, or go on with it."""
+        """Start a read or continue the current one."""
         if self._luck.random() < _CHANCE:
             self._read = self._read or self._batches()
             if next(self._read, self) is self:
@@ -67,7 +69,7 @@ class BoundedReads:
             self._check_expired(error)
             return
         except (DecodeError, QueryRefusedError):
-            return  # a column or a field changed while it read
+            return  # a column or a field changed during the read
         self._check_read([row for row in due if self._is_announced(row, began)], found)
 
     def _reader(self) -> TableReader:
@@ -81,7 +83,9 @@ class BoundedReads:
             raise LawBroken(f"missed by a bounded read that told of no loss: {missing[0]}")
 
     def _is_announced(self, row: LogRow, began: int) -> bool:
-        """Return True if a read that `began` then finds a row's generation, or waits for it."""
+        """Return True if a read that started at `began` finds the row's generation, or waits for
+        it.
+        """
         its = self._world.set_of(row.name[0])
         if its.announced is None or not its.is_stored:
             return its.announced is not None and its.announced <= began

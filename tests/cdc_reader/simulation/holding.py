@@ -1,4 +1,4 @@
-"""One shard's checkpoint and lease, and the rules for the processes that share them."""
+"""A shard's checkpoint and lease, and the rules for the processes that share them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tests.cdc_reader.simulation.world import ReaderClock, World
 
 
 class Holding:
-    """The store, and the last owner of the lease.
+    """The checkpoint store of a shard, and the last owner of its lease.
 
-    The lease lasts `duration` µs; with 0 there is none. `losses` counts the leases lost to others.
+    A lease lasts `duration` µs; with 0 there are no leases. `losses` counts the leases that were
+    lost to another process.
     """
 
     def __init__(self, world: World, name: CheckpointName, duration: int) -> None:
@@ -35,7 +36,7 @@ class Holding:
         self.losses = 0
 
     def load(self, first: Callable[[], Checkpoint]) -> Checkpoint:
-        """Return the last checkpoint saved, or before that the `first` of the first process.
+        """Return the last saved checkpoint, or the first process's start if nothing was saved.
 
         A consumer saves its start before it reads.
         """
@@ -47,7 +48,7 @@ class Holding:
         return bool(self._duration)
 
     def hold(self, ahead: int) -> Hold:
-        """Make the lease of a new process, whose clock is `ahead` µs of the cluster's."""
+        """Return the lease of a new process, whose clock is `ahead` µs ahead of the cluster's."""
         self._owners += 1
         owner = Owner(str(self._owners), "host", self._owners, self._world.clock.now())
         clock = ReaderClock(self._world, ahead)
@@ -57,18 +58,18 @@ class Holding:
         return hold
 
     def acquired(self, hold: Hold) -> None:
-        """Record that the store granted `hold`."""
+        """Record that the store granted the lease of `hold`."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} acquires what another is sure to hold")
         self._last = hold
 
     def handles(self, hold: Hold) -> None:
-        """Check that `hold` permits a handler call."""
+        """Check that `hold` may call the handler."""
         if any(other.is_sure for other in self._holds if other is not hold):
             raise LawBroken(f"{hold} handles what another does")
 
     def saved(self, hold: Hold, kept: Checkpoint) -> None:
-        """Check a checkpoint saved under `hold`."""
+        """Check a checkpoint that was saved under `hold`."""
         if self.has_leases and hold is not self._last:
             raise LawBroken(f"{hold} saves, and {self._last} acquired the lease after it")
         if kept.position < self._position:
@@ -77,7 +78,7 @@ class Holding:
 
 
 class Hold:
-    """A process's lease, or none if it needs none; its uses are checked."""
+    """A process's lease, or none if there are no leases; checks how it is used."""
 
     def __init__(self, holding: Holding, lease: Lease, number: int) -> None:
         self._holding = holding
@@ -92,7 +93,7 @@ class Hold:
         return not self._holding.has_leases or self._lease.is_sure
 
     def acquire(self) -> bool:
-        """Acquire the lease; return whether it is held now."""
+        """Try to acquire the lease; return True if it is held now."""
         if self._holding.has_leases:
             if self._lease.acquire() is not None:
                 return False
@@ -100,7 +101,9 @@ class Hold:
         return True
 
     def keep(self) -> None:
-        """Check before a handler call that the lease is held; LeaseLostError if it is not."""
+        """Make sure that the lease is held before a handler call; raise LeaseLostError if it is
+        lost.
+        """
         if not self.is_sure:
             self.renew()
         if self._holding.has_leases:
@@ -126,7 +129,7 @@ class Hold:
             self._lease.release()
 
     def save(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Save the checkpoint; return the stored one."""
+        """Save the checkpoint, and return it as the store has it."""
         store, name = self._holding.store, self._holding.name
         if self._holding.has_leases:
             with self._counting():

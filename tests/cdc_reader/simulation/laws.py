@@ -1,11 +1,11 @@
 """The laws of following a log, checked at each step; the first broken law ends a run.
 
-They are those of the design page. Nothing between two positions is lost or delivered twice,
-whatever fails or restarts. Rows of a stream, and the changes of a base partition, come in order. A
-checkpoint is never ahead of what was acknowledged. Streams are read for the time in which they take
-writes, as far as it is announced. A reader that wants late rows gets strays too, and one of each
-pair of twins. Rows expire unread only in spans of write time that are reported as lost, once in the
-life of a reader, and only when they can have expired.
+The design page lists them. Between two positions no row is lost or delivered twice, whatever fails
+or restarts. The rows of a stream, and the changes of a base partition, come in order. A checkpoint
+is never ahead of the acknowledged rows. Streams are read only for the time in which they take
+writes, as far as that is announced. A reader that wants late rows gets strays too, and one row of
+each pair of twins. Rows that expire before they are read are in spans of write time that are
+reported as lost, once by each reader, and not before the rows can have expired.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from tests.cdc_reader.simulation.world import World
 
 _GENERATION_QUERIES = ("cdc_generation_timestamps", "cdc_timestamps", "DISTINCT time")
 _EARLY = 10_000_000
-"""µs by which a row may expire before its TTL has passed since it was written."""
+"""A row may expire up to this many µs before its TTL has passed since its write time."""
 _NUMBERS = ("p", "c", "s", "v")
 _NO_MARK = Mark()
 
 
 class Beginning(Protocol):
-    """When snapshots began, in µs by the cluster's clock; None without one."""
+    """When the first snapshot began, in µs by the cluster's clock; None if there is no snapshot."""
 
     began: int | None
 
 
 class LawBroken(AssertionError):
-    """A law does not hold."""
+    """A law was broken."""
 
 
 @define(eq=False)
 class _Life:
-    """What one reader saw from its start to its crash or stop."""
+    """What one reader has seen since its start."""
 
     position: int
     delivered: set[RowName | RowKey] = field(factory=set)
@@ -59,7 +59,7 @@ class _Life:
 
 @define(eq=False)
 class _Sweep:
-    """Rows from behind the position, and what must be acknowledged before they count as read."""
+    """Rows found behind the position, and the rows to acknowledge before these count as read."""
 
     rows: set[RowName]
     awaits: set[RowName]
@@ -67,10 +67,11 @@ class _Sweep:
 
 @define(eq=False)
 class Past:
-    """The history of a shard's readers; `claimed` by the current checkpoint.
+    """The history of a shard's readers; the current checkpoint counts the rows in `claimed` as
+    read.
 
-    `lost` has the spans of write time whose loss was reported. What was written before
-    `held_since` had expired, or was about to, when a reader without a checkpoint began.
+    `lost` has the reported spans of write time. Rows written before `held_since` had expired, or
+    were about to, when a reader without a checkpoint began.
     """
 
     first: int | None = None
@@ -99,7 +100,7 @@ class Laws:
         self._claimed: set[RowName | RowKey] = set()
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a reader, from scratch or from a checkpoint."""
+        """Start a reader at its start or at a checkpoint."""
         self._life = _Life(start.position)
         self._claimed = set(self._past.claimed)
         self._outstanding: set[RowName] = set()
@@ -110,7 +111,7 @@ class Laws:
             self._past.first = start.position
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check a page request: it must be for streams that take writes in its time."""
+        """Check a page request: its streams must take writes in its window."""
         cql = asked.query.cql
         if "cdc$time" in cql:
             self._begin_reading()
@@ -124,17 +125,17 @@ class Laws:
             self._read(*asked.query.values)
 
     def _begin_reading(self) -> None:
-        """Note, once, from where on a reader that begins now has to find the rows."""
+        """Record, at a reader's first query, from which write time on it must find the rows."""
         ttl, start = self._scenario.ttl, self._life.position
         if ttl and self._is_chosen:
             expired = self._world.clock.now() + self._scenario.skew - ttl
             soon = max(ttl // 10, min(60 * SECOND, ttl // 2)) if start == BEGINNING else 0
-            if start < expired - 60 * SECOND:  # a later one is judged once the rows are read
+            if start < expired - 60 * SECOND:  # later ones are checked after the read
                 self._past.held_since = max(self._past.held_since, expired + _EARLY + soon)
         self._is_chosen = False
 
     def deliver(self, delivery: RowsRead, now: int) -> Iterator[LogRow]:
-        """Check a delivered batch, at `now` by the reader's clock."""
+        """Check a delivered batch; `now` is the time on the reader's clock."""
         window = delivery.window
         is_settled = window.end <= now - self._scenario.confidence
         if not (is_settled or delivery.late or self._scenario.is_eager):
@@ -149,7 +150,7 @@ class Laws:
             yield found
 
     def complete(self, delivery: WindowComplete, now: int) -> None:
-        """Check a window reported as complete."""
+        """Check a window that is reported as complete."""
         window, life = delivery.window, self._life
         self._begin_reading()  # a window whose rows have all expired needs no query
         if delivery.late:
@@ -164,7 +165,7 @@ class Laws:
         life.position = window.end
 
     def lose(self, lost: Window, now: int) -> None:
-        """Record a loss that is reported at `now`, by the reader's clock."""
+        """Check and record a reported loss; `now` is the time on the reader's clock."""
         if lost.end > now - self._scenario.ttl + _EARLY:
             raise LawBroken(f"{lost} is called lost at {now}, before it can have expired")
         if not all(lost.intersect(other).is_empty for other in self._life.lost):
@@ -180,9 +181,10 @@ class Laws:
             each.awaits.discard(name)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check a saved checkpoint: it must claim no unacknowledged row.
+        """Check a saved checkpoint: it must not count an unacknowledged row as read.
 
-        A mark may pass a row that expired: its loss is reported with the rest of the window.
+        A mark may pass a row that has expired, because its loss is reported with the rest of the
+        window.
         """
         claimed = [row for row in self._rows() if self._claims(kept, row)]
         for row in claimed:
@@ -200,7 +202,7 @@ class Laws:
         self._past.claimed = set(self._claimed)
 
     def finish(self, until: int) -> None:
-        """Check at the end that every row due before `until` was handled."""
+        """Check at the end that each row due before `until` was handled."""
         for row in self._rows():
             if row.micros < until and self._is_due(row) and not self._is_acknowledged(row):
                 raise LawBroken(f"lost: {row}")
@@ -213,7 +215,7 @@ class Laws:
         return self._scenario.delivers_late_rows
 
     def _identity(self, row: LogRow) -> RowName | RowKey:
-        """Return the identity of a row; for readers of strays, twins are one."""
+        """Return the identity of a row. For readers that want strays, twins are the same row."""
         return row.name[1] if self._wants_strays else row.name
 
     def _is_acknowledged(self, row: LogRow) -> bool:
@@ -223,8 +225,8 @@ class Laws:
     def _is_due(self, row: LogRow) -> bool:
         """Return True if the row must be delivered.
 
-        A row counts if it was written after the start, or arrived after a snapshot began. It must
-        also be in time and in its own stream, unless late rows are wanted.
+        It must be written after the start, or arrive after a snapshot began. Unless late rows are
+        wanted, it must also be in time and in its own stream.
         """
         first = BEGINNING if self._past.first is None else self._past.first
         is_wanted = self._is_in_time(row) and not self._world.is_stray(row)
@@ -234,16 +236,18 @@ class Laws:
         return is_after and is_kept and (is_wanted or self._is_due_late(row))
 
     def _has_expired(self, row: LogRow) -> bool:
-        """Return True if the row may have expired; a node counts in seconds, by its own clock."""
+        """Return True if the row may have expired; nodes count whole seconds by their own
+        clocks.
+        """
         expires = row.arrived + self._scenario.ttl - LARGEST_SKEW - SECOND
         return self._scenario.ttl > 0 and expires <= self._world.clock.now()
 
     def _is_lost(self, row: LogRow) -> bool:
-        """Return True if the row expired unread, and this was reported."""
+        """Return True if the row was reported as lost."""
         return any(row.micros in lost for lost in self._past.lost)
 
     def _is_due_late(self, row: LogRow) -> bool:
-        """Return True if a row is due even late or as a stray; never for a stray with a twin."""
+        """Return True if a late row or a stray is due; a stray with a twin never is."""
         is_twin = len(self._world.truth.twins(row)) > 1
         return self._wants_strays and not (is_twin and self._world.is_stray(row))
 
@@ -253,15 +257,15 @@ class Laws:
     def _may_seem_late(self, row: LogRow) -> bool:
         """Return True if a restarted reader cannot know whether an earlier one read the row.
 
-        The times of reads are not stored, so the reader knows this only of rows that came in time.
+        Times of reads are not stored, so a reader is sure only of rows that arrived in time.
         """
         return not row.is_in_time(self._scenario.confidence, self._scenario.skew + DOUBT)
 
     def _claims(self, kept: Checkpoint, row: LogRow) -> bool:
-        """Return True if a reader that starts from the checkpoint will treat the row as delivered.
+        """Return True if a reader that starts from the checkpoint treats the row as delivered.
 
-        A reader will not if it has yet to catch up with the row's generation, or to search for
-        late rows.
+        It does not while it has yet to catch up with the row's generation, or to search for late
+        rows.
         """
         stream, key = row.name
         mark = kept.marks.get(stream, _NO_MARK)
@@ -286,8 +290,8 @@ class Laws:
     def _operates(self, start: int, window: Window) -> bool:
         """Return True if the set that begins at `start` may take writes throughout the window.
 
-        The set stops operating at the start of the next set that was announced when the reader
-        began its last refresh.
+        It takes writes until the next set begins, of those announced before the reader's last
+        refresh.
         """
         refreshed = min(self._refreshes, default=BEGINNING)
         known = [
@@ -307,7 +311,7 @@ class Laws:
         return found
 
     def _check_cells(self, found: LogRow, row: dict[str, Any], columns: set[str]) -> None:
-        """Check that each remaining column of the log is present with its value."""
+        """Check that each column that the log still has is there with its value."""
         for name in found.cells.keys() & columns:
             if name not in row:
                 raise LawBroken(f"{found} came without its column {name}")

@@ -13,28 +13,29 @@ from cdc_reader.streams.strategy import Strategy
 
 SECOND = 1_000_000
 LARGEST_SKEW = SECOND
-"""The most, in µs, by which the clocks of the reader and of each node are off."""
+"""The largest difference, in µs, between a reader's or node's clock and the cluster's."""
 
 
 @frozen
 class Scenario:
-    """The random choices made before a run. Times in µs, chances from 0 to 1.
+    """The random choices made before a run. Times are in µs, chances from 0 to 1.
 
-    `topology` is ``vnodes``, ``tablets`` or ``4.3``. `skew` is how far the reader's clock is ahead
-    of the cluster's. Writes begin `history` before the reader starts, and last for `activity` after
-    that. `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances
-    per call, the others per step of the handler. `small_pages` is the page size, in rows, of
-    everything except the log.
+    `topology` is ``vnodes``, ``tablets`` or ``4.3``. The reader's clock is `skew` ahead of the
+    cluster's. Writes start `history` before the reader, and last until `activity` after it starts.
+    `start` is ``earliest``, ``now`` or ``past``. `crash`, `fault` and `outage` are chances per
+    query, the others per step of the handler. `small_pages` is the page size, in rows, of all
+    tables except the log.
 
-    Each shard has `rivals` further processes, which share a `lease` (µs); without rivals there is
-    no lease. A process is suspended with the chance `nap` per step, mostly for longer than a lease.
+    Each shard has `rivals` additional processes, which compete for its `lease` (µs); without rivals
+    there is no lease. `nap` is the chance per step that a process is suspended, mostly for longer
+    than a lease.
 
-    Rows of the log expire after `ttl` µs, 0 for never. If they do, readers take long for what they
-    have, with the chance `stall` per step, and late rows are not wanted: a loss is told by write
-    time.
+    Rows of the log expire after `ttl` µs, or never if it is 0. If they do, `stall` is the chance
+    per step that a reader takes long, and late rows are ignored, because losses are reported by
+    write time.
 
-    With a `snapshot` the reader begins with the table's rows; each shard comes `delay` µs after the
-    one before.
+    With a `snapshot` the readers start with the existing rows. Each shard starts `delay` µs after
+    the one before.
     """
 
     topology: str
@@ -78,7 +79,7 @@ class Scenario:
 
 
 def draw(rng: random.Random) -> Scenario:
-    """Draw a scenario. Many scenarios are calm in some respect, but few are calm in all."""
+    """Draw a scenario. Most scenarios lack some kinds of faults, but few lack all of them."""
     activity = rng.randrange(25, 60)
     return Scenario(
         topology=rng.choices(["vnodes", "tablets", "4.3"], [6, 2, 2])[0],
@@ -104,7 +105,7 @@ def draw(rng: random.Random) -> Scenario:
 
 
 def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Return the scenario, in half of the cases with several processes per shard."""
+    """Add rival processes to three scenarios in five; return the others unchanged."""
     rivals = rng.choice([0, 0, 1, 1, 2])
     if not rivals:
         return scenario
@@ -117,14 +118,14 @@ def with_rivals(scenario: Scenario, rng: random.Random) -> Scenario:
 
 
 def with_snapshot(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Return the scenario with a snapshot at its beginning, of a table that has rows."""
+    """Start the scenario with a snapshot of a table that has rows."""
     delay = rng.choice([0, 0, 5, 20]) * SECOND
     shards, history = rng.choice([1, 2, 3]), max(scenario.history, 10 * SECOND)
     return evolve(scenario, snapshot=True, delay=delay, shards=shards, history=history)
 
 
 def with_expiry(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Return the scenario, in a third of the cases with rows that expire while it lasts."""
+    """In one scenario in three, let rows expire during the run; return the others unchanged."""
     if rng.random() > 1 / 3:
         return scenario
     ttl = scenario.confidence + rng.choice([20, 30, 50]) * SECOND

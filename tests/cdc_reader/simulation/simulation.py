@@ -1,4 +1,4 @@
-"""One run: a world, a reader for each shard, and the laws."""
+"""One run: a world, readers for each shard, and the laws."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ from tests.cdc_reader.simulation.world import World
 _MOST_STEPS = 5_000
 _LAST_EVENTS = 60
 _REACH = 12 * SECOND
-"""The most, in µs, by which timestamps and clocks may be ahead of the cluster's."""
+"""The maximum, in µs, by which write timestamps and clocks may be ahead of the cluster's clock."""
 
 
 class BrokenSeed(AssertionError):
-    """A seed whose run breaks a law, with its story and the command to repeat it."""
+    """A seed whose run breaks a law; the message has the last events and the command to repeat
+    it.
+    """
 
 
 @frozen
 class Run:
-    """The outcome of a run: counts of its events, and a digest of them.
+    """The result of a run: counts of its events, and a digest of them.
 
-    `losses` counts the leases that were lost to another process, and `expired` the spans of write
-    time whose rows expired unread.
+    `losses` counts the leases lost to another process; `expired` counts the spans of write time
+    reported as lost.
     """
 
     scenario: Scenario
@@ -53,9 +55,9 @@ class Run:
 
 
 def simulate(seed: int, *, snapshot: bool = False) -> Run:
-    """Run a seed; raises BrokenSeed if a law is broken, or the reader fails.
+    """Run a seed. Raise BrokenSeed if a law is broken or the reader fails.
 
-    With a `snapshot` the readers begin with the table's rows; otherwise the history is the same.
+    With `snapshot`, the readers start with the existing rows.
     """
     rng = random.Random(seed)
     luck = random.Random(f"rivals of {seed}")
@@ -109,7 +111,7 @@ def _finish(application: Application, until: int) -> None:
 
 @contextmanager
 def _same_pauses(seed: int) -> Iterator[None]:
-    """Seed the pauses between attempts, which use Python's global random source."""
+    """Seed Python's global random source, which determines the pauses between attempts."""
     state = random.getstate()
     random.seed(seed)
     try:
@@ -120,7 +122,7 @@ def _same_pauses(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _no_logging() -> Iterator[None]:
-    """Suppress logging of the deliberate failures."""
+    """Turn logging off, because most failures are deliberate."""
     before = logging.root.manager.disable
     logging.disable()
     try:

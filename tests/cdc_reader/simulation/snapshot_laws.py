@@ -1,8 +1,8 @@
 """The laws of a snapshot, checked at each step: see "Snapshot, then follow" in the design.
 
-A row that does not change while its range is read is delivered once, as it is, by the shard that
-has its stream. A range is done only if it was read to its end and its rows are handled, and is then
-never read again. The log comes after all rows, and has what they may lack.
+A row that does not change while its range is read is delivered once, unchanged, by the shard that
+has its stream. A range is done only when it has been read to its end and its rows are handled, and
+is then never read again. The log comes after all rows, and has all changes that they may lack.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Row:
 
 
 Rows = dict[Key, tuple[Row, tuple[bytes | None, ...]]]
-"""Rows by key, with all cells as bytes: a row that has the same has not changed."""
+"""Rows by key, each with all cells as bytes. If these are equal, the row has not changed."""
 
 
 class Beginning:
-    """What the shards share: where their snapshots began, and which rows each of them got."""
+    """What the shards share: when their snapshots began, and which shard got each row."""
 
     def __init__(self, world: World) -> None:
         self.store = MemoryCheckpoints(clock=world.clock)
@@ -68,23 +68,23 @@ class Beginning:
         self._last: Rows = {}
 
     def begin(self, start: Checkpoint) -> None:
-        """Record that a shard begins."""
+        """Record that a shard starts."""
         if start.snapshot is not None and self.began is None:
             self.began, self.start = self._world.clock.now(), start
             self._first = self.rows()
 
     def complete(self) -> None:
-        """Record that a shard has all its rows."""
+        """Record that a shard has read all its rows."""
         self._last = self.rows()
 
     def finish(self) -> None:
-        """Check at the end that each row that existed throughout came to a shard."""
+        """Check at the end that each row that existed throughout was delivered to a shard."""
         for key, row in self._first.items():
             if self._last.get(key) == row and key not in self.owners:
                 raise LawBroken(f"{row} came to no shard")
 
     def rows(self) -> Rows:
-        """Return the rows that the table has now, each with all its cells."""
+        """Return the current rows of the table, each with all its cells."""
         execute = self._world.server.execute
         found = (
             (Row(_number(token), tuple(map(_number, cells))), tuple(every))
@@ -95,7 +95,9 @@ class Beginning:
 
 @define(eq=False)
 class SnapshotPast:
-    """The history of a shard's snapshot; `claimed` by the current checkpoint."""
+    """The history of a shard's snapshot; the current checkpoint counts the ranges in `claimed` as
+    done.
+    """
 
     claimed: TokenRanges = TokenRanges()
     is_complete: bool = False
@@ -103,7 +105,7 @@ class SnapshotPast:
 
 @define(eq=False)
 class _Life:
-    """What one process saw of the snapshot."""
+    """What one process has seen of the snapshot."""
 
     claimed: TokenRanges
     before: dict[TokenRange, Rows] = field(factory=dict)
@@ -128,7 +130,7 @@ class SnapshotLaws:
         self._generation: Generation | None = None
 
     def begin(self, start: Checkpoint) -> None:
-        """Start a process, anew or from a checkpoint."""
+        """Start a process at its start or at a checkpoint."""
         self._life = _Life(self._past.claimed)
         self._shared.begin(start)
         if start.snapshot is None:
@@ -142,7 +144,7 @@ class SnapshotLaws:
             self._generation = Generation(Window(BEGINNING, FOREVER), tuple(groups))
 
     def ask(self, asked: RecordedQuery) -> None:
-        """Check a page request: no range that was done is read again."""
+        """Check a page request: no range that is done may be read again."""
         if self.is_of_rows(asked):
             tokens = TokenRange(*asked.query.values)  # type: ignore[arg-type]
             if TokenRanges([tokens]).without(self._life.claimed).size != tokens.size:
@@ -152,11 +154,11 @@ class SnapshotLaws:
 
     @staticmethod
     def is_of_rows(asked: RecordedQuery) -> bool:
-        """Return whether a page is one of the base table."""
+        """Return True if the request is for a page of the base table."""
         return "token(" in asked.query.cql and "cdc$time" not in asked.query.cql
 
     def deliver(self, delivery: SnapshotRows) -> Iterator[Row]:
-        """Check rows that are delivered."""
+        """Check delivered rows, and yield them."""
         if self._past.is_complete:
             raise LawBroken(f"rows of {delivery.tokens} come though the snapshot is complete")
         known = self._life.delivered.setdefault(delivery.reading, {})
@@ -173,7 +175,7 @@ class SnapshotLaws:
             yield row
 
     def complete(self, read: RangeComplete) -> None:
-        """Check that a range had all rows that did not change while it was read."""
+        """Check that a completed range had all rows that did not change while it was read."""
         delivered = self._life.delivered.pop(read.reading, {})
         if read.tokens not in self._life.before:
             raise LawBroken(f"{read.tokens} is complete, and was never read")
@@ -185,12 +187,12 @@ class SnapshotLaws:
         self._life.read = self._life.read.adding(read.tokens)
 
     def acknowledge(self, row: Row) -> None:
-        """Record that the handler is done with a row."""
+        """Record that the handler has finished a row."""
         self._life.outstanding[row] -= 1
         self._life.handled.add(row.key)
 
     def save(self, kept: Checkpoint) -> None:
-        """Check a saved checkpoint: it must claim nothing that was not read and handled."""
+        """Check a saved checkpoint: all its ranges must have been read, and their rows handled."""
         if kept.snapshot is None:
             if self._scenario.snapshot and not self._past.is_complete:
                 self._complete()
@@ -198,13 +200,13 @@ class SnapshotLaws:
         done = kept.snapshot.done
         if new := done.without(self._life.claimed).without(self._life.read):
             raise LawBroken(f"{new} counts as done, and was not read to its end")
-        for row in self._outstanding():  # of a row that was read twice, one is enough
+        for row in self._outstanding():  # if a row was read twice, handling it once is enough
             if row.key not in self._life.handled and any(row.token in each for each in done):
                 raise LawBroken(f"{row} counts as done, and is not handled")
         self._past.claimed = done
 
     def follow(self) -> None:
-        """Check that the log may now be delivered."""
+        """Check that the log may be delivered now."""
         if self._scenario.snapshot and not self._past.is_complete:
             raise LawBroken("the log is followed before all rows are handled")
 

@@ -1,4 +1,4 @@
-"""The simulation must detect defects: the engine is deliberately broken, one way at a time."""
+"""The simulation must detect defects, so each test breaks the engine in one way."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (Lease, "is_sure", property(lambda self: self._until > BEGINNING), 3)
     ),
 }
-"""What is broken and how, and a seed that is known to find it, which is tried first."""
+"""What to break and how, and a seed that is known to find the defect, which is tried first."""
 
 
 SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
@@ -224,7 +224,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
         (acknowledgement, "evolve", _unless_snapshot, 45)
     ),
 }
-"""The same, in histories that begin with a snapshot."""
+"""The same for histories that start with a snapshot."""
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ SNAPSHOT_MUTATIONS: dict[str, tuple[object, str, Any, int]] = {
 def test_the_simulation_finds_what_is_broken(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each defect shows within a few seeds."""
+    """Some seed detects each defect."""
     _check_found(*MUTATIONS[mutation], monkeypatch, snapshot=False)
 
 
@@ -241,7 +241,7 @@ def test_the_simulation_finds_what_is_broken(
 def test_the_simulation_finds_what_is_broken_in_snapshots(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each defect of snapshots shows within a few seeds."""
+    """Some seed detects each defect of snapshots."""
     _check_found(*SNAPSHOT_MUTATIONS[mutation], monkeypatch, snapshot=True)
 
 

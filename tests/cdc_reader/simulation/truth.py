@@ -1,4 +1,4 @@
-"""The actual contents of the log, read from the server's store without queries."""
+"""The actual contents of the log, read from the server's storage without queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class LogRow:
-    """A row of the log: its name, when it was written and when it arrived (µs), its cells."""
+    """A row of the log: its name, its write time and time of arrival (µs), and its cells."""
 
     name: RowName
     micros: int
@@ -29,12 +29,14 @@ class LogRow:
     cells: Mapping[str, bytes] = field(repr=False)
 
     def number(self, column: str) -> int | None:
-        """Return the value of an int column; None if it has none."""
+        """Return the value of an int column, or None if it has none."""
         cell = self.cells.get(column)
         return None if cell is None else int.from_bytes(cell, "big", signed=True)
 
     def fields(self, column: str) -> list[int | None]:
-        """Return the values of a user-defined type of ints; empty if it has none."""
+        """Return the fields of a user-defined type that has only ints; empty if the value is
+        null.
+        """
         cell, at, found = self.cells.get(column, b""), 0, []
         while at < len(cell):
             size = int.from_bytes(cell[at : at + 4], "big", signed=True)
@@ -44,7 +46,9 @@ class LogRow:
         return found
 
     def is_in_time(self, confidence: int, skew: int) -> bool:
-        """Return True if the row arrived within `confidence`, by a clock `skew` µs ahead."""
+        """Return True if the row arrived within `confidence`, by a clock that is `skew` µs
+        ahead.
+        """
         return self.arrived + skew <= self.micros + confidence
 
 
@@ -58,7 +62,7 @@ class Truth:
         self._twins: defaultdict[RowKey, list[LogRow]] = defaultdict(list)
 
     def note(self, now: int) -> int:
-        """Record the rows that arrived since the last call as of `now`; return their number."""
+        """Record the rows that arrived since the last call, at time `now`; return their number."""
         log = self._server.catalog.table("ks", log_name("t"))
         found = 0
         for place, partition in self._server.database.tables.get(log.id, {}).items():
@@ -70,7 +74,7 @@ class Truth:
         return found
 
     def twins(self, row: LogRow) -> list[LogRow]:
-        """Return the rows of the same write in several streams, including this one."""
+        """Return the rows of the same write in all streams, including this one."""
         return self._twins[row.name[1]]
 
     def between(self, start: int, end: int) -> Iterator[LogRow]:

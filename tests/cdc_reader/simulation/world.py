@@ -1,7 +1,7 @@
 """The cluster, its clock, and the events during a read.
 
-Nothing happens by itself: when a query, a pause or a slow handler lets time pass, the events due in
-that time happen. So every run of a seed is the same, and events may happen between any two pages.
+Nothing happens by itself. When a query, a pause or a slow handler lets time pass, the events due in
+that time happen. So each run of a seed is the same, and events may happen between any two pages.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _MOST_NODES, _MOST_TABLETS, _MOST_COLUMNS = 4, 16, 4
 
 @define(eq=False)
 class StreamSet:
-    """Streams that came into force together at `start`, and when clients could see them (µs).
+    """Streams that took effect together at `start`, and when clients could see them, `announced`
+    (µs).
 
-    `is_stored` means that some of the streams were stored by then, so that readers can wait.
+    `is_stored` is True if some of the streams were stored before that, so that readers can wait.
     """
 
     start: int
@@ -39,7 +40,7 @@ class StreamSet:
 
 
 class World:
-    """One cluster with the table ks.t; `happened` is its story."""
+    """A cluster with the table ks.t; `happened` is the list of its events."""
 
     def __init__(self, scenario: Scenario, rng: random.Random) -> None:
         self.happened: list[str] = []
@@ -59,7 +60,7 @@ class World:
         self._note_sets()
 
     def begin(self) -> None:
-        """Start the events, beginning with those from before the reader starts."""
+        """Start the events, beginning with those before the reader starts."""
         self._next, self._ends = self.clock.now(), FOREVER
         self.pass_time(self._scenario.history)
         self._ends = self.clock.now() + self._scenario.activity
@@ -70,7 +71,7 @@ class World:
         return self._next == FOREVER
 
     def pass_time(self, micros: int) -> None:
-        """Advance time by `micros`, with the events due in it."""
+        """Advance time by `micros`, and let the events due by then happen."""
         until = self.clock.now() + micros
         while self._next <= until:
             self.clock.advance(max(0, self._next - self.clock.now()))
@@ -78,11 +79,11 @@ class World:
         self.clock.advance(max(0, until - self.clock.now()))
 
     def set_of(self, stream: bytes) -> StreamSet:
-        """Return the set that a stream belongs to."""
+        """Return the set that has a stream."""
         return self._set_of[stream]
 
     def is_stray(self, row: LogRow) -> bool:
-        """Return True if a row is in a stream of a set not in force at its time."""
+        """Return True if a row is in a stream of a set that did not operate at its write time."""
         in_force = [each for each in self.sets if each.start <= row.micros][-1:]
         return in_force != [self._set_of[row.name[0]]]
 
@@ -91,7 +92,7 @@ class World:
         return murmur3(p.to_bytes(4, "big", signed=True))
 
     def log_columns(self) -> set[str]:
-        """Return the names of the log's current columns."""
+        """Return the names of the current columns of the log."""
         return {
             column.name for column in self.server.catalog.table("ks", "t_scylla_cdc_log").columns
         }
@@ -147,7 +148,7 @@ class World:
         )
 
     def _execute(self, cql: str) -> None:
-        """Execute a statement, which the server may refuse: for its timestamp, or as too soon."""
+        """Execute a statement. The server may reject it, for example because of its timestamp."""
         try:
             self.server.execute(cql)
         except CqlError as error:
@@ -156,7 +157,7 @@ class World:
             self.tell(f"{cql}: {self.truth.note(self.clock.now())} rows")
 
     def _write(self) -> None:
-        """Write a burst of rows through a node with a skewed clock."""
+        """Write a burst of rows through a node whose clock is off."""
         node = self.server.cluster.nodes[0]
         self.server.skew_clock(node, self._rng.randint(-LARGEST_SKEW, LARGEST_SKEW))
         for _ in range(self._rng.choice([1, 1, 2, 5])):
@@ -221,7 +222,7 @@ class World:
             self.tell("merge")
 
     def _go_astray(self) -> None:
-        """Start or stop misplacing writes in a neighbouring generation."""
+        """Start or stop misplacing writes into an adjacent generation."""
         misplacing = self.server.misplacing
         misplacing.by = 0 if misplacing.by else self._rng.choice([-1, -1, 1])
         misplacing.twice = self._rng.random() < 0.5
@@ -249,15 +250,15 @@ class World:
         ]
 
     def tell(self, what: str) -> None:
-        """Append to the story."""
+        """Append an event to the list."""
         self.happened.append(f"{(self.clock.now() - EPOCH) / SECOND:.6f} {what}")
 
 
 @define
 class ReaderClock:
-    """The clock of a reader, `ahead` µs of the cluster's; its sleep lets events happen.
+    """A reader's clock, `ahead` µs ahead of the cluster's; its sleep lets events happen.
 
-    Once no more events will happen, each sleep lasts at least `_LONG_SLEEP`.
+    When no more events will happen, each sleep lasts at least `_LONG_SLEEP`.
     """
 
     _world: World

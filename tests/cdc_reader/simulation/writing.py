@@ -1,4 +1,4 @@
-"""Random statements on ks.t; each carries a unique number in the columns it sets."""
+"""Random statements on ks.t; each writes a unique number to the columns it sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEYS, _ROWS = 6, 4
 
 
 class Writer:
-    """Makes statements for the current columns; `columns` and `fields` follow the schema."""
+    """Draws statements that use the current columns; `columns` and `fields` follow the schema."""
 
     def __init__(self, rng: random.Random) -> None:
         self.columns = ["v"]
@@ -19,7 +19,9 @@ class Writer:
         self._number = 0
 
     def statement(self, now: int, oldest: int) -> str:
-        """Return any write; an explicit timestamp is not before `oldest`. All in µs."""
+        """Return any statement. Its timestamp, if it has one, is not before `oldest`; times are in
+        µs.
+        """
         at = self._timestamp(now, oldest)
         if self._rng.random() < 0.15:
             parts = "; ".join(self._modification("") for _ in range(self._rng.randint(2, 4)))
