@@ -1,4 +1,4 @@
-"""Changes as Arrow, through a real driver and a real socket."""
+"""Changes as Arrow data, through a real driver and a real socket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRITES = (
 
 @pytest.fixture
 def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
-    """A reader of small pages of a table whose log has full images."""
+    """A reader with small pages, of a table whose log has full preimages and postimages."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
         f"WITH cdc = {FULL}"
@@ -47,7 +47,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
-    """By default there are rows before and after each change, in write order."""
+    """By default the rows are those before and after each change, in write order."""
     execute(*WRITES)
     table = reader.change_batches().read_all()
     found = table.select(["_change_type", "pk", "ck", "v", "d"]).to_pylist()
@@ -60,7 +60,9 @@ def test_changed_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute) -> None:
-    """The rows equal those of `batches`, plus the microsecond of `cdc$time` as a timestamp."""
+    """The rows equal those of `batches`, plus a timestamp column with the time of `cdc$time` in
+    µs.
+    """
     execute(*WRITES)
     found = reader.change_batches(format="log").read_all()
     plain = pa.Table.from_batches(reader.batches(), reader.table.arrow_schema)
@@ -75,7 +77,7 @@ def test_the_log_with_the_time_of_each_write(reader: CdcReader, execute: Execute
 
 
 def test_envelopes(reader: CdcReader, execute: Execute) -> None:
-    """Each row is a struct, as in the Spark source."""
+    """Each row is an envelope, as in the Spark source."""
     execute(*WRITES)
     found = reader.change_batches(format="envelope").read_all().to_pylist()
     assert [row["op"] for row in found] == ["c", "u", "d"]
@@ -88,7 +90,7 @@ def test_envelopes(reader: CdcReader, execute: Execute) -> None:
 
 @pytest.mark.parametrize("shape", ["log", "changes", "envelope"])
 def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> None:
-    """An empty window gives an empty table with the schema."""
+    """An empty window yields an empty table with the schema."""
     found = reader.change_batches(format=shape)
     assert found.schema.names
     table = found.read_all()
@@ -96,7 +98,7 @@ def test_the_schema_is_known_before_any_row(reader: CdcReader, shape: Any) -> No
 
 
 def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
-    """Options have the effect that they have in the Spark source."""
+    """Options have the same effects as in the Spark source."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     found = reader.change_batches(
         columns=["d"],
@@ -116,7 +118,7 @@ def test_options_shape_the_rows(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> None:
-    """Bounds are half-open, exact to the microsecond."""
+    """The start is included and the end is not, to the microsecond."""
     execute(*WRITES)
     times = reader.change_batches(format="log").read_all()["_commit_timestamp"]
     _, second, third = sorted(set(times.cast(pa.int64()).to_pylist()))
@@ -146,7 +148,7 @@ def test_bounds_are_those_of_batches(reader: CdcReader, execute: Execute) -> Non
     ],
 )
 def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: str) -> None:
-    """The one-line error comes at once, and names the keyword."""
+    """The one-line error is raised at once and names the argument."""
     with pytest.raises(ConfigurationError, match=message) as told:
         reader.change_batches(**options)
     assert "\n" not in str(told.value)
@@ -155,7 +157,7 @@ def test_options_that_cannot_be_used(reader: CdcReader, options: Any, message: s
 def test_a_log_without_the_images_is_refused(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """The error has the statement that enables them."""
+    """The error has the statement that enables images."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",
@@ -170,7 +172,7 @@ def test_a_log_without_the_images_is_refused(
 def test_an_error_while_iterating_is_one_of_this_package(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Python gets an error of this package; other tools raise their own with its message."""
+    """Python callers get an error of this package; other tools raise their own with its message."""
     execute(*WRITES[:2], "DELETE FROM {t} WHERE pk = 1")
     batches = reader.change_batches()
     with pytest.raises(ConfigurationError, match=r"^range_deletes is 'fail': at .* give 'emit'"):
@@ -180,7 +182,7 @@ def test_an_error_while_iterating_is_one_of_this_package(
 
 
 def test_a_change_without_its_postimage_is_reported(reader: CdcReader, execute: Execute) -> None:
-    """The error says where to begin instead, in this interface's terms."""
+    """The error suggests a later start, in terms of this API."""
     execute(
         "ALTER TABLE {t} WITH cdc = {'enabled': true}",
         WRITES[0],
@@ -202,7 +204,7 @@ def test_other_libraries_take_the_stream(reader: CdcReader, execute: Execute) ->
 
 
 def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
-    """Tools read a stream in their own threads; `stop` ends it there too."""
+    """Tools read a stream in threads of their own; `stop` ends such reads too."""
     execute(*WRITES)
     batches, stopped = reader.change_batches(), reader.change_batches()
     with ThreadPoolExecutor() as threads:
@@ -215,7 +217,7 @@ def test_any_thread_may_read(reader: CdcReader, execute: Execute) -> None:
 def test_dropping_the_result_ends_the_read(
     connection: ConnectionConfig, keyspace: str, execute: Execute, scylla: Scylla
 ) -> None:
-    """No thread or connection is left; a stopped read raises an error."""
+    """No thread or connection remains; a stopped read raises an error."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, v int, d decimal, PRIMARY KEY (pk, ck)) "
         f"WITH cdc = {FULL}"
@@ -243,7 +245,7 @@ def test_dropping_the_result_ends_the_read(
 
 
 def test_tables_are_read_one_by_one(connection: ConnectionConfig) -> None:
-    """The tables' columns differ, so one stream cannot hold them."""
+    """The tables have different columns, so one stream cannot have the changes of all."""
     reader = CdcReader(connection, "ks.a", "ks.b")
     with closing(reader), pytest.raises(ConfigurationError, match="use `tables`"):
         reader.change_batches()

@@ -24,7 +24,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def stderr_of(setup: str, *, after: str = "") -> str:
-    """Return the stderr of a process that configures logging, imports us, and logs."""
+    """Return the stderr of a process that configures logging, imports the package, and logs."""
     code = f"{setup}\nimport cdc_reader._log\n{after}\n{EVENTS}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -32,7 +32,7 @@ def stderr_of(setup: str, *, after: str = "") -> str:
 
 
 def test_by_default_lines_have_time_and_level() -> None:
-    """Warnings and errors go to stderr, failures with their traceback."""
+    """Warnings and errors go to stderr, errors with their tracebacks."""
     first, second, *rest = stderr_of("").splitlines()
     name = r"cdc_reader\.some\.module"
     assert re.fullmatch(f"{TIME} WARNING {name}: event='lost' rows=3 table='ks.t'", first)
@@ -43,7 +43,9 @@ def test_by_default_lines_have_time_and_level() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_logging(late: bool) -> None:
-    """Logging may be configured before or after importing us; each event appears once."""
+    """The application may configure logging before or after it imports the package. Each event
+    appears once.
+    """
     setup = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s|%(name)s|%(message)s', level='INFO')"
@@ -57,7 +59,7 @@ def test_log_lines_follow_the_applications_logging(late: bool) -> None:
 
 
 def test_an_application_can_silence_the_log() -> None:
-    """Our loggers follow the usual rules of libraries."""
+    """As usual for libraries, the application can set the level or add a handler."""
     assert stderr_of("import logging\nlogging.getLogger('cdc_reader').setLevel('CRITICAL')") == ""
     quiet = "import logging\nlogging.getLogger('cdc_reader').addHandler(logging.NullHandler())"
     assert stderr_of(quiet) == ""
@@ -65,7 +67,7 @@ def test_an_application_can_silence_the_log() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_log_lines_follow_the_applications_structlog(late: bool) -> None:
-    """Events pass through the application's processors."""
+    """Events go through the application's processors."""
     setup = (
         "import sys, structlog\n"
         "structlog.configure(\n"

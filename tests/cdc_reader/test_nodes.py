@@ -1,6 +1,6 @@
-"""Nodes join, leave and fail, and tablets split, while rows are written; a reader finds them all.
+"""Nodes join, leave and fail, and tablets split, while rows are written; a reader finds all rows.
 
-The tests run on a cluster of their own: the embedded one, or a real one in containers.
+The tests start a separate cluster: the embedded one, or a real one in containers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _GENERATIONS = (
 
 @define
 class Written:
-    """A table with three replicas, and the rows written to it: all, and those acknowledged."""
+    """A table with three replicas, and the rows written to it: those tried, and those
+    acknowledged.
+    """
 
     nodes: ScyllaNodes
     session: Session
@@ -45,17 +47,17 @@ class Written:
         self._insert.consistency_level = ConsistencyLevel.QUORUM
 
     def write(self) -> None:
-        """Write one more row."""
+        """Write another row."""
         number = next(self._numbers)
         self.tried.append(number)
         try:
             self.session.execute(self._insert, (number % 100, number))
         except (OperationTimedOut, Unavailable, WriteTimeout):
-            return  # it may be in the log or not
+            return  # the row may or may not be in the log
         self.acknowledged.append(number)
 
     def write_during(self, event: Callable[[], Any]) -> None:
-        """Write without a pause until the event is over, then a few more rows."""
+        """Write continuously until the event is over, then write a few more rows."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(event)
             while not running.done():
@@ -65,7 +67,7 @@ class Written:
             self.write()
 
     def await_streams(self, known: int, cql: str = _GENERATIONS) -> None:
-        """Return once there are more than `known` generations, and the newest operates."""
+        """Wait until there are more than `known` generations, and the newest has begun."""
 
         def operates() -> bool:
             starts = self.starts(cql)
@@ -77,7 +79,7 @@ class Written:
         attempts(operates)
 
     def starts(self, cql: str = _GENERATIONS) -> list[datetime]:
-        """Return when the generations begin, of the cluster or of this table on tablets."""
+        """Return the starts of the generations: the cluster's, or those of this table's tablets."""
         return [time for (time,) in self.session.execute(cql)]
 
     def check_log(self) -> None:
@@ -92,7 +94,7 @@ class Written:
 
 @pytest.fixture(params=[False], ids=["vnodes"])
 def written(request: pytest.FixtureRequest, scylla_nodes: ScyllaNodes) -> Iterator[Written]:
-    """A table on vnodes, or on tablets if the test says so."""
+    """A table that uses vnodes, or tablets if the test requests them."""
     keyspace = f"ks_{uuid.uuid4().hex[:12]}"
     session = scylla_nodes.connect()
     metadata = session.cluster.metadata.keyspaces
@@ -111,7 +113,7 @@ def written(request: pytest.FixtureRequest, scylla_nodes: ScyllaNodes) -> Iterat
 
 
 def test_a_node_joins_and_leaves_again(written: Written) -> None:
-    """Both times the streams are replaced, and the reader moves from one generation to the next."""
+    """Both events replace the streams, and the reader moves from one generation to the next."""
     nodes, before = written.nodes, written.starts()
 
     def event() -> None:
@@ -128,7 +130,7 @@ def test_a_node_joins_and_leaves_again(written: Written) -> None:
 
 
 def test_a_node_is_killed_and_comes_back(written: Written) -> None:
-    """Two of three replicas are enough for writers and readers at QUORUM."""
+    """Writers and readers at QUORUM need only two of the three replicas."""
     nodes, victim = written.nodes, written.nodes.addresses[-1]
 
     def event() -> None:
@@ -143,7 +145,7 @@ def test_a_node_is_killed_and_comes_back(written: Written) -> None:
 
 @pytest.mark.parametrize("written", [True], ids=["tablets"], indirect=True)
 def test_tablets_split(written: Written) -> None:
-    """The table's streams are replaced, and the reader goes from one set to the next."""
+    """The split replaces the table's streams, and the reader moves from one set to the next."""
     cql = (
         "SELECT timestamp FROM system.cdc_timestamps "
         f"WHERE keyspace_name = '{written.keyspace}' AND table_name = 't'"

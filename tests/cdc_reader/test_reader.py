@@ -35,7 +35,7 @@ COUNT = 200
 
 @pytest.fixture
 def table(scylla: Scylla, keyspace: str) -> str:
-    """A keyspace whose table `t` has had 200 rows inserted."""
+    """A keyspace whose table `t` has 200 rows."""
     scylla.session.execute(TABLE.format(ks=keyspace) + " WITH cdc = {'enabled': true}")
     insert = scylla.session.prepare(f"INSERT INTO {keyspace}.t (p, c, v, m) VALUES (?, ?, ?, ?)")
     for number in range(COUNT):
@@ -51,7 +51,9 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 def test_a_bounded_read_has_every_row_once_in_order(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Rows come across pages, chunks and concurrent reads, with the written values."""
+    """The read spans several pages and chunks, and several queries are in flight; values are as
+    written.
+    """
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as reader:
         rows = rows_of(reader.batches())
         assert reader.table.arrow_schema.names == [
@@ -67,7 +69,7 @@ def test_a_bounded_read_has_every_row_once_in_order(
 def test_tasks_are_read_by_other_readers_from_pickles(
     connection: ConnectionConfig, table: str
 ) -> None:
-    """Worker processes read with the planner's schema and tasks."""
+    """Worker processes read with the schema and the tasks of the planner."""
     with CdcReader(connection, f"{table}.t", config=SMALL_PAGES) as planner:
         tasks = planner.table.plan(Window(BEGINNING, FOREVER))
         luggage = pickle.dumps(
@@ -110,7 +112,7 @@ def test_bounds_cut_at_the_microsecond(
 
 @pytest.mark.parametrize("tasks", [5, [5], "tasks", None])
 def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: Any) -> None:
-    """Anything else is refused in one line."""
+    """The one-line error says what to give."""
     with CdcReader(connection, f"{table}.t") as reader:
         batches = reader.table.read(tasks)
         with pytest.raises(ConfigurationError, match=r"^tasks is .*give tasks as `plan` returns"):
@@ -118,7 +120,7 @@ def test_only_tasks_are_read(connection: ConnectionConfig, table: str, tasks: An
 
 
 def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
-    """Every way of reading refuses such a start when it is called."""
+    """Each way of reading rejects such a start when it is called."""
     micros = datetime_micros(datetime.now(UTC))
     refused = "^start is '20.*': it is after end, 20.*: give an earlier start or a later end$"
     for tables in (["ks.t"], ["ks.t", "ks.u"]):
@@ -136,7 +138,7 @@ def test_a_start_after_the_end_is_refused(connection: ConnectionConfig) -> None:
 def test_a_cluster_is_named_by_its_contact_points(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """Text suffices for the contact points; a configuration has more."""
+    """Contact points may be given as text instead of a ConnectionConfig."""
     if scylla.credentials:
         pytest.skip("this server wants a user: a ConnectionConfig names one")
     with CdcReader(scylla.contact_point, f"{table}.t") as reader:
@@ -167,7 +169,7 @@ def test_following_reads_settled_rows_only(connection: ConnectionConfig, table: 
 def test_a_column_added_meanwhile_changes_nothing(
     scylla: Scylla, connection: ConnectionConfig, table: str
 ) -> None:
-    """A reader keeps its columns; a new reader has the new one."""
+    """An open reader keeps its columns; a new reader has the added column."""
     with CdcReader(connection, f"{table}.t") as reader:
         names = reader.table.arrow_schema.names
         assert len(rows_of(reader.batches())) == COUNT
@@ -183,7 +185,9 @@ def test_a_column_added_meanwhile_changes_nothing(
 def test_a_type_altered_during_a_read_is_an_error(
     scylla: Scylla, connection: ConnectionConfig, keyspace: str
 ) -> None:
-    """A field added to a user-defined type ends the read with a remedy."""
+    """If a field is added to a user-defined type, the read ends with an error that says what to
+    do.
+    """
     scylla.session.execute(f"CREATE TYPE {keyspace}.u (x int)")
     scylla.session.execute(
         f"CREATE TABLE {keyspace}.t (p int PRIMARY KEY, u u) WITH cdc = {{'enabled': true}}"
@@ -197,7 +201,7 @@ def test_a_type_altered_during_a_read_is_an_error(
 
 
 def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -> None:
-    """Closing gives up the connection, not the reader."""
+    """Closing a reader releases its connection; the next read opens another."""
     reader = CdcReader(connection, f"{table}.t")
     first = rows_of(reader.batches())
     reader.close()
@@ -207,7 +211,7 @@ def test_a_closed_reader_opens_again(connection: ConnectionConfig, table: str) -
 
 @pytest.mark.needs("faults")
 def test_a_wrong_password_is_reported() -> None:
-    """The password is not shown."""
+    """The error does not show the password."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla(credentials=("reader", "right")) as server:
@@ -221,7 +225,7 @@ def test_a_wrong_password_is_reported() -> None:
 
 @pytest.mark.needs("topology")
 def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
-    """The error is not one of unreachable hosts."""
+    """The error does not say that hosts are unreachable."""
     from cdc_reader.testing import EmbeddedScylla
 
     with EmbeddedScylla() as server:
@@ -235,7 +239,7 @@ def test_an_error_about_an_unknown_datacenter_lists_the_known_ones() -> None:
 
 @pytest.mark.needs("faults")
 def test_an_outage_is_raised_at_the_retry_deadline() -> None:
-    """The error names what was being read."""
+    """The error says what was being read."""
     from cdc_reader.testing import EmbeddedScylla
 
     impatient = ReadConfig(retry_deadline=timedelta(seconds=1))
@@ -251,7 +255,7 @@ def test_an_outage_is_raised_at_the_retry_deadline() -> None:
 def test_an_error_about_a_missing_keyspace_names_the_hosts(
     scylla: Scylla, connection: ConnectionConfig
 ) -> None:
-    """A wrong host is as likely as a wrong name."""
+    """The host may be wrong rather than the name."""
     with CdcReader(connection, "nowhere.t") as reader, pytest.raises(TableNotFoundError) as caught:
         _ = reader.table.schema
     assert str(caught.value) == (

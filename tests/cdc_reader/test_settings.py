@@ -1,4 +1,4 @@
-"""Wrong values are refused by public constructors, in one line that says what to give."""
+"""Public constructors reject wrong values, with one line that says what to give."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from cdc_reader.config import as_connection
 from cdc_reader.errors import ConfigurationError
 
 cdc: Any = cdc_reader
-"""The package without its types, which would forbid these wrong values."""
+"""The package as an untyped value, because type checkers would reject the wrong arguments."""
 WAY = "host:9042"
 ARRAY = np.array([1, 2])
-"""It has no truth value."""
+"""A value that raises an error when it is used as a condition."""
 SEVERAL = {"contact_points": "h", "password": "hunter2"}
 
 
 async def coroutine(_: object) -> None:
-    """A handler for asyncio."""
+    """A coroutine handler."""
 
 
 def plain(_: object, change: object = None) -> None:
@@ -52,12 +52,12 @@ def plain(_: object, change: object = None) -> None:
 
 
 async def generator(_: object) -> AsyncIterator[int]:
-    """Yields, so the loop cannot await it."""
+    """An async generator, which cannot be awaited."""
     yield 1
 
 
 class Handler:
-    """Has handlers of both kinds."""
+    """An object with several kinds of coroutine handlers."""
 
     async def __call__(self, _: object) -> None:
         """Handle a change."""
@@ -67,7 +67,7 @@ class Handler:
 
     @functools.wraps(coroutine)
     def decorated(self, change: object) -> Awaitable[None]:
-        """Return what the decorated function returns."""
+        """A wrapped coroutine function."""
         return coroutine(change)
 
 
@@ -84,12 +84,12 @@ class Handler:
     ],
 )
 def test_what_may_be_a_coroutine_function_is_taken(handler: Callable[..., Any]) -> None:
-    """Only a call shows what a lambda or another object returns."""
+    """What a lambda or another object returns is known only when it is called."""
     AsyncCdcConsumer(WAY, "ks.t", handler, application="a")
 
 
 def consumer(**wrong: Any) -> CdcConsumer:
-    """Make a consumer with one invalid argument."""
+    """Construct a consumer in which `wrong` replaces valid arguments."""
     given = {"connection": WAY, "tables": "ks.t", "handler": print, "application": "a", **wrong}
     return CdcConsumer(**given)
 
@@ -336,7 +336,7 @@ def consumer(**wrong: Any) -> CdcConsumer:
     ],
 )
 def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: str) -> None:
-    """The error is ours, comes at once, and has no secrets."""
+    """The error is a ConfigurationError of one line, raised at once, and has no secrets."""
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert message in str(refused.value)
@@ -345,7 +345,7 @@ def test_an_error_names_the_wrong_setting(make: Callable[[], object], message: s
 
 
 class Unprintable:
-    """An object whose `repr` fails, or has two lines."""
+    """An object whose `repr` raises an error or has two lines."""
 
     def __init__(self, text: str | None) -> None:
         self._text = text
@@ -386,7 +386,7 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 def test_no_value_causes_an_error_of_python(
     make: Callable[..., object], given: dict[str, Any], name: str
 ) -> None:
-    """Each value is taken, or refused in one line of less than 2,000 characters."""
+    """Each value is accepted, or rejected in one line of less than 2,000 characters."""
     for value in HOSTILE:
         try:
             assert repr(make(**{**given, name: value}))
@@ -397,7 +397,7 @@ def test_no_value_causes_an_error_of_python(
 
 
 def test_durations_may_be_texts() -> None:
-    """This holds for all settings."""
+    """This holds for all settings that are durations."""
     read = ReadConfig(confidence_window="5s", late_horizon="1h30m", retry_deadline="0s")
     assert read == ReadConfig(
         confidence_window=timedelta(seconds=5),
@@ -409,7 +409,7 @@ def test_durations_may_be_texts() -> None:
 
 
 def test_a_cluster_may_be_a_text() -> None:
-    """The text has the contact points, without a user and TLS."""
+    """The text lists the contact points, and sets neither user nor TLS."""
     assert as_connection("a:1, b") == ConnectionConfig(("a:1", "b"))
     config = ConnectionConfig("a", tls_ca=Path("/ca.pem"))
     assert as_connection(config) is config

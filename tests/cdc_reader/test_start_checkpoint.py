@@ -1,4 +1,6 @@
-"""A checkpoint given as a start is one of the table, and one that a reader wrote."""
+"""A checkpoint given as a start must belong to the table, and have values that a reader may
+write.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,14 @@ def open_reader(server: EmbeddedScylla) -> Iterator[Callable[[str], CdcReader]]:
 
 
 def reached(reader: CdcReader) -> Checkpoint:
-    """Return the checkpoint at which a read of the table ends now."""
+    """Return the checkpoint of a read up to the current time."""
     *_, last = reader.follow("-1m", "now")
     assert isinstance(last, WindowComplete)
     return last.checkpoint
 
 
 def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
-    """Both tables are named, with their ids."""
+    """The error has the names and ids of both tables."""
     given, other = reached(open_reader("ks.t1")), open_reader("ks.t2").table
     message = (
         rf"^the checkpoint belongs to table ks\.t1 with id {given.table_id}, but the table to read "
@@ -76,14 +78,14 @@ def test_another_tables(open_reader: Callable[[str], CdcReader]) -> None:
 
 
 def test_one_without_a_name(open_reader: Callable[[str], CdcReader]) -> None:
-    """The error names both possible reasons: another table, or one created again."""
+    """The error names both possible reasons: another table, or a table that was recreated."""
     given = evolve(reached(open_reader("ks.t1")), table=None)
     with pytest.raises(CheckpointError, match=r"another table's, or ks\.t2 was dropped"):
         list(open_reader("ks.t2").table.follow(given, "now"))
 
 
 def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
-    """The checkpoint of a snapshot is checked in the same way."""
+    """A snapshot's checkpoint is checked in the same way."""
     given = open_reader("ks.t1").table.begin_snapshot()
     with pytest.raises(CheckpointError, match=r"belongs to table ks\.t1 .* is ks\.t2 with id"):
         list(open_reader("ks.t2").table.snapshot(given).deliveries())
@@ -92,7 +94,7 @@ def test_of_a_snapshot(open_reader: Callable[[str], CdcReader]) -> None:
 def test_of_a_table_created_again(
     server: EmbeddedScylla, open_reader: Callable[[str], CdcReader]
 ) -> None:
-    """The name is the same, the table is not."""
+    """The table has the same name but another id."""
     reader = open_reader("ks.t1")
     given = reached(reader)
     server.execute("DROP TABLE ks.t1")
@@ -125,14 +127,14 @@ def test_of_a_table_created_again(
 def test_handmade(
     open_reader: Callable[[str], CdcReader], handmade: dict[str, Any], message: str
 ) -> None:
-    """Values that no reader writes are refused in one line, before anything is read."""
+    """Values that no reader writes are rejected with one line, before anything is read."""
     with pytest.raises(CheckpointError, match=message) as error:
         open_reader("ks.t1").table.follow(Checkpoint(**handmade), "now")
     assert "\n" not in str(error.value)
 
 
 def test_handmade_in_a_store(tmp_path: Any) -> None:
-    """A database can hold anything; a handmade checkpoint is refused when it is read."""
+    """A store may have any values; an invalid checkpoint is rejected when it is loaded."""
     name = CheckpointName("app", TableName("ks", "t1"))
     store = SqliteCheckpoints(tmp_path / "progress.db")
     store.save(name, Checkpoint(NOW, marks={STREAM: Mark(LAST_KEY)}))
@@ -146,7 +148,7 @@ def test_handmade_in_a_store(tmp_path: Any) -> None:
 
 
 def test_what_readers_write_is_valid() -> None:
-    """Marks and positions at the ends of time, which readers write, are accepted."""
+    """This includes the greatest and the smallest times."""
     times = (timeuuid.MAX_MICROS, NOW, 0)
     for position in times:
         key = RowKey(timeuuid.make(position, bytes(8)).bytes, -(1 << 31))

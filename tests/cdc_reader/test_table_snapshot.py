@@ -1,4 +1,4 @@
-"""Snapshots through a real driver and a real socket: as batches, in the formats, as changes."""
+"""Snapshots through a real driver and socket: as batches, as `change_batches`, and as changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL_PAGES = ReadConfig(fetch_size=2, in_flight=2, confidence_window="0s")
 
 @pytest.fixture
 def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Iterator[CdcReader]:
-    """A reader of a table with static rows, collections and TTLs."""
+    """A reader of a table with static rows and collections."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, w text, l list<int>, m map<int, "
         f"text>, PRIMARY KEY (pk, ck)) WITH cdc = {FULL}",
@@ -50,7 +50,7 @@ def reader(connection: ConnectionConfig, keyspace: str, execute: Execute) -> Ite
 
 
 def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
-    """Return the changes by key; each key once."""
+    """Return the changes by key, and check that each key is there once."""
     found = list(changes)
     keyed = {tuple(change.key.values()): change for change in found}
     assert len(keyed) == len(found)
@@ -58,7 +58,7 @@ def by_key(changes: Iterator[Change]) -> dict[tuple[Any, ...], Change]:
 
 
 def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> None:
-    """Batches have all rows, with all columns and their types."""
+    """Batches have all rows and columns, with their types."""
     found = pa.Table.from_batches(reader.snapshot().batches(), reader.snapshot().arrow_schema)
     rows = scylla.session.execute(f"SELECT * FROM {reader.table.name}").all()
     assert found.num_rows == len(rows) == 22
@@ -68,7 +68,7 @@ def test_batches_are_what_a_select_shows(reader: CdcReader, scylla: Scylla) -> N
 
 
 def test_columns_are_chosen(reader: CdcReader) -> None:
-    """The key is always read; an unknown name is refused."""
+    """Key columns are always read; an unknown name is rejected."""
     batch = next(reader.snapshot().batches(["v"]))
     assert batch.schema.names == ["pk", "ck", "v"]
     with pytest.raises(ConfigurationError, match="has no such column; its columns are pk, ck, s"):
@@ -76,7 +76,9 @@ def test_columns_are_chosen(reader: CdcReader) -> None:
 
 
 def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
-    """Static rows come by themselves; each row comes once, at the snapshot's position."""
+    """Static rows are separate rows. Each row is there once, with the time of the snapshot's
+    position.
+    """
     snapshot = reader.snapshot()
     table = snapshot.change_batches(include_delta=True).read_all()
     assert table.schema == reader.change_batches(include_delta=True).schema
@@ -94,7 +96,7 @@ def test_the_formats_show_rows_as_inserts(reader: CdcReader) -> None:
 
 
 def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: Execute) -> None:
-    """Reading from the snapshot's position finds them."""
+    """They are in the log after the snapshot's position."""
     snapshot = reader.snapshot()
     execute("UPDATE {t} SET v = 100 WHERE pk = 2 AND ck = 2")
     assert by_key(snapshot.changes())[2, 2].after == {"v": 100, "w": None, "l": None, "m": None}
@@ -103,7 +105,9 @@ def test_changes_after_its_start_come_from_the_log(reader: CdcReader, execute: E
 
 
 def test_changes_show_the_row(reader: CdcReader) -> None:
-    """`after` has the whole row, `deltas` what would set it, and all are at the position."""
+    """`after` has the whole row, and `deltas` would write it; the time is the snapshot's
+    position.
+    """
     snapshot = reader.snapshot()
     found = by_key(snapshot.changes())
     assert len(found) == 21 + 2
@@ -140,7 +144,9 @@ def test_changes_show_the_row(reader: CdcReader) -> None:
 
 
 def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
-    """Each TTL has a part; the insert has the longest one, which the row's marker gets."""
+    """Each TTL has a separate part. The insert has the longest, and the row marker gets that
+    TTL.
+    """
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000",
         "UPDATE {t} USING TTL 50 SET v = 2 WHERE pk = 70 AND ck = 1",
@@ -163,11 +169,11 @@ def test_cells_keep_their_ttls(reader: CdcReader, execute: Execute) -> None:
 
 
 def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> None:
-    """Snapshot changes compare, hash and pickle, and become JSON."""
+    """They can be compared, hashed, pickled, and converted to JSON."""
     execute("INSERT INTO {t} (pk, ck, v, w) VALUES (70, 1, 1, 'a') USING TTL 1000")
     snapshot = reader.snapshot()
     first, again = by_key(snapshot.changes()), by_key(snapshot.changes())
-    plain = {key for key in first if key != (70, 1)}  # what it has left of its TTL goes down
+    plain = {key for key in first if key != (70, 1)}  # the remaining TTL decreases
     assert {key: first[key] for key in plain} == {key: again[key] for key in plain}
     copies = pickle.loads(pickle.dumps(list(first.values())))
     assert copies == list(first.values())
@@ -184,14 +190,14 @@ def test_snapshot_changes_are_values(reader: CdcReader, execute: Execute) -> Non
 def test_a_static_row_comes_once_if_pages_divide_its_partition(
     reader: CdcReader, execute: Execute
 ) -> None:
-    """Ranges are read in turn, and each keeps track of its current partition."""
+    """Several ranges are read in turn, and each keeps track of its current partition."""
     execute(*[f"INSERT INTO {{t}} (pk, ck, s) VALUES ({n % 9}, {n}, {n})" for n in range(60)])
     found = by_key(reader.snapshot().changes())
     assert sum(change.is_static for change in found.values()) == 10
 
 
 def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
-    """The remaining rows come; a checkpoint of a complete snapshot is refused."""
+    """The remaining rows are delivered. The checkpoint of a complete snapshot is rejected."""
     snapshot, found = reader.snapshot(), list[SnapshotRows]()
     deliveries = snapshot.deliveries()
     while isinstance(end := next(deliveries), SnapshotRows) or not end.rows:
@@ -209,7 +215,7 @@ def test_deliveries_resume_from_a_checkpoint(reader: CdcReader) -> None:
 
 
 def test_stop_raises_stopped_error(reader: CdcReader) -> None:
-    """The result of a stopped snapshot lacks rows."""
+    """The rows read so far are incomplete."""
     batches = reader.snapshot().batches()
     next(batches)
     reader.stop()
@@ -221,7 +227,7 @@ def test_stop_raises_stopped_error(reader: CdcReader) -> None:
 def test_a_table_without_clustering(
     connection: ConnectionConfig, keyspace: str, execute: Execute
 ) -> None:
-    """Each partition is a row, and none is static."""
+    """Each partition is one row, which is not static."""
     execute(
         f"CREATE TABLE {{t}} (pk text PRIMARY KEY, v int) WITH cdc = {FULL}",
         *[f"INSERT INTO {{t}} (pk, v) VALUES ('{n}', {n})" for n in range(12)],
@@ -235,7 +241,7 @@ def test_a_table_without_clustering(
 
 
 def test_cells_keep_their_write_times(reader: CdcReader, execute: Execute) -> None:
-    """Cells of one write time form a part; the insert has the part written last."""
+    """Cells with the same write time form a part. The latest part is the insert."""
     now = time.time_ns() // 1_000
     execute(
         f"INSERT INTO {{t}} (pk, ck, v, w) VALUES (80, 1, 1, 'a') USING TIMESTAMP {now}",

@@ -1,4 +1,4 @@
-"""A clock that does not stand still."""
+"""A clock that advances on every read."""
 
 from __future__ import annotations
 

@@ -467,9 +467,7 @@ class Ledger:
 
 
 def test_changes_that_cannot_be_applied_are_refused() -> None:
-    """Nothing is written for keys-only logs, unknown operations, half ranges, or unknown key
-    columns.
-    """
+    """Such changes have keys only, an unknown operation, half a range, or no clustering key."""
     keys_only = log_schema(*BASE, cdc=CdcOptions(enabled=True, delta_keys_only=True))
     ledger = Ledger()
     for change, message in (

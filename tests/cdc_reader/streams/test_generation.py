@@ -36,7 +36,7 @@ TOKENS = {
     2_500_000_000_000_000_000: "eb30000000000000 eb35555555555556 eb2eedf284ea0001",
     7_000_000_000_000_000_000: "22b1c8c1227a0001 22b5555555555556 22baaaaaaaaaaaab",
 }
-"""The upper halves of stream ids by range end: a ring of four ranges and three shards."""
+"""The upper half of each stream id, by range end: a ring of four ranges, with three shards."""
 VNODES = Generation(
     ALWAYS,
     tuple(
@@ -59,7 +59,7 @@ TABLETS = Generation(
 
 
 def table(*types: str) -> TableSchema:
-    """A table whose partition key has these types; its columns are k0, k1 and so on."""
+    """Return a table whose partition key has these types; its columns are k0, k1 and so on."""
     columns = (
         Column(f"k{place}", parse(text), ColumnKind.PARTITION_KEY, place)
         for place, text in enumerate(types)
@@ -92,7 +92,9 @@ def test_worked_examples(
     stream: str,
     tablet: int,
 ) -> None:
-    """Token, range, shard, stream and tablet are those of the server's sources."""
+    """The expected tokens, ranges, shards, streams and tablets follow from the server's source
+    code.
+    """
     key = {f"k{place}": value for place, value in enumerate(values)}
     assert token_of(table(*types), key) == token
     assert group_of(VNODES, token).range_end == range_end
@@ -103,7 +105,7 @@ def test_worked_examples(
 
 @pytest.mark.parametrize(("key", "token"), [(5, -7509452495886106294), (2, -3248873570005575792)])
 def test_the_ends_of_ranges(key: int, token: int) -> None:
-    """A range includes its end but not its start; one stream means one shard."""
+    """A range includes its end but not its start. A group of one stream has one shard."""
     assert token_of(table("int"), {"k0": key}) == token
     one = Generation(ALWAYS, tuple(StreamGroup(t, (StreamId(bytes(16)),)) for t in (token, 2**60)))
     assert group_of(one, token).range_end == token
@@ -113,13 +115,15 @@ def test_the_ends_of_ranges(key: int, token: int) -> None:
 
 
 def test_a_generation_without_streams_has_none_for_a_token() -> None:
-    """The server refuses such writes."""
+    """The server rejects writes in such a generation."""
     with pytest.raises(ValueError, match="without streams"):
         stream_of(Generation(ALWAYS, ()), 0)
 
 
 def in_shard_order(cell: str) -> tuple[StreamId, ...]:
-    """Return the streams of a serialised set in wire order, which the driver's set would lose."""
+    """Return the streams of a serialised set in wire order, which the driver's set type would
+    lose.
+    """
     raw = bytes.fromhex(cell)
     return tuple(StreamId(raw[start : start + 16]) for start in range(8, len(raw), 20))
 
@@ -143,7 +147,7 @@ def recorded_generations(recorded: Any) -> list[Generation]:
 def test_every_row_of_a_real_cluster_is_in_the_stream_of_its_key(
     name: str, types: list[str], key: list[str], count: int
 ) -> None:
-    """The 510 rows span three generations, on rings of one and two nodes."""
+    """The 510 rows are in three generations, on rings of one and two nodes."""
     recorded = read_recording(DATA)
     generations = recorded_generations(recorded)
     log = Result.from_recording(recorded[name])

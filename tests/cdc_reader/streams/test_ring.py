@@ -1,4 +1,4 @@
-"""Ranges of tokens: merged, subtracted, cut."""
+"""Token ranges: merged, subtracted and cut."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ranges = st.lists(st.builds(TokenRange, few, few), max_size=6)
 
 
 def members(ranges: TokenRanges | list[TokenRange]) -> set[int]:
-    """Return the small tokens in any of the ranges."""
+    """Return the tokens below 22 that are in any of the ranges."""
     return {token for token in range(22) for each in ranges if token in each}
 
 
 @given(ranges, ranges)
 def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRange]) -> None:
-    """Adding is the union, `without` the difference; sizes agree."""
+    """`adding` is the union and `without` the difference; the sizes agree."""
     first, second = TokenRanges(some), TokenRanges(others)
     assert members(first) == members(some)
     assert members(first.adding(*others)) == members(some) | members(others)
@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_tokens(some: list[TokenRange], others: list[TokenRan
 
 @given(ranges)
 def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
-    """The finished part of a ring that is read in order stays a short list."""
+    """So the list of completed ranges stays short if the ring is read in order."""
     merged = list(TokenRanges(some))
     assert all(a.end < b.start for a, b in pairwise(merged))
 
@@ -45,7 +45,7 @@ def test_ranges_that_adjoin_become_one(some: list[TokenRange]) -> None:
     st.integers(1, 10_000),
 )
 def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target: int) -> None:
-    """This holds whatever rows they have, and whichever ranges are put back."""
+    """This holds however many rows the ranges have, and whichever ranges are put back."""
     cutter = RangeCutter(WHOLE_RING, sorted(ends), target)
     found: list[TokenRange] = []
     for number in range(400):
@@ -65,7 +65,7 @@ def test_cut_ranges_cover_the_ring_once(ends: list[int], rows: list[int], target
 
 
 def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
-    """In an even table, each range after the first few has about the wanted rows."""
+    """In an even table, each range after the first few has about the target number of rows."""
     cutter = RangeCutter(WHOLE_RING, (), 1_000)
     density = 1_000_000 / WHOLE_RING.size
     sizes = []
@@ -77,7 +77,7 @@ def test_ranges_take_the_size_that_their_rows_ask_for() -> None:
 
 
 def test_an_empty_table_takes_few_ranges() -> None:
-    """Ranges grow as long as they find no rows."""
+    """Ranges grow while they have no rows."""
     cutter, count = RangeCutter(WHOLE_RING, (), 1_000), 0
     while (cut := cutter.next()) is not None:
         cutter.record(cut, 0)
@@ -86,7 +86,9 @@ def test_an_empty_table_takes_few_ranges() -> None:
 
 
 def test_a_range_ends_where_owners_change_if_it_can() -> None:
-    """A range ends at the last such place within its size, or at its size without one."""
+    """A range ends at the last change of owner within its size, or at its full size if there is
+    none.
+    """
     size = WHOLE_RING.size // 4_096
     ends = [MIN_TOKEN + size // 3, MIN_TOKEN + size // 2, MIN_TOKEN + 3 * size]
     cutter = RangeCutter(WHOLE_RING, ends, 1_000)

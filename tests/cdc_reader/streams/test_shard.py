@@ -17,13 +17,13 @@ def test_each_token_is_in_one_shard(token: int, count: int) -> None:
 
 
 def test_a_shard_has_a_text_form() -> None:
-    """Options and the names of checkpoints use this text."""
+    """Options and checkpoint names use this text."""
     assert Shard.parse("2/4") == Shard(2, 4)
     assert str(Shard(2, 4)) == "2/4"
 
 
 @pytest.mark.parametrize("text", ["", "0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2"])
 def test_malformed_shards_are_refused(text: str) -> None:
-    """The error has the valid form."""
+    """The error shows the valid form."""
     with pytest.raises(ConfigurationError, match="give it as '1/4' to '4/4'"):
         Shard.parse(text)
