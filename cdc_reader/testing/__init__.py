@@ -1,10 +1,10 @@
-"""Test kit: an embedded ScyllaDB, a container of the real one, a pytest plugin, a manual clock.
+"""Test kit: embedded ScyllaDB, ScyllaDB in containers, pytest plugin, manual clock.
 
-Each name is imported when it is used: the plugin loads this package in every run of pytest, and
-each server needs its own extra.
+Names are imported lazily, because the plugin loads this package in every pytest run, and each
+server needs a different extra.
 
-May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Begin with
-`target`, which chooses the server of a test, or with `embedded`.
+May import all packages; only tests, the demo and `scylla-cdc serve` may import it. Start with
+`target`, which selects the server for a test run, or with `embedded`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A manual clock: it stands still until a test advances it."""
+"""A manual clock, which stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class ManualClock:
             return self._now
 
     def sleep(self, micros: int, wake: threading.Event) -> None:
-        """Advance by `micros`, unless `wake` is set already."""
+        """Advance by `micros`, unless `wake` is already set."""
         if not wake.is_set():
             self.advance(micros)

@@ -1,4 +1,4 @@
-"""The real ScyllaDB in containers, through testcontainers (extra ``docker``)."""
+"""Runs the real ScyllaDB in containers, with testcontainers (extra ``docker``)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ IMAGE = "scylladb/scylla:latest"
 CQL_PORT = 9042
 API_PORT = 10000
 
-# The minimum for a server: one shared core, and no tuning of disks. Its REST API listens to all.
+# Minimal resources: one core, shared, and no disk tuning. The REST API listens on all addresses.
 SMALL = (
     "--smp", "1", "--memory", "1G", "--overprovisioned", "1", "--developer-mode", "1",
     "--api-address", "0.0.0.0",  # noqa: S104 - inside the container
 )  # fmt: skip
 WITH_LOGIN = ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer")
 FIRST_SUPERUSER = ("cassandra", "cassandra")
-_HTTP_PATIENCE = 600.0  # seconds; a node answers only after it has streamed its data away
+_HTTP_PATIENCE = 600.0  # seconds; a decommission ends only when the node has streamed its data
 
 
 class ContainerError(Exception):
@@ -40,20 +40,20 @@ class ContainerError(Exception):
 
 
 class _NotYet(Exception):
-    """A server is still starting; the message says what it has not done yet."""
+    """A server is still starting; the message says what it is waiting for."""
 
 
 @define(eq=False)
 class ContainerNode:
-    """One node: its container, and the `address` by which the others reach it."""
+    """A node: its container, and the `address` at which the other nodes reach it."""
 
     container: DockerContainer
     address: str = ""
 
     def rest(self, path: str, method: str = "GET") -> Any:
-        """Send a request to the node's REST API; return the JSON of its answer.
+        """Send a request to the node's REST API; return the decoded JSON response.
 
-        Raises OSError if the node refuses, or does not answer.
+        Raises OSError if the node returns an error or does not respond.
         """
         host = self.container.get_container_host_ip()
         url = f"http://{host}:{self.container.get_exposed_port(API_PORT)}/{path}"
@@ -69,22 +69,22 @@ class ContainerNode:
 
 
 class ScyllaContainer:
-    """A ScyllaDB in containers, one for each node, for as long as the `with` block lasts.
+    """ScyllaDB in containers, one per node, which run for the duration of the `with` block.
 
         with ScyllaContainer("2026.1", nodes=3, tablets=True) as scylla:
             reader = CdcReader(scylla.contact_point, "shop.orders")
 
     Args:
-        image: an image, or a version of ScyllaDB such as "5.2", which is a tag of its own image.
-        nodes: the number of nodes. Several need a system on which containers' addresses can be
-            reached, such as Linux; `join` needs at least two to begin with.
-        tablets: whether keyspaces use tablets unless they say otherwise; None for the server's
-            default. Only versions that have tablets know the option.
-        login: require clients to log in with `credentials`, the first superuser's.
+        image: an image, or a version such as "5.2", which selects that tag of ScyllaDB's image.
+        nodes: the initial number of nodes. More than one requires a system that can reach the
+            addresses of containers, such as Linux; `join` requires at least two.
+        tablets: whether keyspaces use tablets by default; None for the server's default. Only
+            versions that have tablets accept other values.
+        login: require clients to log in with `credentials`, those of the default superuser.
         timeout: how long a node may take to start, in seconds.
-        options: further options of the server, such as ``["--ring-delay-ms", "3000"]``.
+        options: further server options, such as ``["--ring-delay-ms", "3000"]``.
 
-    Raises ContainerError without Docker, without the image, or when a node does not start in time.
+    Raises ContainerError if Docker or the image is not available, or a node does not start in time.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class ScyllaContainer:
 
     @property
     def contact_point(self) -> str:
-        """``HOST:PORT`` of the first node, at which clients outside the container reach it."""
+        """The ``HOST:PORT`` at which clients outside the containers reach the first node."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> Self:
-        """Start the nodes, one after another, and return once all of them answer."""
+        """Start the nodes one by one; return when all of them accept requests."""
         try:
             with self._docker_errors_translated():
                 if self._wanted > 1:
@@ -136,7 +136,7 @@ class ScyllaContainer:
         return self
 
     def stop(self) -> None:
-        """Remove the containers, with their data, and their network."""
+        """Remove the containers, their data and their network."""
         for node in self.nodes:
             node.container.stop()
         self.nodes = ()
@@ -160,14 +160,14 @@ class ScyllaContainer:
         return open_session(self.host, self.port, self.credentials, **settings)
 
     def join(self) -> ContainerNode:
-        """Add a node in another container; return it once all nodes see it up and normal."""
+        """Add a node in another container; return it when all nodes see it as up and normal."""
         if self._network is None:
             raise ContainerError("a single node shares no network: expected nodes=2 or more")
         with self._docker_errors_translated():
             return self._add("--seeds", self.nodes[0].address)
 
     def leave(self, node: ContainerNode) -> None:
-        """Decommission a node: its data goes to the others, then its container is removed."""
+        """Decommission a node, which moves its data to the others; then remove its container."""
         self._rest(node, "storage_service/decommission", "POST")
         self.nodes = tuple(each for each in self.nodes if each is not node)
         with self._docker_errors_translated():
@@ -176,18 +176,18 @@ class ScyllaContainer:
             self._await(each, partial(self._check_gone, each, node))
 
     def take_down(self, node: ContainerNode) -> None:
-        """Kill a node's server, as a crash does."""
+        """Kill a node's container, to simulate a crash."""
         with self._docker_errors_translated():
             node.container.get_wrapped_container().kill()
 
     def bring_up(self, node: ContainerNode) -> None:
-        """Start a node that was taken down; return once all nodes see it up and normal."""
+        """Start a node that was taken down; return when all nodes see it as up and normal."""
         with self._docker_errors_translated():
             node.container.get_wrapped_container().start()
             self._await_node(node)
 
     def check_and_repair_streams(self) -> None:
-        """Create a generation of streams, unless the newest matches the ring."""
+        """Create a generation of streams if the newest one does not match the ring."""
         self._rest(self.nodes[0], "storage_service/cdc_streams_check_and_repair", "POST")
 
     def _add(self, *options: str) -> ContainerNode:
@@ -199,14 +199,17 @@ class ScyllaContainer:
         return node
 
     def _await_node(self, node: ContainerNode) -> None:
-        """Wait until the node answers CQL, and until all nodes see it as ``nodetool`` shows UN."""
+        """Wait until the node accepts CQL requests, and all nodes see it as up and normal."""
         self._await(node, partial(self._find, node))
         if self._network is not None:
             for each in filter(self._is_running, self.nodes):
                 self._await(each, partial(self._check_live, each, node))
 
     def _find(self, node: ContainerNode) -> None:
-        """Learn the node's addresses and log in: Docker accepts connections before the server."""
+        """Set the node's addresses, and log in to check that the server itself accepts requests.
+
+        Docker accepts connections before the server does.
+        """
         if not self._is_running(node):
             raise self._no_answer(node, f"the container is {node.container.status}")
         if self._network is not None:

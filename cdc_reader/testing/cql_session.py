@@ -1,4 +1,4 @@
-"""A driver session for tests that talks to one server only."""
+"""A driver session for tests, which connects to one host only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-PATIENCE = 30.0  # seconds; a test server shares a small machine with everything under test
+PATIENCE = 30.0  # seconds; long, because a test server may share a small machine with the tests
 
 
 def open_session(
@@ -16,8 +16,8 @@ def open_session(
 ) -> Session:
     """Log in to the server at `host`:`port`; the caller shuts down the session's `cluster`.
 
-    All requests go to that host, because the addresses that a server in a container or behind a
-    tunnel reports cannot be reached. `settings` are arguments of the driver's Cluster.
+    All requests go to that host, because clients cannot reach the addresses that a server reports
+    from inside a container or behind a tunnel. `settings` are arguments of the driver's Cluster.
     """
     profile = ExecutionProfile(
         load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=PATIENCE

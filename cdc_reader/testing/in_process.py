@@ -1,7 +1,7 @@
-"""A connection to an in-process cluster, without driver and sockets, for simulations.
+"""A connection to an in-process cluster, without a driver or sockets, for simulations.
 
-`InProcessConnection` queries an `EmbeddedScylla` in the same process, page by page, in the calling
-thread. Nothing runs in the background, so a run is repeatable, and the test decides what fails.
+`InProcessConnection` queries an `EmbeddedScylla` page by page, in the calling thread. Nothing runs
+in the background, so runs are repeatable, and the test decides which requests fail.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MEANINGS: Mapping[type[errors.CqlError], type[SourceError]] = {
     errors.SyntaxError: QueryRefusedError,
     errors.ConfigurationError: QueryRefusedError,
 }
-"""The server's permanent errors, as in `cdc_reader.cluster`; all others are transient."""
+"""Permanent errors of the server, as in `cdc_reader.cluster`; all others are transient."""
 
 
 @frozen
 class RecordedQuery:
-    """A page about to be requested: the first one of a query, or the one after a paging state."""
+    """A page to be requested: the first page of a query, or the one after a paging state."""
 
     query: Query
     paging_state: bytes | None = None
@@ -53,13 +53,13 @@ def _nothing(_recorded: RecordedQuery) -> None:
 
 
 class InProcessConnection(Queries):
-    """`cdc_reader.cluster.Connection` over a server in this process, instead of sockets.
+    """Like `cdc_reader.cluster.Connection`, but queries a server in this process.
 
     Args:
-        server: the server; it need not be started.
-        read: page size and retry deadline are taken from here.
-        before: called before each page is requested. If it raises, the request fails with that
-            error; a TransientError is retried.
+        server: the server, which need not be started.
+        read: sets the page size and the retry deadline.
+        before: called before each page is requested. If it raises an error, the request fails with
+            that error; a TransientError is retried.
         sleep: called for each pause between attempts, in seconds.
     """
 
@@ -78,7 +78,7 @@ class InProcessConnection(Queries):
 
     @property
     def hosts(self) -> str:
-        """Return no hosts."""
+        """A description, because there are no hosts."""
         return "the server in this process"
 
     def request(self, query: Query) -> Request:
@@ -86,14 +86,14 @@ class InProcessConnection(Queries):
         return lambda paging_state: self._answer(RecordedQuery(query, paging_state))
 
     def retry(self, action: Callable[[], T]) -> T:
-        """See `Queries.retry`; pauses are passed to `sleep`."""
+        """See `Queries.retry`; `sleep` is called for pauses."""
         return retry(action, self._read.retry_deadline, self._sleep)
 
     def _answer(self, recorded: RecordedQuery) -> Callable[[], Page]:
-        """Make the page now, as a server would; return a function that gives the result."""
+        """Request the page now, as a driver would; return a function that returns it or raises."""
         try:
             page = self._page(recorded)
-        except Exception as error:  # noqa: BLE001 - raised where a driver would raise it
+        except Exception as error:  # noqa: BLE001 - raised later, as a driver would
             return _raising(error)
         return lambda: page
 
@@ -101,7 +101,7 @@ class InProcessConnection(Queries):
         self._before(recorded)
         query = recorded.query
         try:
-            prepared = self._server._prepare(query.cql)  # noqa: SLF001 - not for users
+            prepared = self._server._prepare(query.cql)  # noqa: SLF001 - not public
             body = self._server.page(
                 query.cql,
                 _serialised(prepared, query),

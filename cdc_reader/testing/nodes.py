@@ -1,4 +1,4 @@
-"""A cluster for the tests of a module, which may add, stop and remove nodes."""
+"""A cluster for the tests of a module, which can add, stop and remove nodes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @define
 class ScyllaNodes:
-    """The nodes of an embedded server, or of a real one in containers, by their addresses.
+    """The nodes of a cluster, by address; the cluster is embedded or runs in containers.
 
-    `server` is the `EmbeddedScylla` or `ScyllaContainer`, started by the `with` block. Errors are
-    the server's.
+    `server` is the `EmbeddedScylla` or `ScyllaContainer`, which the `with` block starts and stops.
+    Its errors are not translated.
     """
 
     server: Any
@@ -25,7 +25,7 @@ class ScyllaNodes:
 
     @property
     def contact_point(self) -> str:
-        """``HOST:PORT`` of the first node, which should stay."""
+        """``HOST:PORT`` of the first node, which tests should not remove."""
         return str(self.server.contact_point)
 
     @property
@@ -34,7 +34,7 @@ class ScyllaNodes:
         return tuple(node.address for node in self.server.nodes)
 
     def connect(self, **settings: Any) -> Session:
-        """Open a driver session with the first node; `settings` are arguments of its Cluster."""
+        """Open a driver session with the first node; `settings` are arguments of the Cluster."""
         from cdc_reader.testing.cql_session import open_session
 
         session = open_session(self.server.host, self.server.port, **settings)
@@ -42,12 +42,12 @@ class ScyllaNodes:
         return session
 
     def join(self) -> str:
-        """Add a node; return its address once it is up."""
+        """Add a node; return its address when it is up."""
         self.server.join()
         return self.addresses[-1]
 
     def leave(self, address: str) -> None:
-        """Take a node off the ring for good; its data goes to the others."""
+        """Decommission a node, which moves its data to the others."""
         self.server.leave(self._node(address))
 
     def take_down(self, address: str) -> None:
@@ -55,11 +55,11 @@ class ScyllaNodes:
         self.server.take_down(self._node(address))
 
     def bring_up(self, address: str) -> None:
-        """Start a node that was killed; return once it is up."""
+        """Start a node that was killed; return when it is up."""
         self.server.bring_up(self._node(address))
 
     def check_and_repair_streams(self) -> None:
-        """Create a generation of streams, unless the newest matches the ring."""
+        """Create a generation of streams if the newest one does not match the ring."""
         self.server.check_and_repair_streams()
 
     def __enter__(self) -> Self:

@@ -1,11 +1,11 @@
-"""A pytest plugin that runs one suite on a server of your choice.
+"""A pytest plugin that runs a test suite on a server of your choice.
 
 ``--scylla=embedded`` (the default), ``--scylla=docker[:IMAGE]`` or
-``--scylla=[USER:PASSWORD@]HOST:PORT`` choose it. The fixture `scylla` is that server, running, and
-`keyspace` is a fresh keyspace in it; `scylla_nodes` is a cluster of three nodes beside it, which a
-test may change. A test marked ``needs("faults")`` is skipped, with the reason, on a server without
-that capability. If the chosen server is not available, the run ends with an error before the first
-test. The run ends with a table of the tests by server.
+``--scylla=[USER:PASSWORD@]HOST:PORT`` selects the server. The fixture `scylla` is that server,
+running, and `keyspace` is a fresh keyspace on it; `scylla_nodes` is a separate three-node cluster,
+which tests may change. A test marked ``needs("faults")`` is skipped, with the reason, on a server
+without that capability. If the selected server is not available, the run ends with an error before
+the first test. At its end, the run prints a table of test outcomes by server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cdc_reader.testing.target import CAPABILITIES, Scylla, Target, TargetError,
 
 
 class Run:
-    """The server of one run of pytest, opened once, on first use."""
+    """The server of one pytest run, opened once, on first use."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -30,7 +30,7 @@ class Run:
         self._resources = ExitStack()
 
     def scylla(self) -> Scylla:
-        """Return the server; if it is not available, the run ends here with an error."""
+        """Return the server; if it is not available, end the run with an error."""
         if self._scylla is None:
             try:
                 self._scylla = self._resources.enter_context(self.target.open())
@@ -48,7 +48,7 @@ _SERVERS = {"scylla", "scylla_nodes"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--scylla``."""
+    """Add the option ``--scylla``."""
     parser.getgroup("scylla").addoption(
         "--scylla",
         metavar="TARGET",
@@ -85,34 +85,34 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Open an explicitly chosen server now: if it is missing, no test may pass or be skipped."""
+    """Open an explicitly selected server, so that no test runs if it is not available."""
     config = session.config
     if config.getoption("--scylla") and not config.getoption("collectonly"):
         config.stash[_RUN].scylla()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose needs the server cannot meet."""
+    """Skip a test that needs a capability that the server lacks."""
     target = item.config.stash[_RUN].target
     for capability in sorted(_needs(item) - target.capabilities):
         pytest.skip(f"needs {capability} ({CAPABILITIES[capability]}), which {target.label} lacks")
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Record which version a test meets."""
+    """Record which version a test runs on."""
     if _uses_server(item):
         item.user_properties.append((VERSION, item.config.stash[_RUN].scylla().version))
 
 
 @pytest.fixture(scope="session")
 def scylla(request: pytest.FixtureRequest) -> Scylla:
-    """The ScyllaDB that this run tests on."""
+    """The ScyllaDB server of this test run."""
     return request.config.stash[_RUN].scylla()
 
 
 @pytest.fixture
 def keyspace(scylla: Scylla) -> Iterator[str]:
-    """The name of a fresh keyspace, which is dropped after the test."""
+    """The name of a new keyspace, which is dropped after the test."""
     name = f"ks_{uuid.uuid4().hex[:12]}"
     scylla.session.execute(f"CREATE KEYSPACE {name} WITH {_properties(scylla)}")
     yield name
@@ -121,7 +121,7 @@ def keyspace(scylla: Scylla) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def scylla_nodes(request: pytest.FixtureRequest) -> Iterator[ScyllaNodes]:
-    """Three nodes for the tests of a module, which may change them; needs no marker."""
+    """A three-node cluster for the tests of a module, which may change it; needs no marker."""
     try:
         with request.config.stash[_RUN].target.nodes() as nodes:
             yield nodes
@@ -143,7 +143,7 @@ def _needs(item: pytest.Item) -> set[str]:
 
 
 def _properties(scylla: Scylla) -> str:
-    """Return one replica, on vnodes even where the server would choose tablets by default."""
+    """Return the properties of a keyspace with one replica that does not use tablets."""
     one_replica = "replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
     if "tablets" in scylla.session.cluster.metadata.keyspaces["system"].tables:
         return f"{one_replica} AND tablets = {{'enabled': false}}"

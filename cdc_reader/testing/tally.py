@@ -1,4 +1,4 @@
-"""The table that closes a run: tests by server, and their outcomes."""
+"""The table of test outcomes by server, printed at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_SERVER = "no server"
 
 
 class Tally:
-    """A pytest plugin that collects the reports; silent in runs where no test uses a server.
+    """A pytest plugin that collects test outcomes; prints nothing if no test uses a server.
 
-    A test's report names its server and its version in user properties, so tests that ran in other
+    User properties of the test reports hold the server and its version, so tests that ran in other
     processes are counted too.
     """
 
@@ -43,7 +43,7 @@ class Tally:
             terminalreporter.write_line(line)
 
     def lines(self, targets: list[str]) -> list[str]:
-        """Return the table: a line for each target; then its version, and each reason to skip."""
+        """Return the lines of the table, then each target's version and reasons for skips."""
         counts = Counter(self._outcomes.values())
         width = max(map(len, ["target", *targets]))
         lines = [f"{'target':{width}}  passed  failed  skipped"]
@@ -61,7 +61,7 @@ class Tally:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Return why a test was skipped, or was expected to fail."""
+    """Return why a test was skipped or expected to fail."""
     if hasattr(report, "wasxfail"):
         return f"expected to fail: {report.wasxfail}"
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

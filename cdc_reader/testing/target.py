@@ -1,6 +1,6 @@
-"""The server of a test run: embedded, a container of the real one, or one already running.
+"""The server of a test run: embedded, in a container, or already running.
 
-Every run of pytest imports this module, so a target's dependencies are imported when it opens.
+Every pytest run imports this module, so a target's dependencies are imported only when it opens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "topology": "nodes, vnodes, shards, login and TLS as the test wants them",
     }
 )
-"""What a test may need that an existing server lacks; the names that ``needs`` takes."""
+"""Capabilities that a test may need and a running server lacks: the arguments of ``needs``."""
 
 
 class TargetError(Exception):
@@ -41,9 +41,9 @@ class TargetError(Exception):
 
 @define(slots=False)
 class Scylla:
-    """A running ScyllaDB, for as long as the `with` block lasts.
+    """A ScyllaDB server, which runs for the duration of the `with` block.
 
-    `server` is the embedded server (with its clock and faults) or the container; None for a server
+    `server` is the embedded server, with its clock and faults, or the container; None for a server
     that was already running.
     """
 
@@ -57,12 +57,12 @@ class Scylla:
 
     @property
     def contact_point(self) -> str:
-        """``HOST:PORT``."""
+        """``HOST:PORT`` of the server."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @cached_property
     def session(self) -> Session:
-        """A driver session that all tests of the run share."""
+        """A driver session that all tests of a run share."""
         return self.connect()
 
     @cached_property
@@ -92,7 +92,7 @@ class Scylla:
 
 
 class Target(Protocol):
-    """A kind of server: `label` names it in reports, `capabilities` say what it can do."""
+    """A kind of server; `label` names it in reports, `capabilities` are what it supports."""
 
     @property
     def label(self) -> str: ...
@@ -101,18 +101,18 @@ class Target(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def open(self) -> Scylla:
-        """Open the server and wait until it answers; raises TargetError."""
+        """Open the server and wait until it accepts requests; raises TargetError."""
         ...
 
     def nodes(self) -> ScyllaNodes:
-        """Return three nodes that a `with` block starts; raises TargetError."""
+        """Return a three-node cluster, which a `with` block starts; raises TargetError."""
         ...
 
 
 def _started(
     target: Target, server: EmbeddedScylla | ScyllaContainer, resources: ExitStack
 ) -> Scylla:
-    """Return the running server, which closing `resources` stops."""
+    """Return the running server; closing `resources` stops it."""
     return Scylla(
         target.label,
         server.host,
@@ -148,7 +148,7 @@ class EmbeddedTarget:
 
 @frozen
 class DockerTarget:
-    """A container of a ScyllaDB image, by default the current one."""
+    """ScyllaDB in a container, by default from the latest image."""
 
     image: str | None = None
     capabilities: frozenset[str] = frozenset(["generations", "nodes"])
@@ -173,7 +173,7 @@ class DockerTarget:
         from cdc_reader.testing.container import IMAGE, ScyllaContainer
         from cdc_reader.testing.nodes import ScyllaNodes
 
-        # Nodes learn of each other soon, so generations begin 11 s after they are created.
+        # A short ring delay, so that generations begin 11 s after they are created.
         options = ("--ring-delay-ms", "3000")
         return ScyllaNodes(ScyllaContainer(self.image or IMAGE, nodes=3, options=options))
 

@@ -236,7 +236,7 @@ def _keyspace(session: Session, made: str = MADE) -> Iterator[str]:
 def _refusal(
     session: Session, statement: str | Recording, keyspace: str, base_ts: int
 ) -> dict[str, str] | None:
-    """Run one statement; return the type and message of the server's refusal, if any."""
+    """Run one statement; return the type and message of the server's error, if any."""
     try:
         _run(session, statement, keyspace, base_ts)
     except (DriverException, ErrorMessage, NoHostAvailable) as error:

@@ -1,4 +1,4 @@
-"""Record the streams of a table on tablets while they split and merge, and CDC goes off and on."""
+"""Records the streams of a table while its tablets split and merge, and CDC is switched."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Life:
         return {**parts[0], "rows": [row for part in parts for row in part["rows"]]}
 
     def _select(self, cql: str) -> Any:
-        """Return the rows, with the keyspace's recorded name; empty if the query is refused."""
+        """Return the rows, with the keyspace's recorded name; empty if the query is rejected."""
         try:
             found = raw_select(self.session, cql.replace("{ks}", self.keyspace)).recording()
         except ErrorMessage:

@@ -1,10 +1,10 @@
-"""A ScyllaDB in this process, as a driver sees it, for development and tests; not a database.
+"""An in-process ScyllaDB for development and tests; drivers see a server, but no data is durable.
 
 Its packages: `protocol` (bytes), `grammar` and `query` (CQL), `schema` and `storage` (data), `cdc`
-(the log), `topology` (nodes and streams), `system` (the server's own tables), `codec` (values).
+(the log), `topology` (nodes and streams), `system` (system tables), `codec` (values).
 
-Of `cdc_reader`, it may import `cql`, `streams`, `decoding` and the packages below. Begin with
-`scylla`, which puts the parts together.
+Of `cdc_reader`, it may import `cql`, `streams`, `decoding` and the packages below. Start with
+`scylla`, which assembles the parts.
 """
 
 from __future__ import annotations

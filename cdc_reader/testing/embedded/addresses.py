@@ -1,4 +1,4 @@
-"""The addresses that nodes listen on: the first node's, and those that follow it."""
+"""The addresses that nodes listen on: the first node's, and the ones after it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cdc_reader.errors import ConfigurationError
 
 @define
 class Addresses:
-    """Allocates consecutive addresses, starting with that of `host`.
+    """Allocates consecutive addresses, starting with the address of `host`.
 
-    A single node may have any address; several need consecutive IPv4 addresses of this machine,
-    such as those of its loopback. `next` raises ConfigurationError if there is none left.
+    A single node may have any address. Several nodes need consecutive IPv4 addresses of this
+    machine, such as loopback addresses. `next` raises ConfigurationError if none is left.
     """
 
     host: str
     _given: int = field(default=0, init=False)
 
     def next(self) -> str:
-        """Return the address of one more node."""
+        """Return the next node's address."""
         address = self._following(self._given) if self._given else _resolved(self.host)
         self._given += 1
         return address
@@ -50,7 +50,7 @@ def _is_here(address: str) -> bool:
 
 
 def reachable(listen_address: str) -> str:
-    """Return the address by which clients on this machine reach a listener."""
+    """Return the address at which clients on this machine reach a listener."""
     address = ipaddress.ip_address(listen_address)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"

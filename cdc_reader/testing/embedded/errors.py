@@ -1,4 +1,4 @@
-"""Errors sent to the client, with the native protocol's codes.
+"""The errors sent to clients, with the codes of the native protocol.
 
 CqlError
  ├── ServerError 0x0000        ├── SyntaxError 0x2000
@@ -15,7 +15,7 @@ from typing import ClassVar
 
 
 class CqlError(Exception):
-    """An ERROR frame: a code, a message, and the extra fields of some codes."""
+    """The contents of an ERROR: a code, a message, and the extra fields that some codes have."""
 
     code: ClassVar[int]
 

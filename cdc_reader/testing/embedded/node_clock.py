@@ -1,4 +1,4 @@
-"""The clock of a node, which may differ from the cluster's."""
+"""The clock of a node, which may be ahead of or behind the cluster's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attrs import define
 
 
 class Now(Protocol):
-    """A source of time: the system's clock, or `cdc_reader.testing.clock.ManualClock`."""
+    """A source of time: the system clock, or `cdc_reader.testing.clock.ManualClock`."""
 
     def now(self) -> int:
         """Return the time, in µs since 1970."""
@@ -17,7 +17,7 @@ class Now(Protocol):
 
 @define
 class NodeClock:
-    """The cluster's time plus `ahead` µs; negative for a clock that is behind."""
+    """The cluster's time plus `ahead` µs; negative if the clock is behind."""
 
     cluster: Now
     ahead: int = 0

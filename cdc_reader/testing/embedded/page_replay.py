@@ -1,8 +1,8 @@
-"""Replays ready-made pages with no work per row, for benchmarks of clients.
+"""Replays prepared pages with no work per row, for benchmarks of clients.
 
-Every SELECT from a table under replay gets the same pages, starting with the first. Metadata is
-left out on request, as clients do for prepared statements. The paging states hold each reader's
-place, so the server keeps no state per reader.
+Every SELECT from a table under replay returns the same pages, starting with the first. Clients may
+omit the metadata, as they do for prepared statements. Each reader's position is in its paging
+state, so the server keeps no state per reader.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATE_MARK = b"replayed page "
 
 
 def ready(body: bytes) -> EncodedPage:
-    """Return the page in a RESULT's body; ValueError if it has no rows or no metadata."""
+    """Return the page in a RESULT's body; ValueError if the body is not rows with metadata."""
     try:
         metadata = parse_metadata(body)
     except DecodeError as error:
@@ -40,7 +40,7 @@ def ready(body: bytes) -> EncodedPage:
 
 @frozen
 class Series:
-    """A sequence of pages, repeated a number of times."""
+    """A sequence of pages, repeated `times` times."""
 
     pages: tuple[EncodedPage, ...]
     times: int
@@ -70,11 +70,11 @@ class PageReplays:
         self._series[keyspace, table] = Series(tuple(made[body] for body in bodies), times)
 
     def end(self, keyspace: str, table: str) -> None:
-        """Stop the replay: the table is read again."""
+        """Stop the replay: SELECTs read the table again."""
         self._series.pop((keyspace, table), None)
 
     def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
-        """Return the page to answer with; None if the table is not under replay."""
+        """Return the page to send; None if the table is not under replay."""
         series = self._series.get((keyspace, table))
         return None if series is None else series.page(paging_state)
 

@@ -1,4 +1,4 @@
-"""The differences between versions of ScyllaDB, as far as a CDC client can tell."""
+"""The differences between ScyllaDB versions that a CDC client can observe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ NEWEST = "2026.3"
 
 
 def _since(*first: tuple[int, ...]) -> Any:
-    """Return a field: True in these releases, later ones of each branch, and all after the last."""
+    """Return a field that is True for these releases and later ones of their branches.
+
+    It is also True for all releases after the last one given.
+    """
 
     def has(made: Profile) -> bool:
         number = _number(made.version)
@@ -26,44 +29,45 @@ def _since(*first: tuple[int, ...]) -> Any:
 
 @frozen
 class Profile:
-    """The behaviour of one version; in parentheses, the first that has it.
+    """The behaviour of one version; the first version with a behaviour is in parentheses.
 
     Attributes:
         end_of_batch: the log has `cdc$end_of_batch` (4.3).
-        generation_ranges: generations are described range by range, in
-            `cdc_streams_descriptions_v2`, and the first one operates at once (4.4); before, a
-            generation was one row of `cdc_streams_descriptions`.
-        marks_nulls: a null in a preimage is marked as deleted, so that it differs from a column
-            that is not shown (4.6).
-        alter_names_enabled: ALTER of the cdc options must state whether CDC is enabled, and the
-            values on and off are gone (5.0).
-        keeps_disabled_log: a log stays when CDC is disabled, and remembers the columns that it
-            loses (5.1).
-        new_words: many refusals have new texts, because statements are checked as expressions
-            (5.4).
-        expiry_before_value: of two live cells with the same timestamp the one that expires later
-            wins, whatever their values (5.4).
-        paxos_tables: transactions on a table on tablets are kept in a separate table (2025.4).
-        default_replication: a keyspace need not say how it is replicated (2026.1).
-        checks_options: unknown options of compaction are refused, and flush periods below a
-            minute; tables are never COMPACT STORAGE (2026.1).
+        generation_ranges: `cdc_streams_descriptions_v2` has a row per token range of a generation,
+            and the first generation operates at once (4.4). Before, `cdc_streams_descriptions`
+            had one row per generation.
+        marks_nulls: preimages mark nulls as deleted, to distinguish them from columns that are not
+            logged (4.6).
+        alter_names_enabled: an ALTER of the CDC options must include `enabled`, and the values on
+            and off are no longer allowed (5.0).
+        keeps_disabled_log: disabling CDC does not drop the log, which records the columns that are
+            dropped from it (5.1).
+        new_words: many error messages have new texts, because statements are checked as
+            expressions (5.4).
+        expiry_before_value: of two live cells with the same timestamp, the one that expires later
+            wins, regardless of their values (5.4).
+        paxos_tables: the state of transactions on a table that uses tablets is in a separate table
+            (2025.4).
+        default_replication: CREATE KEYSPACE does not require `replication` (2026.1).
+        checks_options: unknown compaction options and flush periods below a minute are rejected;
+            tables are never COMPACT STORAGE (2026.1).
         newer_defaults: tables use IncrementalCompactionStrategy and compression with dictionaries
-            unless they say otherwise (2026.1).
+            by default (2026.1).
         describes: DESCRIBE is a statement (5.2).
         writes_to_previous_generation: a write up to 5 s old may go to the generation before the
             current one (5.2.16, 5.4.4, 6.0).
-        long_names: keyspaces and tables may have names of 192 characters, 48 before (2025.2).
-        tablets: keyspaces may use tablets, shown in `system_schema.scylla_keyspaces` (6.0).
+        long_names: names of keyspaces and tables may have 192 characters instead of 48 (2025.2).
+        tablets: keyspaces may use tablets, listed in `system_schema.scylla_keyspaces` (6.0).
         protects_log_columns: a log's columns cannot be altered (2025.1.10, 2025.3).
         delays_column_reuse: a column dropped from a table with CDC cannot be added again for
             5 s (2025.1.10, 2025.3.1, 2025.4).
-        cdc_on_tablets: tables of tablets keyspaces may have CDC (2025.4).
-        keeps_log_properties: altering a base table leaves its log's properties alone (2026.1).
+        cdc_on_tablets: tables in keyspaces that use tablets may have CDC (2025.4).
+        keeps_log_properties: altering a base table does not change its log's properties (2026.1).
         preimage_without_clustering: deleting a row of a table without clustering columns logs its
             preimage (2026.1).
-        strong_consistency: keyspaces have the option `consistency`; where it is strong, no write
-            is logged (2026.1).
-        rfc_variant: the random half of `cdc$time` carries the UUID variant bits (2026.1).
+        strong_consistency: keyspaces have the option `consistency`; if it is strong, writes are not
+            logged (2026.1).
+        rfc_variant: the random half of `cdc$time` has the UUID variant bits (2026.1).
     """
 
     version: str = NEWEST
@@ -98,17 +102,16 @@ _RELEASES = {
     2025: (1, 2, 3, 4),
     2026: (1, 2, 3, 4),
 }
-"""The second numbers of releases by their first ones."""
+"""Minor version numbers of the known releases, by major version number."""
 _LAST = (max(_RELEASES), max(_RELEASES[max(_RELEASES)]))
 _KNOWN = f"4.3, 5.2, 6.2, 2025.4 or {NEWEST}"
 
 
 def profile(version: str = NEWEST) -> Profile:
-    """Return the profile of a version such as "5.2", "5.2.16" or "2026.1".
+    """Return the profile of a version, such as "5.2", "5.2.16" or "2026.1".
 
-    Raises ValueError for a version that was never released, and for Enterprise versions, which are
-    numbered by other years. A version newer than all known ones counts as the newest, with a
-    warning.
+    A version newer than all known ones is treated as the newest, with a warning. Raises ValueError
+    for a version that was never released, and for Enterprise versions, which have other numbers.
     """
     if _number(version)[:2] > _LAST:
         log.warning("unknown_version", version=version, taken_as=NEWEST)

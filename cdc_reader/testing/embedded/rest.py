@@ -1,7 +1,7 @@
-"""The REST API of the nodes, as far as test suites use it.
+"""The part of the nodes' REST API that test suites use.
 
-It lists nodes and keyspaces, repairs the streams, and takes nodes off the ring. There are no files,
-so requests that only concern files are accepted and do nothing.
+It lists nodes and keyspaces, repairs streams, and removes nodes from the ring. The server has no
+files, so requests that only affect files are accepted and do nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OF_FILES = {
 
 
 class _Refused(Exception):
-    """The request cannot be fulfilled; carries the status and the reason."""
+    """The request is rejected; carries the status and the reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -33,7 +33,7 @@ class _Refused(Exception):
 
 
 class ClusterAdmin(Protocol):
-    """The cluster as its administrator sees and changes it; `EmbeddedScylla` implements this."""
+    """Administration of the cluster; `EmbeddedScylla` implements this."""
 
     catalog: Catalog
 
@@ -46,13 +46,13 @@ class ClusterAdmin(Protocol):
 
 @frozen
 class RestApi:
-    """Answers the HTTP requests that one node gets at its `address`."""
+    """Handles the HTTP requests to the node at `address`."""
 
     scylla: ClusterAdmin
     address: str
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, then close the connection."""
+        """Respond to one request, then close the connection."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             method, target, _ = head.split("\r\n", 1)[0].split(" ")
@@ -125,7 +125,7 @@ class RestApi:
             raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def _check_tables(self, names: list[str], query: dict[str, str]) -> None:
-        """Check the names in a path, KEYSPACE or KEYSPACE:TABLE, and tables in the query."""
+        """Check that the names in a path, KEYSPACE or KEYSPACE:TABLE, and in `query` exist."""
         for name in names:
             keyspace, _, table = name.partition(":")
             if keyspace not in self.scylla.catalog.keyspaces:

@@ -1,4 +1,4 @@
-"""The embedded ScyllaDB: everything put together behind one class."""
+"""The embedded ScyllaDB, which assembles all parts of the server."""
 
 from __future__ import annotations
 
@@ -51,40 +51,41 @@ _MAX_STREAMS = 4_000_000
 
 
 Parameters = Sequence[bytes | None] | Mapping[str, bytes | None]
-"""Serialised values in order of the markers, or by name."""
+"""Serialised bind values, in order of the markers or by name."""
 
 
 class EmbeddedScylla:
-    """A ScyllaDB cluster in this process, for development and tests; it keeps nothing on disk.
+    """An in-process ScyllaDB cluster for development and tests, which stores nothing on disk.
 
         with EmbeddedScylla() as scylla:
             cluster = Cluster([scylla.host], port=scylla.port)
 
     Args:
-        host: the address of the first node; further ones listen on the addresses that follow it.
+        host: the address of the first node; the others listen on the next addresses.
         port: the port of all nodes; 0 for any free port.
-        nodes: the number of nodes that clients can connect to. They share one store.
-        vnodes: the number of token ranges of each node.
-        shards: the number of shards of each node, which is the number of streams of each range.
-        version: the version of ScyllaDB to behave like, such as "5.2"; see `Profile`.
+        nodes: the number of nodes, which clients can connect to. They share one store.
+        vnodes: the number of token ranges per node.
+        shards: the number of shards per node, which is the number of streams per token range.
+        version: the ScyllaDB version to emulate, such as "5.2"; see `Profile`.
         clock: the server's clock.
-        credentials: (user, password) required of clients; None requires no login.
-        certificate: the file of the certificate chain for TLS; None for plain connections.
-        key: the file of the certificate's private key.
-        client_authority: the file of authorities, one of which must have signed a client's
-            certificate; None asks clients for no certificate.
+        credentials: the (user, password) that clients must log in with; None for no login.
+        certificate: the file with the certificate chain for TLS; None for plain connections.
+        key: the file with the certificate's private key.
+        client_authority: the CA file; clients must present a certificate signed by one of its
+            CAs. None requires no client certificates.
         cluster_name: the name of the cluster.
-        seed: the seed of random tokens and ids, including those of streams and log rows; None for
-            different ones each time.
-        ring_delay_ms: how long nodes take to learn of each other. A later generation operates twice
-            this plus 5 s after it is created. With 0 it operates at once, as in the server: rows
-            written with its time before it was created are in streams of the previous one.
-        most_partitions: the server's `max_partition_key_restrictions_per_query`.
+        seed: the seed of random tokens and ids, including those of streams and log rows; None for a
+            random seed.
+        ring_delay_ms: the time in which nodes learn of each other, in ms. Every generation but the
+            first begins to operate twice this time plus 5 s after its creation. With 0 it operates
+            at once, as in ScyllaDB: then rows that were written before its creation, with a
+            timestamp after its start, are in streams of the previous generation.
+        most_partitions: the setting `max_partition_key_restrictions_per_query`.
         api_port: the port of the REST API of all nodes; 0 for any free port, None for none.
-        tablets: whether keyspaces use tablets unless they say otherwise.
+        tablets: whether keyspaces use tablets by default.
 
-    Raises ConfigurationError for invalid values. `faults` makes statements fail, and `misplacing`
-    makes log rows go to wrong streams.
+    Use the attribute `faults` to make statements fail, and `misplacing` to write log rows to wrong
+    streams. Raises ConfigurationError for invalid values.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class EmbeddedScylla:
 
     @property
     def api_port(self) -> int | None:
-        """The port of the REST API on all nodes; None if there is none."""
+        """The port of the REST API on all nodes; None if it is disabled."""
         return self._server.rest_port
 
     @property
@@ -186,12 +187,12 @@ class EmbeddedScylla:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def start(self) -> Self:
-        """Listen for clients; OSError if the address or port is not available."""
+        """Listen for clients; OSError if an address or the port is not available."""
         self._server.start()
         return self
 
     def stop(self) -> None:
-        """Close all connections and stop listening; the data stays readable."""
+        """Close all connections and stop listening; `execute` and `pages` continue to work."""
         self._server.stop()
 
     def __enter__(self) -> Self:
@@ -207,12 +208,12 @@ class EmbeddedScylla:
         address: str | None = None,
         listen_address: str | None = None,
     ) -> Generation:
-        """Add a node that listens on the next address; return the generation that results.
+        """Add a node that listens on the next address; return the resulting generation.
 
-        With `listen_address` it listens there instead; with `address`, clients are told to reach it
-        there, where a relay must listen. Notifies clients that registered for events. Raises
-        ConfigurationError if the next address is not one of this machine's IPv4 addresses, OSError
-        if it is not available.
+        With `listen_address`, it listens there instead. With `address`, it is advertised to clients
+        at that address, where a relay must listen. Notifies clients that registered for events.
+        Raises ConfigurationError if the next address is not an IPv4 address of this machine, and
+        OSError if it is not available.
         """
         _positive(vnodes=vnodes, shards=shards)
         listen_address = listen_address or self._addresses.next()
@@ -226,10 +227,10 @@ class EmbeddedScylla:
         return generation
 
     def leave(self, node: Node) -> None:
-        """Remove a node from the ring: its ranges go to others, the streams stay unchanged.
+        """Remove a node from the ring: other nodes take over its ranges; the streams do not change.
 
-        Closes its connections, and notifies the other nodes' clients. Raises ValueError if it is
-        not on the ring, or is the last node.
+        Closes the node's connections, and notifies clients of other nodes. Raises ValueError if the
+        node is not on the ring, or is the last one.
         """
         if node not in self.cluster.nodes:
             raise ValueError(f"node {node.address}: expected one that is on the ring")
@@ -243,8 +244,8 @@ class EmbeddedScylla:
     def take_down(self, node: Node) -> None:
         """Make a node fail: close its connections, accept no new ones, and notify other clients.
 
-        The data stays available, because the nodes share one store. Raises ValueError if the node
-        is not reachable now.
+        Its data remains available, because the nodes share one store. Raises ValueError if the node
+        is not up.
         """
         if node.address not in self._listen_addresses or node.address in self._down:
             raise ValueError(f"node {node.address}: expected one that clients can reach")
@@ -252,9 +253,9 @@ class EmbeddedScylla:
         self._announce_node("STATUS_CHANGE", "DOWN", node.address)
 
     def bring_up(self, node: Node) -> None:
-        """Bring back a node that was taken down; it has forgotten all prepared statements.
+        """Start a node that was taken down, which has forgotten all prepared statements.
 
-        Raises ValueError if it is not down, OSError if its address is taken.
+        Raises ValueError if the node is not down, OSError if its address is in use.
         """
         if node.address not in self._down:
             raise ValueError(f"node {node.address}: expected one that was taken down")
@@ -269,58 +270,58 @@ class EmbeddedScylla:
         return node.address not in self._down
 
     def skew_clock(self, node: Node, micros: int) -> None:
-        """Set a node's clock ahead of the cluster's by `micros`; negative for behind.
+        """Set a node's clock ahead of the cluster's by `micros` µs; behind it if negative.
 
-        The clock gives timestamps to writes through this node that have none.
+        Writes without a timestamp that this node receives get one from its clock.
         """
         self._clocks[node.address].ahead = micros
 
     def check_and_repair_streams(self) -> Generation | None:
-        """Create a generation if the newest does not match the ring; None if it does."""
+        """Create a generation if the newest one does not match the ring; return None if it does."""
         return self._server.call(lambda: self.cluster.check_and_repair(self.clock.now()))
 
     def add_empty_generation(self) -> Generation:
-        """Create a generation without streams; it starts when any generation created now would."""
+        """Create a generation without streams, which starts like any other created now."""
         return self._server.call(lambda: self.cluster.add_empty_generation(self.clock.now()))
 
     def hold_publication(self, rows: int | None = None) -> None:
-        """Publish later generations only in part, until `complete_publication`.
+        """Publish further generations only partially, until `complete_publication` is called.
 
-        Writes `rows` rows of each description (all if None), but no timestamp. The server logs
-        writes in the streams of such a generation even so.
+        Writes `rows` rows of each description (None: all), but no timestamp. The server logs writes
+        in the streams of such a generation nevertheless.
         """
         self._server.call(lambda: self._publication.hold(rows))
 
     def complete_publication(self) -> tuple[Generation, ...]:
-        """Publish everything held back, and hold nothing back from now on; return what was held."""
+        """Publish the generations that were held back, and return them; later ones are not held."""
         return self._server.call(self._publication.complete)
 
     def upgrade_streams(self) -> None:
-        """Upgrade from 4.3: describe all generations by ranges in new tables, as newer servers do.
+        """Upgrade from 4.3: describe all generations in new tables, by token range.
 
-        Sets the mark in `system.cdc_local`. Later versions have already been upgraded.
+        Sets the mark in `system.cdc_local`. Has no effect on later versions.
         """
         self._server.call(self._upgrade_streams)
 
     def split_tablets(self, keyspace: str, table: str) -> StreamSet:
         """Split each tablet of a base table in two; return the new streams.
 
-        ValueError if the table has no streams of tablets.
+        Raises ValueError if the table has no log, or does not use tablets.
         """
         return self._server.call(lambda: self.tablets.split(keyspace, table))
 
     def merge_tablets(self, keyspace: str, table: str) -> StreamSet:
         """Merge each pair of tablets of a base table; return the new streams.
 
-        ValueError if the table has no streams of tablets, or one tablet only.
+        Raises ValueError if the table has no log, does not use tablets, or has only one tablet.
         """
         return self._server.call(lambda: self.tablets.merge(keyspace, table))
 
     def replay(self, keyspace: str, table: str, pages: Sequence[bytes], times: int = 1) -> None:
-        """Answer every SELECT from a table with these pages, repeated `times` times.
+        """Respond to every SELECT from a table with these pages, repeated `times` times.
 
-        A page is the body of a RESULT of rows with its metadata, as recorded from a server or
-        made by `pages`; its paging state is replaced. Raises ValueError for any other body.
+        A page is the body of a RESULT with rows and metadata, recorded from a server or returned by
+        `pages`; its paging state is replaced. Raises ValueError for any other body.
         """
         self._server.call(lambda: self._replays.begin(keyspace, table, pages, times))
 
@@ -329,24 +330,24 @@ class EmbeddedScylla:
         self._server.call(lambda: self._replays.end(keyspace, table))
 
     def execute(self, cql: str, parameters: Parameters = ()) -> list[tuple[bytes | None, ...]]:
-        """Execute a statement on the first node without a connection, whether started or not.
+        """Execute a statement on the first node without a connection, even before `start`.
 
-        `parameters` are serialised values in order of the markers, or by name. Returns all rows,
-        with serialised cells. Faults do not affect it. Raises the errors of
-        `cdc_reader.testing.embedded.errors`; ValueError if the table is under replay.
+        `parameters` are serialised bind values, in order of the markers or by name. Returns all
+        rows, with serialised cells. Faults do not affect it. Raises the errors of
+        `cdc_reader.testing.embedded.errors`, and ValueError if the table is under replay.
         """
         return self._server.call(lambda: self._execute(cql, parameters))
 
     def pages(self, cql: str, page_size: int = 5000, parameters: Parameters = ()) -> list[bytes]:
-        """Return the pages of a SELECT as bodies of RESULTs with their metadata.
+        """Return the pages of a SELECT, as bodies of RESULTs with metadata.
 
-        They can be replayed, or read without a connection. `parameters` and errors are those of
-        `execute`.
+        Pass them to `replay`, or decode them without a connection. `parameters` and errors are as
+        for `execute`.
         """
         return self._server.call(lambda: self._pages(cql, page_size, parameters))
 
     def _prepare(self, cql: str) -> Prepared:
-        """Return a statement's bind variables and result columns; errors as of `execute`."""
+        """Return a statement's bind variables and result columns; errors are as for `execute`."""
         return self._server.call(lambda: self._first.engine.prepare(cql, QueryOptions()))
 
     def page(
@@ -358,9 +359,9 @@ class EmbeddedScylla:
         paging_state: bytes | None = None,
         skip_metadata: bool = False,
     ) -> bytes:
-        """Return one page of a SELECT, executed now, as the body of a RESULT; see `pages`.
+        """Execute a SELECT, and return one page as the body of a RESULT; see `pages`.
 
-        Its paging state requests the next page.
+        To get the next page, pass the page's paging state.
         """
         options = QueryOptions(page_size=page_size, paging_state=paging_state)
         style = responses.ResultFormat(skip_metadata=skip_metadata)
@@ -447,7 +448,7 @@ def _positive(**counts: int) -> None:
 
 
 def _check_streams(nodes: int, vnodes: int, shards: int) -> None:
-    """Check that each range of each node has a stream for each shard."""
+    """Check that there are not too many streams: one per node, token range and shard."""
     if nodes * vnodes * shards > _MAX_STREAMS:
         remedy = f"expected up to {_MAX_STREAMS} streams: nodes x vnodes x shards"
         raise ConfigurationError("vnodes", vnodes, remedy)

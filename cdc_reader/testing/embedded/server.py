@@ -1,7 +1,7 @@
-"""The sockets and the event loop around the protocol, in a separate thread.
+"""The server's sockets and event loop, in a separate thread.
 
-The whole server runs in that thread, except for the parsing of long texts, so nothing inside needs
-a lock. A connection's requests are answered in order of arrival.
+The whole server runs in that thread, except for the parsing of long texts, so it needs no locks.
+A connection's requests are handled in order of arrival.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Server:
-    """Listens for clients: on each node's address, on one port for all.
+    """Listens for clients on each node's address, on the same port.
 
-    On another port of each address, a client's own port selects its shard: the remainder by the
-    number of shards. On `rest_port`, unless None, the API that `rest` makes for a host answers
-    HTTP. A port of 0 means any free port. `start` and `stop` may each be called once.
+    Each address also has a shard-aware port, on which the client's port modulo the number of shards
+    selects the shard. On `rest_port`, unless None, the API that `rest` returns for a host serves
+    HTTP. A port of 0 means any free port. Call `start` and `stop` at most once each.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port listened on; before `start` the requested one."""
+        """The port that the server listens on; the requested one before `start`."""
         return self._port
 
     @property
@@ -77,7 +77,7 @@ class Server:
         return tuple(self._writers)
 
     def start(self) -> None:
-        """Listen; OSError if an address or the port is not available."""
+        """Start listening; OSError if an address or the port is not available."""
         listeners = _listen(tuple(self._hosts), self._port)
         self._port = listeners[0].getsockname()[1]
         started: Future[None] = Future()
@@ -91,14 +91,14 @@ class Server:
         started.result()
 
     def stop(self) -> None:
-        """Answer pending requests, close all connections, end the thread."""
+        """Stop listening, close all connections and end the thread."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
             self._thread = None
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` between two requests, and return or raise its outcome."""
+        """Run `function` between two requests; return its result or raise its error."""
         if self._thread is None or threading.current_thread() is self._thread:
             return function()
         outcome: Future[T] = Future()
@@ -106,7 +106,7 @@ class Server:
         return outcome.result()
 
     def broadcast(self, kind: str, event: Answer) -> None:
-        """Send an event to all clients that registered for its kind, after the current answer."""
+        """Send an event to all clients that registered for its kind, after the current response."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._send, kind, event)
 
@@ -189,7 +189,7 @@ class Server:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Register the connection at once: a server that stops closes all it has accepted."""
+        """Register the connection at once, so that `stop` closes all accepted connections."""
         session = made(peer=writer.get_extra_info("peername")[:2])
         self._writers[session] = writer
         task = asyncio.create_task(self._attend(session, reader, writer))
@@ -230,7 +230,7 @@ class Server:
 
 
 def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection with a reset, like a node that dies: clients notice at once."""
+    """Reset a connection, like a node that crashes, so that the client notices at once."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     writer.transport.abort()
@@ -244,7 +244,7 @@ def _write_late(writer: asyncio.StreamWriter, data: bytes) -> None:
 def _complete(outcome: Future[T], function: Callable[[], T]) -> None:
     try:
         outcome.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+    except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
         outcome.set_exception(error)
 
 
@@ -269,6 +269,6 @@ def _listen(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
 def _listener(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, port), family=family, backlog=128)
-    # Connections inherit this. Otherwise several small answers would wait 40 ms for each other.
+    # Connections inherit this. Without it, consecutive small responses would be delayed by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

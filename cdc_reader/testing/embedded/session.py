@@ -1,4 +1,4 @@
-"""One client's session: the node it is connected to answers its requests in order."""
+"""A client's session with one node, which handles its requests in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LWT_MARK_OPTION = "SCYLLA_LWT_ADD_METADATA_MARK"
 
 
 def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
-    """Return the answer to OPTIONS."""
+    """Return a node's supported options, for its response to OPTIONS."""
     return {
         "COMPRESSION": tuple(compressions()),
         "CQL_VERSION": (CQL_VERSION,),
@@ -61,10 +61,10 @@ def supported_options(node: Node) -> Mapping[str, tuple[str, ...]]:
 
 @define(eq=False)
 class Host:
-    """The context that a node gives its sessions: engine, options, credentials and faults.
+    """What the sessions of a node share: engine, options, credentials and faults.
 
-    Each session gets one of the node's `shards`, in turn, if its client does not choose one.
-    `traces` keeps the traces of the node with this `address`.
+    Sessions whose clients do not select a shard are assigned to the node's `shards` in turn.
+    `traces` stores the traces of the node at `address`.
     """
 
     engine: Engine
@@ -83,7 +83,7 @@ class Host:
 
 @frozen
 class Reply:
-    """The frames to send, their delay in seconds, and whether the connection then breaks."""
+    """The bytes to send, their delay in seconds, and whether to reset the connection then."""
 
     data: bytes
     delay: float = 0.0
@@ -92,11 +92,11 @@ class Reply:
 
 @define(eq=False)
 class Session:
-    """Answers the calls of one connection.
+    """Handles the calls of one connection.
 
-    `startup` holds the client's STARTUP options, `events` the kinds it registered for, `keyspace`
-    the one last chosen by USE, `shard` the shard that serves it. Clients choose the shard on the
-    `shard_aware_port`, given as (name of the option, port).
+    `startup` holds the client's STARTUP options, `events` the kinds of events it registered for,
+    `keyspace` the keyspace set by USE, and `shard` the shard that serves it. `shard_aware_port` is
+    (option name, port): the port on which clients can select the shard.
     """
 
     host: Host
@@ -112,14 +112,15 @@ class Session:
     def of_shard(
         cls, host: Host, peer: tuple[str, int], shard_aware_port: tuple[str, str]
     ) -> Session:
-        """Make a session on the shard that the client's port selects."""
+        """Return a session on the shard that the client's port selects."""
         shard = peer[1] % host.shards
         return cls(host, peer, shard=shard, shard_aware_port=shard_aware_port)
 
     def receive(self, data: bytes) -> Iterator[Reply | str]:
-        """Yield the frames that answer the requests completed by `data`, one by one.
+        """Yield the response frames for the requests that `data` completes, one by one.
 
-        Yields the texts of long statements first, so that the caller can parse them in a thread.
+        Yields the text of a long statement before its response, so that the caller can parse it in
+        another thread.
         """
         for call in self.connection.receive(data):
             yield from (text for text in self._texts(call.request) if len(text) > _LONG)
@@ -129,7 +130,7 @@ class Session:
             yield Reply(frame) if strike is None else self._struck(frame, strike)
 
     def _traced(self, call: Call, strike: Strike | None) -> Answer:
-        """Add a trace id to the answer; only statements are traced."""
+        """Add a trace id to the response; only statements are traced."""
         host, started = self.host, time.monotonic()
         answer = self._answer(call, strike)
         request = call.request
@@ -174,16 +175,16 @@ class Session:
 
     @property
     def username(self) -> str:
-        """The user who is logged in."""
+        """The name of the logged-in user."""
         return self.host.credentials[0] if self.host.credentials else "anonymous"
 
     @property
     def is_closed(self) -> bool:
-        """True if the connection ends after the answers so far."""
+        """True if the connection is to be closed after the responses so far."""
         return self.connection.state is State.CLOSED
 
     def _strike(self, request: Request | CqlError) -> Strike | None:
-        """Return the fault that affects a request: a statement by text, by id or in a batch."""
+        """Return the fault that affects the statement or batch in a request; None if none does."""
         engine, faults = self.host.engine, self.host.faults
         match request:
             case Query(_, _, options) | Batch(_, _, options):
@@ -207,8 +208,8 @@ class Session:
             return self._handle(call.request)
         except CqlError as refusal:
             return responses.error(refusal)
-        except Exception as bug:  # noqa: BLE001 - the client is told, the server lives on
-            # Plain text: a renderer that shows local variables would print the whole database.
+        except Exception as bug:  # noqa: BLE001 - the client gets an error, the server keeps running
+            # As text, because a renderer that shows local variables would print the whole database.
             trace = "".join(traceback.format_exception(bug))
             log.error("request_failed", request=repr(call.request)[:1000], traceback=trace)  # noqa: TRY400
             return responses.error(ServerError(f"{type(bug).__name__}: {bug}"))
@@ -244,7 +245,7 @@ class Session:
         return responses.authenticate(PASSWORD_AUTHENTICATOR)
 
     def _authenticate(self, token: bytes) -> Answer:
-        """Authenticate by SASL PLAIN: [authorisation id] NUL user NUL password."""
+        """Authenticate with SASL PLAIN: [authorisation id] NUL user NUL password."""
         given = token.split(b"\0")[-2:]
         wanted = [text.encode() for text in self.host.credentials or ()]
         if not secrets.compare_digest(b"\0".join(given), b"\0".join(wanted)):

@@ -1,4 +1,4 @@
-"""A cache of values derived from statements' texts."""
+"""A cache of values derived from the texts of statements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """Keeps recently used values, while their texts total at most `limit` characters.
+    """An LRU cache whose values' texts total at most `limit` characters.
 
-    The newest entry stays, however large. Thread-safe.
+    The newest entry is always kept, even if it exceeds the limit. Thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,7 +24,7 @@ class TextCache(Generic[T]):
 
     @property
     def size(self) -> int:
-        """The total size of the texts, in characters."""
+        """The total length of the texts, in characters."""
         return self._size
 
     def get(self, key: Hashable) -> T | None:

@@ -1,4 +1,4 @@
-"""The TLS context of a server, from PEM files."""
+"""Creates a server's TLS context from PEM files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cdc_reader.errors import ConfigurationError
 def server_context(
     certificate: str | Path | None, key: str | Path | None, client_authority: str | Path | None
 ) -> ssl.SSLContext | None:
-    """Return the context, or None without a certificate.
+    """Return the TLS context; None without a certificate.
 
-    With an authority, clients must show a certificate that it signed. Raises ConfigurationError,
-    naming the unusable file.
+    With a CA file, clients must present a certificate that one of its CAs signed. Raises
+    ConfigurationError, which names the invalid file.
     """
     if certificate is None and key is None and client_authority is None:
         return None

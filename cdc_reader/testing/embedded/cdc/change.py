@@ -1,4 +1,4 @@
-"""The changes of a write, one by one and grouped into the records of the log."""
+"""The changes that a write makes, individually and grouped into log records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cdc_reader.testing.embedded.storage.cell import Cell, MultiCell
 from cdc_reader.testing.embedded.storage.ranges import RangeTombstone
 
 RowKey = tuple[bytes, ...] | None
-"""Serialised clustering values; None stands for the static row."""
+"""Serialised clustering values; None for the static row."""
 
 
 @frozen
 class RowWrite:
-    """The cells written to a row, or its marker: one insert or update of the log."""
+    """Cells written to a row, and the marker that an INSERT writes: one insert or update."""
 
     key: RowKey
     marker: Cell | None = None
@@ -23,7 +23,7 @@ class RowWrite:
 
     @property
     def ttl(self) -> int:
-        """The one TTL of all live cells here, 0 for none."""
+        """The TTL that all live cells share, in seconds; 0 for none."""
         if self.marker is not None and self.marker.ttl:
             return self.marker.ttl
         return max((c.ttl for c in self._atoms() if c.value is not None), default=0)
@@ -38,21 +38,21 @@ class RowWrite:
 
 @frozen
 class RowDelete:
-    """A whole clustering row deleted."""
+    """The deletion of a clustering row."""
 
     key: tuple[bytes, ...]
 
 
 @frozen
 class RangeDelete:
-    """A range of rows deleted."""
+    """The deletion of a range of rows."""
 
     range: RangeTombstone
 
 
 @frozen
 class PartitionDelete:
-    """A whole partition deleted."""
+    """The deletion of a partition."""
 
 
 Change = RowWrite | RowDelete | RangeDelete | PartitionDelete
@@ -60,13 +60,13 @@ Change = RowWrite | RowDelete | RangeDelete | PartitionDelete
 
 @frozen
 class Record:
-    """All changes of one partition with one timestamp (µs), in the order the log shows them."""
+    """All changes to one partition with one timestamp (µs), in the order of the log."""
 
     timestamp: int
     changes: tuple[Change, ...]
 
     def touched(self, all_columns: set[str]) -> Mapping[RowKey, set[str]]:
-        """Return the columns that this record touches, by row; a deletion touches all."""
+        """Return the changed columns by row; a row deletion changes `all_columns`."""
         touched: dict[RowKey, set[str]] = {}
         for change in self.changes:
             if isinstance(change, RowWrite):

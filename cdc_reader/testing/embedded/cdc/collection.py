@@ -1,4 +1,4 @@
-"""Serialises elements of a collection or UDT column to the one value that the log shows."""
+"""Serialises the elements of a collection or UDT column to a single value for the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Elements = Mapping[bytes, bytes]
 
 
 def encode(cql_type: CqlType, elements: Elements) -> bytes:
-    """Encode the value under the column's own name: a map for lists, else the frozen type."""
+    """Encode the log column's value: lists become maps, other types are frozen."""
     if isinstance(cql_type, UserType):
         return _encode_user_type(cql_type, elements)
     if isinstance(cql_type, SetType):
@@ -23,13 +23,13 @@ def encode(cql_type: CqlType, elements: Elements) -> bytes:
 
 
 def encode_keys(cql_type: CqlType, keys: Iterable[bytes]) -> bytes:
-    """Encode the set under `cdc$deleted_elements_…`."""
+    """Encode the set of element keys for the column `cdc$deleted_elements_…`."""
     return set_value(keys, element_order(cql_type))
 
 
 @cache
 def element_order(cql_type: CqlType) -> SortKey:
-    """Return the order of a multi-cell column's elements, by their keys."""
+    """Return the sort key of a multi-cell column's element keys."""
     match cql_type:
         case SetType(element):
             return sort_key(element)

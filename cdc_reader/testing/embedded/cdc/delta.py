@@ -1,4 +1,4 @@
-"""Delta rows: a change as the log shows it."""
+"""Delta rows: the log rows that describe a change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRUE = b"\x01"
 
 @frozen
 class LogRow:
-    """One row of a record: its operation, the clustering values it names, its other cells."""
+    """One log row of a record: its operation, clustering values, and other cells."""
 
     operation: Operation
     key: RowKey
@@ -36,7 +36,7 @@ class LogRow:
 
 
 def delta_rows(table: Table, change: Change, with_values: bool) -> Iterator[LogRow]:
-    """Return the log rows of a change; without `with_values` as for ``delta: 'keys'``."""
+    """Return the log rows of a change; if `with_values` is False, only keys (``delta: 'keys'``)."""
     match change:
         case RowWrite():
             operation = Operation.INSERT if change.marker is not None else Operation.UPDATE

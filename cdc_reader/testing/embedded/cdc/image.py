@@ -1,9 +1,8 @@
-"""Pre- and postimages: the rows that a write touches, before and after it.
+"""Preimages and postimages: the rows that a write changes, before and after it.
 
-The state is read once before the write. Each delta is then applied to it, so that the second
-record of a batch sees what the first one left. The state follows from the write, not from a second
-read: a write that loses against newer data still shows its own value in the postimage, as on the
-real server.
+The stored rows are read once, before the write. Each delta is then applied to this state, so that
+the second record of a batch sees the result of the first. The rows are not read again after the
+write. So a postimage shows the written value even if newer data wins over it, as in ScyllaDB.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from cdc_reader.testing.embedded.storage.row import LiveRow
 
 Value = bytes | dict[bytes, bytes]
 RowState = dict[str, Value]
-"""Column -> what it holds; a multi-cell column's elements by key. Null columns are absent."""
+"""Values by column; for a multi-cell column, its elements by key. Null columns are absent."""
 
 
 @define
 class ImageState:
-    """The rows of one partition that a write touches, and their images.
+    """The rows of one partition that a write changes, and their images.
 
-    `deletes_only_row`: the write deletes a partition of a table without clustering columns, so of
-    one row, and the deletion needs a preimage.
+    `deletes_only_row` is True if the write deletes a partition of a table without clustering
+    columns, which is a single row, and this server version logs a preimage for that.
     """
 
     table: Table
@@ -55,7 +54,7 @@ class ImageState:
     def read(
         cls, mutation: Partition, stored: Partition | None, now: int, profile: Profile
     ) -> ImageState:
-        """Read the stored rows that `mutation` touches, before it is applied."""
+        """Read the stored rows that `mutation` will change."""
         table = mutation.table
         deletes_only_row = (
             profile.preimage_without_clustering
@@ -79,7 +78,7 @@ class ImageState:
         return {column.name for column in self.table.regulars}
 
     def preimages(self, record: Record) -> Iterator[LogRow]:
-        """Return the rows as they are before `record`: the static one, then by clustering order."""
+        """Yield the rows before `record`: the static row, then the others in clustering order."""
         touched = dict(record.touched(self.all_regulars()))
         if self.deletes_only_row and PartitionDelete() in record.changes:
             touched[()] = self.all_regulars()
@@ -89,7 +88,7 @@ class ImageState:
             yield from self._image(Operation.PREIMAGE, key, touched[key])
 
     def postimages(self, record: Record) -> Iterator[LogRow]:
-        """Return the rows as `record` leaves them, all columns; none for rows it leaves deleted."""
+        """Yield all columns of the rows after `record`, except rows that it deletes."""
         touched = record.touched(set())
         if touched.get(None):
             yield from self._image(Operation.POSTIMAGE, None, None)
@@ -132,7 +131,7 @@ class ImageState:
         for column in columns:
             value = state.get(column.name)
             if value is None:
-                # In a preimage null must differ from "not shown".
+                # In a preimage, a null must differ from a column that is not logged.
                 if operation is Operation.PREIMAGE and self.profile.marks_nulls:
                     cells[DELETED + column.name] = TRUE
             elif isinstance(value, dict):
@@ -161,7 +160,7 @@ class ImageState:
 
 
 def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | None:
-    """Return a collection after a change; an overwrite without elements leaves null."""
+    """Return a collection after a change; None if it was overwritten without elements."""
     added = {key: cell.value for key, cell in change.cells.items() if cell.value is not None}
     removed = [key for key, cell in change.cells.items() if cell.value is None]
     if change.deletion is not None:
@@ -175,7 +174,7 @@ def _merge(column: Column, before: Value | None, change: MultiCell) -> Value | N
 
 
 def _regulars_touched(mutation: Partition) -> set[str]:
-    """Return the columns read in mode `preimage: true`: the first row's only, as in the server."""
+    """Return the columns to read for ``preimage: true``: as in ScyllaDB, those of the first row."""
     rows = mutation.rows.values()
     if any(row.deletion is not None for row in rows):
         return {column.name for column in mutation.table.regulars}

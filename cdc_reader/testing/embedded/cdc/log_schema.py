@@ -1,4 +1,4 @@
-"""The log table of a base table: its name, columns and properties."""
+"""The schema of a base table's log: its name, columns and properties."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _END_OF_BATCH = Column(END_OF_BATCH, Native("boolean"))
 
 
 def log_name(base_name: str) -> str:
-    """Return the log table's name: in the base table's keyspace, case kept."""
+    """Return the name of the base table's log; it keeps the case, and the keyspace is the same."""
     return base_name + LOG_SUFFIX
 
 
 def log_table(base: Table, profile: Profile) -> Table:
-    """Make a new log of `base`, as a server of this version makes it."""
+    """Return a new log table for `base`, as a server of this version creates it."""
     return Table(
         base.keyspace,
         log_name(base.name),
@@ -51,9 +51,9 @@ def log_table(base: Table, profile: Profile) -> Table:
 
 
 def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
-    """Update the log to match its base; it keeps its id.
+    """Return the log updated to match its base table; it keeps its id.
 
-    Versions that keep a disabled log also remember which columns it has lost. Its properties become
+    Versions that keep a disabled log also record the columns dropped from it. The properties become
     those of a new log, unless the version leaves them unchanged.
     """
     columns = _columns(base, profile)
@@ -69,7 +69,7 @@ def follow(log: Table, base: Table, now_us: int, profile: Profile) -> Table:
 
 
 def logged_type(column: Column) -> CqlType:
-    """Return a base column's type in the log: collections are one cell, lists become maps."""
+    """Return a base column's type in the log: collections are frozen, lists become maps."""
     match column.type:
         case ListType(element) if column.is_multi_cell:
             return MapType(_TIMEUUID, freeze(element), frozen=True)

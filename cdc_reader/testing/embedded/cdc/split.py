@@ -1,10 +1,10 @@
-"""Splits a mutation into records: one if that is unambiguous, else one per timestamp.
+"""Splits a mutation into log records: one if that is unambiguous, else one per timestamp.
 
-The rules are ScyllaDB's (`cdc/split.cc`). A mutation is walked in visit order: static cells;
-rows by clustering order, each with its marker, its columns by name (a collection's tombstone
-before its elements), its tombstone; ranges; the partition tombstone. It is one record unless
-that would lose information: different timestamps or TTLs, static beside clustered changes, an
-upsert before a row deletion, and the like (`_is_simple`).
+The rules are ScyllaDB's (`cdc/split.cc`). A mutation is visited in this order: static cells; rows
+in clustering order, each with its marker, its columns by name (a collection's tombstone before its
+elements) and its tombstone; range tombstones; the partition tombstone. It becomes one record unless
+that would lose information: if timestamps or TTLs differ, if it changes both the static row and
+clustering rows, if a row deletion follows an upsert, and so on (`_is_simple`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 from cdc_reader.testing.embedded.storage.row import Row
 
 Stamp = tuple[int, int]
-"""(timestamp in µs, TTL in s): what falls together in one delta row."""
+"""(timestamp in µs, TTL in s), which all cells of a delta row share."""
 
 
 def records(mutation: Partition) -> list[Record]:
-    """Return the records of `mutation`, by timestamp; none if it changes nothing."""
+    """Return the records of `mutation` in order of timestamp; none if it changes nothing."""
     walk = _Walk()
     walk.partition(mutation)
     if not walk.stamps:
@@ -47,7 +47,7 @@ def records(mutation: Partition) -> list[Record]:
 def collection_time(deletion: int) -> int:
     """Return the effective time of a collection tombstone.
 
-    An overwrite puts its tombstone 1 µs before its elements; both belong to one record.
+    An overwrite writes its tombstone 1 µs before its elements; both belong to one record.
     """
     return deletion + 1
 
@@ -59,7 +59,7 @@ def by_name(row: Row) -> list[tuple[str, Cell | MultiCell]]:
 
 @define
 class _Walk:
-    """One pass over a mutation in visit order that collects reasons against a single record."""
+    """Visits a mutation, and collects the reasons why it cannot be a single record."""
 
     stamps: set[Stamp] = field(factory=set)
     blurred: bool = False
@@ -127,7 +127,7 @@ def _in_visit_order(mutation: Partition) -> Iterator[Change]:
 
 @define
 class _Group:
-    """The changes of one timestamp, by the kind that decides their order."""
+    """The changes with one timestamp, by kind; the fields are in the order of the log."""
 
     statics: list[Change] = field(factory=list)
     inserts: list[Change] = field(factory=list)
@@ -157,7 +157,7 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
     buckets = _buckets(row)
     marker = row.marker
     if marker is not None:
-        # The insert may stand alone, so its bucket exists even without cells.
+        # An INSERT may write only a marker, so its bucket exists even without cells.
         buckets.setdefault((marker.timestamp, marker.ttl), {})
     for (timestamp, ttl), cells in sorted(buckets.items()):
         group = groups[timestamp]
@@ -172,7 +172,7 @@ def _split_row(row: Row, groups: defaultdict[int, _Group]) -> None:
 def _split_insert(
     key: RowKey, marker: Cell, cells: dict[str, Cell | MultiCell], group: _Group
 ) -> None:
-    """Separate collection cells without their tombstone: an UPDATE wrote them, not an INSERT."""
+    """Move collection cells without a tombstone to an update, because no INSERT writes these."""
     added, inserted = dict[str, Cell | MultiCell](), dict[str, Cell | MultiCell]()
     for name, value in cells.items():
         without_tombstone = isinstance(value, MultiCell) and value.deletion is None

@@ -1,4 +1,4 @@
-"""The write path: applies base mutations together with their log rows."""
+"""The write path: applies mutations of base tables together with their log rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 
 
 class StreamChooser(Protocol):
-    """Chooses the stream of a log for a write, or refuses the write."""
+    """Chooses a log's stream for a write, or rejects the write."""
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> Sequence[bytes]:
-        """Return the streams that log a write of `write_us`, received at `now_us`: mostly one.
+        """Return the streams that log a write with timestamp `write_us`, received at `now_us`.
 
-        Raises CqlError where the server refuses the timestamp.
+        There is one, except for injected faults. Raises CqlError if ScyllaDB would reject the
+        timestamp.
         """
 
 
 @define
 class WritePath:
-    """Applies mutations to the database, logging those of tables with CDC.
+    """Applies mutations to the database, and logs those to tables with CDC.
 
-    `streams` returns the chooser of a log table's streams, and `random_bytes` makes the random half
-    of `cdc$time`.
+    `streams` returns the stream chooser of a log table, and `random_bytes` generates the random
+    half of `cdc$time`.
     """
 
     catalog: Catalog
@@ -47,7 +48,7 @@ class WritePath:
     random_bytes: Callable[[int], bytes] = secrets.token_bytes
 
     def write(self, mutations: Sequence[Partition], now_us: int) -> None:
-        """Apply the mutations and their log rows atomically; nothing if a timestamp is refused."""
+        """Apply the mutations and their log rows atomically: none if a timestamp is rejected."""
         changed = [m for m in mutations if self._is_logged(m.table)]
         logged = [log for mutation in changed for log in self._log(mutation, now_us)]
         for mutation in (*mutations, *logged):
@@ -111,7 +112,7 @@ def _rows(
         yield from images.preimages(record)
     for change in record.changes:
         yield from delta_rows(base, change, with_values=base.cdc.delta == "full")
-        # Only a postimage or a later record's preimage looks at the state again.
+        # Only a postimage or a later record's preimage needs the updated state.
         if images and (base.cdc.postimage or not is_last):
             images.apply(change)
     if images and base.cdc.postimage:

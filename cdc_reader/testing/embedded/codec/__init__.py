@@ -1,4 +1,4 @@
-"""Values: CQL literals and JSON to bytes, and bytes to sortable keys.
+"""Codecs: CQL literals and JSON to bytes, and bytes to sortable keys.
 
-May import `grammar`. Begin with `marshal`, which encodes values.
+May import `grammar`. Start with `constant`, which serialises CQL constants.
 """

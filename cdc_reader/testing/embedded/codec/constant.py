@@ -1,4 +1,4 @@
-"""Converts constants of CQL text to serialised values."""
+"""Serialises the constants of CQL text."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def encode(constant: Constant, cql_type: Native) -> bytes:
 
 
 def from_text(text: str, cql_type: Native) -> bytes:
-    """Serialise a text that no grammar has checked, such as one from JSON.
+    """Serialise a text that the grammar has not checked, such as one from JSON.
 
-    Raises MarshalError if it is not a value of the type.
+    Raises MarshalError if the text is not a value of the type.
     """
     pattern = _WRITTEN.get(cql_type.name)
     if pattern is not None and not re.fullmatch(pattern, text):
@@ -78,7 +78,7 @@ def _no_value(text: str, cql_type: Native) -> MarshalError:
     return MarshalError(_NO_VALUE.get(cql_type.name, _NO_NUMBER).format(text))
 
 
-# Python would also take spaces, underscores and digits of any script.
+# Python would also accept spaces, underscores and digits of any script.
 _WHOLE, _UUID = r"[+-]?[0-9]+", r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WRITTEN = {
     **dict.fromkeys((*INTEGER_SIZES, "varint"), _WHOLE),
@@ -153,7 +153,7 @@ def _float(text: str) -> bytes:
 
 
 def _double(text: str) -> float:
-    """Parse a number; refuse one too large for a double, which Python reads as infinity."""
+    """Parse a double; reject numbers that are too large, which Python would parse as infinity."""
     number = float(text)
     if math.isinf(number) and "inf" not in text.lower():
         raise MarshalError(_NO_NUMBER.format(text))

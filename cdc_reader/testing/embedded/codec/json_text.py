@@ -1,4 +1,4 @@
-"""Parses JSON text to Python values as the server's RapidJSON does, with the same errors."""
+"""Parses JSON text to Python values, with the errors of RapidJSON, which ScyllaDB uses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MESSAGES = (
 
 
 class JsonError(ValueError):
-    """Text that is not JSON, or a value of the wrong kind."""
+    """The text is not JSON, or has a value of the wrong kind."""
 
 
 def read_json(text: str) -> Any:
-    """Parse a JSON text; if an object repeats a name, the first one counts.
+    """Parse a JSON text; if an object has a name twice, the first member is kept.
 
-    Numbers beyond 64 bits are floats, as in the server. Raises JsonError.
+    Integers beyond 64 bits become floats, as in ScyllaDB. Raises JsonError.
     """
     _check_extent(text)
     try:
@@ -53,7 +53,7 @@ def read_json(text: str) -> Any:
 
 
 def write_json(value: Any) -> str:
-    """Format the value as the server does in its messages."""
+    """Format the value as ScyllaDB does in its messages."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -70,7 +70,7 @@ def _check_extent(text: str) -> None:
 
 
 def _check_surrogates(value: Any) -> None:
-    """Refuse half a surrogate pair, which is not a character."""
+    """Reject an unpaired surrogate, which is not a character."""
     try:
         write_json(value).encode()
     except UnicodeEncodeError:
@@ -93,7 +93,7 @@ def _float(digits: str) -> float:
 
 
 def _no_constant(word: str, text: str) -> None:
-    """Refuse NaN and Infinity, which Python would accept."""
+    """Raise the error for NaN or Infinity, which Python's parser would accept."""
     places = (m.start() for m in _WORDS.finditer(text) if m.group() == word)
     raise json.JSONDecodeError("Expecting value", text, next(places, 0))
 
@@ -117,7 +117,7 @@ def _message(error: json.JSONDecodeError, text: str) -> str:
 
 
 def _innermost(text: str) -> str:
-    """Return the last bracket that is still open."""
+    """Return the innermost open bracket; empty if there is none."""
     still_open: list[str] = []
     for token in _STRUCTURE.finditer(text):
         if token.group() in ("[", "{"):

@@ -1,4 +1,4 @@
-"""Converts JSON values to serialised ones, as INSERT JSON accepts them for each type.
+"""Serialises JSON values as INSERT JSON does for each type.
 
 Messages are the server's; each is a marshaling error, or a JSON error where the server requests a
 string without checking the type.
@@ -86,7 +86,7 @@ def _map(value: Any, key: CqlType, element: CqlType) -> bytes:
 
 
 def _key(name: str, key: CqlType) -> Any:
-    """Convert an object's name; a key of a type other than text is JSON itself."""
+    """Return a map key as a JSON value; unless it is a text or blob, its name is itself JSON."""
     return name if str(key) in _KEYS_AS_THEY_ARE else read_json(name)
 
 
@@ -124,7 +124,7 @@ def _text(value: Any, cql_type: Native) -> bytes:
 
 
 def _other(value: Any, cql_type: Native) -> bytes:
-    """Convert a value of a type that JSON writes only as a string."""
+    """Serialise a value of a type that JSON always writes as a string."""
     return constant.from_text(_string(value, _STRINGS[cql_type.name]), cql_type)
 
 
@@ -148,7 +148,7 @@ def _integer(value: Any, cql_type: Native) -> bytes:
 
 
 def _whole(value: Any, size: int) -> int:
-    """Convert an integer that fits into the given number of bytes."""
+    """Return an integer that fits into `size` bytes."""
     if not _is_number(value):
         raise MarshalError(f"Incorrect JSON value for int64 type: {write_json(value)}")
     if fraction := math.fmod(value, 1) if isinstance(value, float) else 0:

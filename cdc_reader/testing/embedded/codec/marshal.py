@@ -1,4 +1,4 @@
-"""The error for values that cannot be serialised, and the server's type names in its messages."""
+"""The error for values that cannot be serialised, and the type names used in messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdc_reader.cql.types import CqlType
 
 
 class MarshalError(ValueError):
-    """A value that is not of its type; the message is the server's, with its prefix."""
+    """A value does not have the required type; the message is ScyllaDB's, with its prefix."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"marshaling error: {message}")

@@ -1,4 +1,4 @@
-"""Converts scalars to and from Python values, mostly with the driver's codec."""
+"""Converts scalars to and from Python values; all but decimals with the driver's codec."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BIGINT = Native("bigint")
 
 
 def decode(cql_type: Native, value: bytes) -> Any:
-    """Return the value as the driver would; a counter is a number.
+    """Return the value as the driver would; a counter is an int.
 
-    InvalidRequest for an empty value and for a decimal of too many places to calculate with.
+    Raises InvalidRequest for an empty value, and for a decimal with too many decimal places.
     """
     if not value and cql_type.name not in ("ascii", "blob", "text"):
         raise InvalidRequest(f"An empty {cql_type} is not supported here by this server")
@@ -35,7 +35,7 @@ def decode(cql_type: Native, value: bytes) -> Any:
 
 
 def encode(cql_type: Native, value: Any) -> bytes:
-    """Return the bytes of a Python value of the type; OverflowError if it does not fit."""
+    """Serialise a Python value as this type; OverflowError if it does not fit."""
     if cql_type.name != "decimal":
         return bytes(_codec(cql_type).serialize(value, _PROTOCOL))
     places = scale(value)
@@ -44,7 +44,7 @@ def encode(cql_type: Native, value: Any) -> bytes:
 
 
 def scale(number: Decimal) -> int:
-    """Return how many of the digits are decimal places."""
+    """Return the number of decimal places."""
     return -int(number.as_tuple().exponent)
 
 

@@ -1,6 +1,6 @@
-"""The server's order of values: maps a serialised value to a key that Python sorts alike.
+"""The order of values: maps a serialised value to a key that Python sorts as ScyllaDB does.
 
-Clustering rows, map keys and set elements stand in the order of their type, not of their bytes.
+Clustering rows, map keys and set elements are in the order of their type, not of their bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def sort_key(cql_type: CqlType, descending: bool = False) -> SortKey:
-    """Return a function from a value's bytes to a key that sorts as the server sorts the type."""
+    """Return a function from a value's bytes to a key that sorts in the order of the type."""
     ascending = _ascending(cql_type)
     if not descending:
         return ascending
@@ -79,14 +79,14 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _empty_first(key: SortKey) -> SortKey:
-    """Sort empty values, which are legal for every scalar, before all others."""
+    """Return a sort key that puts empty values, which every scalar type allows, first."""
     if key is _bytes:
         return key
     return lambda value: (1, key(value)) if value else (0,)
 
 
 def signed(value: bytes) -> int:
-    """Return a big-endian integer of any size."""
+    """Decode a big-endian signed integer of any size."""
     return int.from_bytes(value, "big", signed=True)
 
 
@@ -101,12 +101,12 @@ def _float(layout: str) -> SortKey:
 
 
 def decimal(value: bytes) -> Decimal:
-    """Return a decimal exactly: neither its digits nor its exponent are rounded."""
+    """Decode a decimal exactly: neither its digits nor its exponent are rounded."""
     return EXACT.scaleb(Decimal(signed(value[4:])), -signed(value[:4]))
 
 
 def _uuid(value: bytes) -> tuple[int, Any]:
-    """Sort UUIDs by version first; version 1 as timeuuids, the others by their bytes."""
+    """Return a key that sorts UUIDs by version, then version 1 as timeuuids, others by bytes."""
     version = value[6] >> 4
     return version, (timeuuid.ticks(value), value[8:]) if version == 1 else value
 
@@ -141,7 +141,7 @@ def _fields(keys: list[SortKey]) -> SortKey:
 
 
 def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
-    """Return the values in order; of several that are equal, as 1.0 and 1.00 are, the first."""
+    """Return the values in order; of equal values, such as 1.0 and 1.00, only the first."""
     first: dict[Any, bytes] = {}
     for value in values:
         first.setdefault(order(value), value)
@@ -149,13 +149,13 @@ def distinct(values: Iterable[bytes], order: SortKey) -> list[bytes]:
 
 
 class ElementKey(bytes):
-    """The key of a cell; keys of equal values are equal, as for 1.0 and 1.00."""
+    """The key of a cell, equal to keys of equal values, such as 1.0 and 1.00."""
 
     place: Any
 
     @classmethod
     def of(cls, key_type: CqlType, key: bytes) -> bytes:
-        """Return a key of a type whose equal values may differ in their bytes."""
+        """Return `key`, as an ElementKey if equal values may differ in their bytes."""
         if not any(str(part) in ("decimal", "varint") for part in parts(key_type)):
             return key
         made = cls(key)
@@ -170,7 +170,7 @@ class ElementKey(bytes):
 
 
 def read_fields(value: bytes) -> list[bytes | None]:
-    """Read the [length, bytes] cells that make up the whole of `value`; -1 is null."""
+    """Split `value` into its [length, bytes] cells; a length of -1 is null."""
     cells: list[bytes | None] = []
     position = 0
     while position < len(value):
@@ -184,7 +184,7 @@ def read_fields(value: bytes) -> list[bytes | None]:
 
 
 def join_cells(cells: list[bytes | None]) -> bytes:
-    """Join cells: the inverse of `read_fields`."""
+    """Join cells to a value: the inverse of `read_fields`."""
     return b"".join(
         b"\xff\xff\xff\xff" if cell is None else len(cell).to_bytes(4, "big") + cell
         for cell in cells

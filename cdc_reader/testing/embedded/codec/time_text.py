@@ -1,4 +1,4 @@
-"""Parses dates, times, timestamps and durations of CQL text."""
+"""Parses the dates, times, timestamps and durations of CQL text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MONTHS, _FEBRUARY = 12, 2
 _MILLI_DIGITS = 3
 _NANOS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000}
 _UNITS = {
-    # unit: its name, the part of a duration (months, days, nanoseconds), and its size in that part
+    # unit: its name, the part of a duration that it counts in (months, days, nanoseconds), its size
     "y": ("years", 0, 12),
     "mo": ("months", 0, 1),
     "w": ("weeks", 1, 7),
@@ -47,7 +47,7 @@ _ISO_ALTERNATIVE_UNITS = ("y", "mo", "d", "h", "m", "s")
 
 
 def timestamp_millis(text: str) -> int:
-    """Parse a timestamp to milliseconds since 1970; UTC if it has no zone."""
+    """Parse a timestamp to milliseconds since 1970; UTC if it has no time zone."""
     if re.fullmatch(r"-?\d{5,}", text):
         return int(text)
     match = _TIMESTAMP.fullmatch(text.strip())
@@ -82,7 +82,7 @@ def timestamp_millis(text: str) -> int:
 
 
 def date_days(text: str) -> int:
-    """Parse a date to the stored number: days since 1970 plus 2^31."""
+    """Parse a date to the stored number: days since 1970, plus 2^31."""
     if re.fullmatch(r"\d+", text):
         return int(text)
     match = re.fullmatch(r"(-?\d{1,8})-(\d{1,2})-(\d{1,3})", text)

@@ -1,7 +1,7 @@
-"""Validates values from clients against their type, and puts sets and maps in order.
+"""Validates bound values against their type, and sorts sets and maps.
 
-Like the server, it refuses values that are not of the type, and rewrites sets and maps sorted and
-without duplicates, because clients may send them in any order.
+Like ScyllaDB, it rejects values that are not of the type. Clients may send sets and maps in any
+order, so it sorts them and removes duplicates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZES = {
 
 @functools.cache
 def validator(cql_type: CqlType) -> Validate:
-    """Return a function that returns a valid value in the server's form, or raises MarshalError."""
+    """Return a function that returns a value in its stored form, or raises MarshalError."""
     match cql_type:
         case Native(name):
             return _native(name, cql_type)
@@ -179,7 +179,7 @@ def set_value(elements: Iterable[bytes], order: SortKey) -> bytes:
 
 
 def map_value(entries: Iterable[tuple[bytes, bytes]], order: SortKey) -> bytes:
-    """Serialise a map, with its keys in `order`; a key given twice has its last value."""
+    """Serialise a map, with its keys in `order`; of equal keys, the last one is kept."""
     pairs = list(entries)
     values = {order(key): value for key, value in pairs}
     keys = distinct((key for key, _ in pairs), order)

@@ -1,5 +1,5 @@
-"""Statements that change the schema, with the server's own refusals.
+"""Schema statements, with ScyllaDB's error messages.
 
 A statement that changes nothing, because of IF [NOT] EXISTS, returns None. May import `grammar`,
-`schema`, `cdc` and `storage`. Begin with `tables`.
+`schema`, `cdc` and `storage`. Start with `tables`.
 """

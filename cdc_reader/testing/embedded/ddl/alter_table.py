@@ -1,4 +1,4 @@
-"""Executes ALTER TABLE; the log of a table with CDC follows."""
+"""Executes ALTER TABLE, and updates the log of a table with CDC."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AlterTable = (
 def alter_table(
     statement: AlterTable, keyspace: str, catalog: Catalog, database: Database, now_us: int
 ) -> SchemaChange:
-    """Change a table, and its log."""
+    """Alter a table and its log."""
     table = catalog.table(keyspace, statement.table.name)
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot ALTER <table {keyspace}.{table.name}>")
@@ -128,7 +128,7 @@ def _without(table: Table, names: Iterable[str], now_us: int) -> Table:
 
 
 def _forget(names: Iterable[str], tables: Iterable[Table | None], database: Database) -> None:
-    """Remove dropped columns' cells, so that a new column of the same name does not show them."""
+    """Remove the cells of dropped columns, so that new columns of the same name are empty."""
     gone = {
         prefix + name for name in names for prefix in ("", "cdc$deleted_", "cdc$deleted_elements_")
     }
@@ -160,7 +160,7 @@ _ALTERABLE = {("ascii", "text"), ("int", "varint"), ("bigint", "varint"), ("time
 
 
 def _with_type(table: Table, name: str, text: str, catalog: Catalog) -> Table:
-    """Change a column's type to one that its old values are valid for."""
+    """Change a column's type to one for which its existing values are valid."""
     if name not in table.by_name:
         raise InvalidRequest(f"Column {name} was not found in table {table.name}")
     column, wanted = table.by_name[name], resolve_type(catalog, table.keyspace, text)

@@ -1,4 +1,4 @@
-"""A base table and its log: enabling, following changes, detaching, dropping."""
+"""The log of a base table: created, updated and dropped with it, or detached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REUSE_DELAY_US = 5_000_000
 
 
 def check_cdc(table: Table, catalog: Catalog) -> None:
-    """Refuse CDC on a table that does not support it, or whose log's name is taken."""
+    """Reject CDC on a table that does not support it, or if the log's name is taken."""
     if not table.cdc.enabled:
         return
     full_name = f"{table.keyspace}.{table.name}"
@@ -36,7 +36,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
         )
     names = [column.name for column in log_table(table, profile).columns]
     for name in names:
-        if names.count(name) > 1:  # a real 5.2 aborts on it
+        if names.count(name) > 1:  # a real 5.2 crashes here
             raise InvalidRequest(
                 f"Cannot create CDC log for table {full_name}, because its column {name} has the "
                 "name of a column of the log"
@@ -50,7 +50,7 @@ def check_cdc(table: Table, catalog: Catalog) -> None:
 
 
 def check_view(base: Table, with_cdc: bool) -> None:
-    """Refuse a materialized view of a log, or one with CDC."""
+    """Reject a materialized view of a log, and one with CDC."""
     if base.is_cdc_log:
         raise InvalidRequest("Materialized views cannot be created on CDC Log tables")
     if with_cdc:
@@ -64,17 +64,17 @@ class Log:
     catalog: Catalog
 
     def of(self, base: Table) -> Table | None:
-        """Return the log, even a detached one."""
+        """Return the log, even if it is detached; None if there is none."""
         found = self.catalog.keyspaces[base.keyspace].tables.get(log_name(base.name))
         return found if found is not None and found.is_cdc_log else None
 
     def create(self, base: Table) -> Iterator[SchemaChange]:
-        """Create the log of a table that has none, if the table has CDC."""
+        """Create the log of a table with CDC that has no log yet."""
         if base.cdc.enabled:
             yield self._stored(log_table(base, self.catalog.profile), "CREATED")
 
     def follow(self, base: Table, now_us: int) -> Iterator[SchemaChange]:
-        """Create or update the log of a table with CDC; the version decides on a disabled log."""
+        """Create or update the log; if CDC is disabled, older versions drop it."""
         log = self.of(base)
         if log is None:
             yield from self.create(base)
@@ -85,7 +85,7 @@ class Log:
             yield SchemaChange("DROPPED", "TABLE", log.keyspace, log.name)
 
     def base_of(self, log: Table) -> Table | None:
-        """Return the table that writes this log now."""
+        """Return the table that currently writes to this log; None if there is none."""
         for table in self.catalog.keyspaces[log.keyspace].tables.values():
             if log_name(table.name) == log.name and table.cdc.enabled:
                 return table
@@ -97,7 +97,7 @@ class Log:
 
 
 def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
-    """Refuse to alter a log's columns, whether its base still writes it or not."""
+    """Return the error for altering a log's columns; `attached` if its base still writes to it."""
     if attached and renaming:
         return InvalidRequest("Cannot rename a column of a CDC log table.")
     if attached:
@@ -121,7 +121,7 @@ def columns_are_the_log_s_own(renaming: bool, attached: bool) -> InvalidRequest:
 
 
 def check_not_just_dropped(name: str, log: Table | None, now_us: int) -> None:
-    """Refuse to re-add a column that was dropped moments ago: writes to it may still arrive."""
+    """Reject a column that was dropped moments ago, because writes to it may still arrive."""
     if log is None or name not in log.dropped:
         return
     _, dropped_us = log.dropped[name]

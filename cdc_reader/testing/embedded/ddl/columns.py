@@ -1,4 +1,4 @@
-"""The columns of CREATE TABLE and ALTER TABLE, and the types allowed for them."""
+"""The columns of CREATE TABLE and ALTER TABLE, and their allowed types."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _COUNTER, _DURATION = Native("counter"), Native("duration")
 
 
 def column_type(definition: ast.ColumnDefinition, keyspace: str, catalog: Catalog) -> CqlType:
-    """Return the type of a column, with nested types frozen where required."""
+    """Return a column's type, with nested types frozen where required."""
     found = resolve_type(catalog, keyspace, definition.type)
     if found != _COUNTER and _COUNTER in parts(found):
         raise InvalidRequest(f"Counters are not allowed inside collections: {found}")
-    if not is_multi_cell(found):  # a frozen type freezes its parts
+    if not is_multi_cell(found):  # freezing a type freezes its parts
         return found
     for inner in children(found):
         if is_multi_cell(inner) and isinstance(found, UserType):
@@ -33,7 +33,7 @@ def column_type(definition: ast.ColumnDefinition, keyspace: str, catalog: Catalo
 
 
 def in_keyspace(cql_type: CqlType) -> str:
-    """Format a type as some refusals show it, a user-defined one with its keyspace."""
+    """Format a type as some error messages do: a user-defined type with its keyspace."""
     if not isinstance(cql_type, UserType):
         return str(cql_type)
     name = f"{cql_type.keyspace}.{cql_type.name}"
@@ -41,7 +41,7 @@ def in_keyspace(cql_type: CqlType) -> str:
 
 
 def key_column(column: Column) -> Column:
-    """Return the column, if its type is allowed in a primary key."""
+    """Return the column if its type is allowed in a primary key, else raise InvalidRequest."""
     if is_multi_cell(column.type):
         what = "user-defined" if isinstance(column.type, UserType) else "collection"
         raise InvalidRequest(
@@ -55,7 +55,7 @@ def key_column(column: Column) -> Column:
 
 
 def check_counters(table: Table) -> None:
-    """Refuse a mix of counters and other columns outside the key, and a TTL for counters."""
+    """Reject a counter table with non-counter columns outside the key or a default TTL."""
     if table.is_counter and table.default_ttl:
         raise InvalidRequest("Cannot set default_time_to_live on a table with counters")
     for column in table.columns if table.is_counter else ():
@@ -64,7 +64,7 @@ def check_counters(table: Table) -> None:
 
 
 def check_counter(column: Column, among_counters: bool) -> None:
-    """Refuse a counter in a table without counters, and other columns in a table with counters."""
+    """Reject a counter among other columns, and other columns among counters."""
     if among_counters and column.type != _COUNTER:
         raise ConfigurationError(
             f"Cannot add a non counter column ({column.name}) in a counter column family"
@@ -76,7 +76,7 @@ def check_counter(column: Column, among_counters: bool) -> None:
 
 
 def check_static(static: bool, has_clustering: bool) -> Kind:
-    """Return the kind of a column outside the key."""
+    """Return the kind of a non-key column; a static one requires clustering columns."""
     if static and not has_clustering:
         raise InvalidRequest(
             "Static columns are only useful (and thus allowed) if the table has at least one "

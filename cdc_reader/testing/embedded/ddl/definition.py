@@ -12,7 +12,7 @@ from cdc_reader.testing.embedded.schema.names import qualified
 from cdc_reader.testing.embedded.storage.database import Database
 
 
-def define(  # noqa: PLR0911 - one kind of statement each
+def define(  # noqa: PLR0911 - one return per kind of statement
     statement: ast.SchemaStatement,
     current_keyspace: str | None,
     catalog: Catalog,

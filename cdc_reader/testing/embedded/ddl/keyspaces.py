@@ -23,7 +23,7 @@ _PROPERTIES = frozenset(["replication", "durable_writes", "tablets", "storage", 
 
 
 def create_keyspace(statement: ast.CreateKeyspace, catalog: Catalog) -> SchemaChange | None:
-    """Execute CREATE KEYSPACE; the properties may request tablets."""
+    """Execute CREATE KEYSPACE; None if IF NOT EXISTS leaves the schema unchanged."""
     check_keyspace_name(statement.name, catalog.profile)
     properties = _checked(statement.properties, catalog.profile)
     if not properties and not catalog.profile.default_replication:
@@ -103,7 +103,7 @@ def _replication(
     old: Mapping[str, str] | None = None,
     uses_tablets: bool = False,
 ) -> dict[str, str]:
-    """Return the replication map; `replication_factor` becomes a factor of each datacenter."""
+    """Return the replication map; a `replication_factor` applies to each datacenter."""
     profile = catalog.profile
     if value is None and profile.default_replication:
         value = {"class": "NetworkTopologyStrategy"}
@@ -131,7 +131,7 @@ def _replication(
 
 
 def _check_step(old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Refuse another strategy than that of tablets, and replicas that change by more than one."""
+    """Reject a strategy that tablets do not support, and a change of more than one replica."""
     if not new["class"].endswith("NetworkTopologyStrategy"):
         raise InvalidRequest("Cannot alter replication strategy vnode/tablets flavor")
     names = (old.keys() | new.keys()) - {"class"}

@@ -1,4 +1,4 @@
-"""The properties of ``WITH ...`` of a table, including `cdc`."""
+"""The table properties of ``WITH ...``, including `cdc`."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _check_compression(options: Mapping[str, str], profile: Profile) -> None:
 def cdc_options(
     properties: ast.Properties, profile: Profile, altering: bool = False
 ) -> CdcOptions | None:
-    """Return the `cdc` property, None if not given; ALTER must say whether CDC is enabled."""
+    """Return the `cdc` property; None if absent. In newer versions, ALTER requires `enabled`."""
     given = properties.values.get("cdc")
     if given is None:
         return None
@@ -161,7 +161,7 @@ def cdc_options(
     options = CdcOptions.parse(given, profile)
     must_name_enabled = altering and profile.alter_names_enabled
     if must_name_enabled and "enabled" not in {name.lower() for name in given}:
-        # The server's own spelling.
+        # ScyllaDB's spelling
         raise InvalidRequest('Altering CDC options requires specyfing "enabled" flag')
     return options
 

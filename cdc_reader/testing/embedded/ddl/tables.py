@@ -31,7 +31,7 @@ _NO_COMPACT_STORAGE = (
 def create_table(
     statement: ast.CreateTable, keyspace: str, catalog: Catalog, now_us: int
 ) -> SchemaChange | None:
-    """Execute CREATE TABLE, with a log if it asks for CDC."""
+    """Execute CREATE TABLE; with CDC, also create the log."""
     tables, name = catalog.keyspace(keyspace).tables, statement.table.name
     if catalog.keyspace(keyspace).system:
         raise Unauthorized(f"Cannot CREATE <table {keyspace}.{name}>")
@@ -65,7 +65,7 @@ def create_table(
 def drop_table(
     statement: ast.DropTable, keyspace: str, catalog: Catalog, database: Database
 ) -> SchemaChange | None:
-    """Execute DROP TABLE, with its log; a log in use cannot be dropped."""
+    """Execute DROP TABLE, which drops the log too; a log in use cannot be dropped itself."""
     name = statement.table.name
     if statement.if_exists and name not in getattr(catalog.keyspaces.get(keyspace), "tables", ()):
         return None
@@ -89,7 +89,7 @@ def drop_table(
 
 
 def ensure_paxos(table: Table, catalog: Catalog, now_us: int) -> None:
-    """Create the table that keeps the transactions of a table on tablets, unless it exists."""
+    """Create the Paxos table of a table that uses tablets, unless it exists."""
     name = table.name + PAXOS_SUFFIX
     keyspace = catalog.keyspaces[table.keyspace]
     if keyspace.tablets is None or name in keyspace.tables or not catalog.profile.paxos_tables:
@@ -142,7 +142,7 @@ def _columns(statement: ast.CreateTable, keyspace: str, catalog: Catalog) -> tup
 
 
 def _primary_key(statement: ast.CreateTable) -> ast.PrimaryKey:
-    # "specifed" is the server's own spelling.
+    # "specifed" is ScyllaDB's spelling.
     if not statement.primary_keys:
         raise InvalidRequest("No PRIMARY KEY specifed (exactly one required)")
     if len(statement.primary_keys) > 1:

@@ -19,7 +19,7 @@ def change_type(
     keyspace: str,
     catalog: Catalog,
 ) -> SchemaChange | None:
-    """Execute a statement on a type."""
+    """Execute CREATE, ALTER or DROP TYPE."""
     match statement:
         case ast.CreateType():
             return _create(statement, keyspace, catalog)
@@ -30,7 +30,7 @@ def change_type(
 
 
 def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """Execute CREATE TYPE; fields are frozen or atomic."""
+    """Execute CREATE TYPE; None if IF NOT EXISTS leaves the schema unchanged."""
     types, name = catalog.keyspace(keyspace).types, statement.type.name
     if name in types:
         if statement.if_not_exists:
@@ -48,7 +48,7 @@ def _create(statement: ast.CreateType, keyspace: str, catalog: Catalog) -> Schem
 def _alter(
     statement: ast.AddField | ast.RenameFields, keyspace: str, catalog: Catalog
 ) -> SchemaChange:
-    """Execute ALTER TYPE: every table and type that uses it gets the new fields."""
+    """Execute ALTER TYPE, also in every table and type that uses the type."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:
         raise InvalidRequest(f"No user type named {keyspace}.{name} exists.")
@@ -69,7 +69,7 @@ def _alter(
 
 
 def _drop(statement: ast.DropType, keyspace: str, catalog: Catalog) -> SchemaChange | None:
-    """Execute DROP TYPE; refused while a table or type uses it."""
+    """Execute DROP TYPE; InvalidRequest if a table or type uses it."""
     space, name = catalog.keyspace(keyspace), statement.type.name
     if name not in space.types:
         if statement.if_exists:
@@ -93,7 +93,7 @@ def _field_type(text: str, keyspace: str, catalog: Catalog) -> CqlType:
 
 
 def _check_addable(added: tuple[str, CqlType], old: UserType, space: Keyspace) -> None:
-    """Refuse a field whose type contains `old`, and any field if a partition key contains it."""
+    """Reject a field whose type contains `old`, and any field if a partition key contains `old`."""
     name, full_name = old.name, f"{space.name}.{old.name}"
     if _mentions(added[1], name):
         raise InvalidRequest(
@@ -120,7 +120,7 @@ def _renamed(old: UserType, renames: dict[str, str]) -> tuple[tuple[str, CqlType
 
 
 def _users(space: Keyspace, name: str) -> Iterator[str]:
-    """Return the users of a type: other types, then tables, newest first."""
+    """Yield what uses a type, as text: other types, then tables, newest first."""
     for other in space.types.values():
         if other.name != name and _mentions(other, name):
             yield f"user type {space.name}.{other.name}"

@@ -1,7 +1,7 @@
-"""Faults on demand: the statements that fail, and how.
+"""Fault injection: which statements fail, and how.
 
-May import no other package of the server. Begin with `fault`, the values; `plan` matches statements
-to faults, `errors` makes the answers.
+May import no other package of the server. Start with `fault`, which defines faults; `plan` matches
+statements to faults, and `errors` creates the error responses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The answers of faults, with the codes, texts and counts that ScyllaDB sends.
+"""The error responses of faults, with the codes, messages and counts that ScyllaDB sends.
 
-There is one replica, which does not answer.
+They describe a single replica that does not respond.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TABLE = re.compile(
 
 
 def error_of(strike: Strike, user: str) -> CqlError | None:
-    """Return the error that `user` gets instead of a result; None to execute the statement."""
+    """Return the error to send `user` instead of a result; None to execute the statement."""
     statement, level = strike.statement, strike.statement.consistency
     name = _CONSISTENCIES[level]
     match strike.kind:
@@ -69,7 +69,7 @@ def _table(cql: str) -> str:
 
 
 def _needed(cql: str) -> tuple[str, str]:
-    """Return the permission a statement needs, and on what; a log needs that of its base table."""
+    """Return (permission, resource) that a statement needs; for a log, those of its base table."""
     table = _table(cql)
     match cql.split(maxsplit=1)[0].upper():
         case "SELECT":

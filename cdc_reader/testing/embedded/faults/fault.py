@@ -1,4 +1,4 @@
-"""Faults as values."""
+"""Kinds of faults, and the statements that they match."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _SYSTEM = re.compile(r"\bsystem(_schema)?\s*\.", re.IGNORECASE)
 
 
 class FaultKind(enum.Enum):
-    """What happens to a statement.
+    """The effect of a fault on a statement.
 
-    The first three affect the answer of a statement that has been executed. The others replace the
-    answer: READ_TIMEOUT affects only SELECT, and UNPREPARED only executions of prepared statements,
-    which the node then forgets.
+    DROP, CLOSE and DELAY affect the response to a statement that has been executed. The other kinds
+    replace the response, and the statement is not executed. READ_TIMEOUT affects only SELECT;
+    UNPREPARED affects only prepared statements, which the node then forgets.
     """
 
     DROP = "drop"
-    """Half of the answer, then a reset of the connection, as when a node dies."""
+    """Send half of the response, then reset the connection, like a node that crashes."""
     CLOSE = "close"
-    """Half of the answer, then the end of the connection, as when a node shuts down."""
+    """Send half of the response, then close the connection, like a node that shuts down."""
     DELAY = "delay"
-    """The answer comes late; others on the connection overtake it."""
+    """Delay the response; later responses on the connection overtake it."""
     OVERLOADED = "overloaded"
     READ_TIMEOUT = "read-timeout"
     UNAVAILABLE = "unavailable"
     SERVER_ERROR = "server-error"
     UNAUTHORIZED = "unauthorized"
-    """The role lacks the permission that the statement needs."""
+    """Report that the user lacks the permission that the statement needs."""
     UNPREPARED = "unprepared"
 
 
 @frozen
 class Statement:
-    """A statement about to be executed: the facts that faults match."""
+    """The attributes of a statement that faults match, before its execution."""
 
     cql: str
     consistency: int
@@ -51,7 +51,7 @@ class Statement:
 
     @property
     def is_of_system(self) -> bool:
-        """True if the statement is about the tables that drivers read for themselves."""
+        """True if the statement names system tables that drivers read on their own."""
         return _SYSTEM.search(self.cql) is not None
 
     def matches(self, fault: Fault) -> bool:
@@ -89,13 +89,13 @@ class Fault:
     """A failure injected into matching statements.
 
     Args:
-        kind: what happens; or its name, such as "read-timeout".
+        kind: the effect, or its name, such as "read-timeout".
         match: words that a matching statement contains, such as "ks.t_scylla_cdc_log", ignoring
             case and quotes. If empty, every statement matches except those on `system` and
-            `system_schema`, which a match must name, because drivers depend on them.
-        times: how many statements it affects; None for no limit.
-        after: how many matching statements pass first.
-        seconds: the delay of a delayed answer.
+            `system_schema`. To match these, name them, because drivers depend on them.
+        times: the number of statements to affect; None for no limit.
+        after: the number of matching statements to let pass first.
+        seconds: the delay of a DELAY.
 
     Raises ConfigurationError for invalid values.
     """
@@ -129,7 +129,7 @@ class Fault:
 
 @frozen
 class Strike:
-    """A fault, and the statement that it affects."""
+    """A fault and the statement that it affects."""
 
     fault: Fault
     statement: Statement
@@ -147,7 +147,7 @@ _PARSERS: Mapping[str, Any] = {"match": str, "times": _times, "after": int, "sec
 
 
 def _contains(cql: str, words: str) -> bool:
-    """Return True if the text has these words in this order, ignoring quotes and case."""
+    """Return True if the text has these words in this order, ignoring case and quotes."""
     pattern = rf"(?<!\w){re.escape(_plain(words))}(?!\w)" if words else ""
     return re.search(pattern, _plain(cql)) is not None
 

@@ -1,4 +1,4 @@
-"""The active faults, and how often each has struck."""
+"""The active faults, and the number of statements that each has affected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc_reader.testing.embedded.faults.fault import Fault, Statement, Strike
 
 @define(eq=False)
 class _Armed:
-    """An active fault: how many statements matched it, and how many it affected."""
+    """An active fault, with the numbers of statements that it matched and affected."""
 
     fault: Fault
     matched: int = 0
@@ -31,7 +31,7 @@ class _Armed:
 
 
 class FaultPlan:
-    """The faults of a server; thread-safe. Of several matching faults the first one strikes."""
+    """A server's faults. Only the first fault that matches affects a statement. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class FaultPlan:
             self._armed += map(_Armed, faults)
 
     def remove(self, *faults: Fault) -> None:
-        """Deactivate these faults, and forget how often they struck."""
+        """Deactivate these faults, and reset their counts."""
         with self._lock:
             self._armed = [armed for armed in self._armed if armed.fault not in faults]
 
@@ -62,7 +62,7 @@ class FaultPlan:
             self.remove(*faults)
 
     def struck(self, fault: Fault) -> int:
-        """Return how often an active fault has struck, even if it has run out."""
+        """Return how many statements an active fault has affected, even if none are left."""
         with self._lock:
             return sum(armed.struck for armed in self._armed if armed.fault == fault)
 
@@ -71,7 +71,7 @@ class FaultPlan:
         return bool(self._armed)
 
     def strike(self, statement: Statement) -> Strike | None:
-        """Return the strike for this statement, if any; this uses up one of the fault's `times`."""
+        """Return the fault that affects this statement, if any; uses up one of its `times`."""
         with self._lock:
             for armed in self._armed:
                 if armed.strikes(statement):

@@ -1,7 +1,7 @@
-"""Statements as syntax trees: frozen values, names folded as CQL folds them.
+"""Statements as syntax trees of frozen values.
 
-Unquoted names are lower case, quoted ones as written. CQL types stay text: only the catalog
-knows user-defined types.
+Unquoted names are in lower case, quoted names as written. CQL types remain text, because only the
+catalog knows user-defined types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PropertyValue = str | int | float | bool | Mapping[str, str]
 
 @frozen
 class TableName:
-    """A table, type or index by name; `keyspace` None means the connection's own."""
+    """The name of a table, type or index; with `keyspace` None, in the connection's keyspace."""
 
     keyspace: str | None
     name: str
@@ -71,12 +71,12 @@ class TokenRelation:
 AnyRelation = Relation | TupleRelation | TokenRelation
 
 
-# Statements over data
+# Data statements
 
 
 @frozen
 class Select:
-    """SELECT. An empty `selected` is ``*``; `order` holds (column, descending)."""
+    """SELECT; an empty `selected` is ``*``, and `order` has pairs (column, descending)."""
 
     table: TableName
     selected: tuple[Selected, ...] = ()
@@ -122,7 +122,7 @@ class InsertJson:
 
 
 class Change(enum.Enum):
-    """The kind of change that an assignment makes to its column."""
+    """Kinds of changes that an assignment makes to its column."""
 
     SET = "="
     ADD = "+"
@@ -132,10 +132,10 @@ class Change(enum.Enum):
 
 @frozen
 class Assignment:
-    """``column = value``, ``column = column + value``, or of one element or field.
+    """``column = value`` or ``column = column + value``, or the same for one element or field.
 
-    `key` is the term in brackets, or a field's name as a str; `by_id` if the term is the timeuuid
-    of a list's element, not its index.
+    `key` is the term in brackets, or a field's name as a str. `by_id` is True if the term is the
+    timeuuid of a list element, not its index.
     """
 
     column: str
@@ -167,7 +167,7 @@ class Deletion:
 
 @frozen
 class Delete:
-    """DELETE: the row or partition if `deletions` is empty."""
+    """DELETE; an empty `deletions` deletes rows or partitions."""
 
     table: TableName
     deletions: tuple[Deletion, ...]
@@ -181,7 +181,7 @@ Modification = Insert | InsertJson | Update | Delete
 
 
 class BatchKind(enum.Enum):
-    """The kinds of batches; the values are those of a BATCH frame."""
+    """Kinds of batches, with the values used in a BATCH frame."""
 
     LOGGED = 0
     UNLOGGED = 1
@@ -197,14 +197,14 @@ class Batch:
     using: Using = Using()
 
 
-# Statements over the schema
+# Schema statements
 
 
 @frozen
 class Properties:
-    """``WITH ...``: values by name, and the properties with their own syntax.
+    """``WITH ...``: values by name, and the properties that have a special syntax.
 
-    `clustering_order` holds (column, descending). Values of map type hold their constants' text.
+    `clustering_order` has pairs (column, descending). Map values hold the text of their constants.
     """
 
     values: Mapping[str, PropertyValue] = field(factory=dict)
@@ -214,7 +214,7 @@ class Properties:
 
 @frozen
 class ColumnDefinition:
-    """A column of CREATE TABLE or ALTER TABLE ADD; `is_key` if it is the whole primary key."""
+    """A column of CREATE TABLE or ALTER TABLE ADD; with `is_key` it is the whole primary key."""
 
     name: str
     type: str
@@ -257,7 +257,7 @@ class DropKeyspace:
 
 @frozen
 class CreateTable:
-    """CREATE TABLE; the text may have no primary key or several, which the server refuses."""
+    """CREATE TABLE; the text may have no or several primary keys, which the server rejects."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -284,7 +284,7 @@ class DropColumns:
 
 @frozen
 class RenameColumns:
-    """ALTER TABLE ... RENAME, as (old, new)."""
+    """ALTER TABLE ... RENAME, as pairs (old, new)."""
 
     table: TableName
     renames: tuple[tuple[str, str], ...]
@@ -317,7 +317,7 @@ class DropTable:
 
 @frozen
 class CreateType:
-    """CREATE TYPE, with (field, type)."""
+    """CREATE TYPE, with pairs (field, type)."""
 
     type: TableName
     fields: tuple[tuple[str, str], ...]
@@ -335,7 +335,7 @@ class AddField:
 
 @frozen
 class RenameFields:
-    """ALTER TYPE ... RENAME, as (old, new)."""
+    """ALTER TYPE ... RENAME, as pairs (old, new)."""
 
     type: TableName
     renames: tuple[tuple[str, str], ...]
@@ -365,9 +365,9 @@ class Truncate:
 
 @frozen
 class Describe:
-    """DESCRIBE of `what`: a list such as TABLES, a kind of element, or ANY element by its name.
+    """DESCRIBE; `what` is a list such as TABLES, a kind of element, or ANY.
 
-    A KEYSPACE without a name is the connection's own; `only` leaves out its contents.
+    A KEYSPACE without a name is the connection's keyspace; `only` omits the keyspace's contents.
     """
 
     what: str
@@ -377,9 +377,9 @@ class Describe:
 
 @frozen
 class Unsupported:
-    """A statement of CQL that this server does not support; `what` names it.
+    """A CQL statement that this server does not support; `what` names it.
 
-    For a view also the table it reads, and whether it has CDC.
+    For a materialized view, `base` is its base table, and `with_cdc` is True if it has CDC.
     """
 
     what: str

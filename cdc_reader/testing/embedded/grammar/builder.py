@@ -1,4 +1,4 @@
-"""Builds our syntax trees from Lark's: one method per rule of `cql.lark`."""
+"""Builds syntax trees from Lark's parse trees, with one method per rule of `cql.lark`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Element = Any  # a Term in brackets or a field's name
 
 @v_args(inline=True)
 class AstBuilder(SchemaBuilder, TermBuilder):
-    """Builds one statement; create one per statement, because it numbers the bind markers."""
+    """Builds one statement; create a new one for each, because it numbers the bind markers."""
 
     # SELECT
 
@@ -82,7 +82,7 @@ class AstBuilder(SchemaBuilder, TermBuilder):
         return name.lower() if isinstance(name, Token) else name
 
     def called_in(self, keyspace: Selector, name: str) -> str:
-        """Resolve a function of the keyspace `system`, which holds the server's own functions."""
+        """Return the name of a function in keyspace `system`, which has the built-in functions."""
         if keyspace != ColumnSelector("system"):
             raise InvalidRequest("A user-defined function is not supported by this server")
         return name

@@ -55,9 +55,9 @@ _parsed: TextCache[ast.Statement | CqlError] = TextCache(_CACHED_CHARACTERS)
 
 
 def parse(cql: str) -> ast.Statement:
-    """Parse `cql`; SyntaxError with line and column if it is not a statement.
+    """Parse `cql`; SyntaxError, with line and column, if it is not a statement.
 
-    Statements of more than 200,000 tokens are refused: they would take many seconds.
+    Statements of more than 200,000 tokens are rejected, because parsing them would take too long.
     """
     outcome = _parsed.get(cql)
     if outcome is None:
@@ -69,7 +69,7 @@ def parse(cql: str) -> ast.Statement:
 
 
 def parse_ahead(cql: str) -> None:
-    """Parse in another thread, so that `parse` has it ready."""
+    """Parse `cql` into the cache of `parse`; called in another thread for long statements."""
     if _parsed.get(cql) is None:
         _parsed.put(cql, _outcome(cql), len(cql))
 
@@ -97,7 +97,7 @@ def _parse(cql: str) -> ast.Statement:
 
 
 def _check_extent(cql: str) -> None:
-    """Refuse texts with too many words; long strings are fast to parse, many words are not."""
+    """Reject texts with too many tokens: unlike long strings, many tokens take long to parse."""
     if len(cql) <= _MAX_WORDS:
         return
     beyond = next(itertools.islice(_WORD.finditer(cql), _MAX_WORDS, None), None)
@@ -125,9 +125,10 @@ def _unquoted(name: str) -> str:
 
 @functools.cache
 def build_parser() -> Lark:
-    """Return the parser, built once in a process: a second or more without the cache of tables.
+    """Return the parser, which is built once per process.
 
-    The tables are kept in the user's cache folder, if it can be written.
+    Building takes a second or more, so the parse tables are cached in the user's cache directory if
+    that is writable.
     """
     grammar = _grammar()
     known = hashlib.sha256(f"{grammar}{lark.__version__}{sys.version}".encode()).hexdigest()
@@ -140,12 +141,12 @@ def build_parser() -> Lark:
         cache.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=cache, delete=False) as file:
             made.save(file)
-        Path(file.name).replace(tables)  # at once, as several processes may build it
+        Path(file.name).replace(tables)  # atomic, because several processes may build it
     return made
 
 
 def _grammar() -> str:
-    """Return the grammar, with the words that stand for themselves and the reserved ones."""
+    """Return the grammar with its keywords and reserved words added."""
     grammar = files(__package__).joinpath("cql.lark").read_text(encoding="utf-8")
     rules = re.sub(r"^//.*$", "", grammar.partition("// Words")[0], flags=re.MULTILINE)
     defined = set(re.findall(r"^(\w+)[.:]", grammar, re.MULTILINE))
@@ -155,14 +156,14 @@ def _grammar() -> str:
 
 
 def _message(unexpected: UnexpectedInput, cql: str) -> str:
-    """Format the message as the server does: columns count from 0, the end of the text is 1:0."""
+    """Format the message as ScyllaDB does: columns count from 0, the end of the text is 1:0."""
     accepted = unexpected.accepts if isinstance(unexpected, UnexpectedToken) else set()
     position, found = getattr(unexpected, "pos_in_stream", None) or 0, ""
     place = f"line {_place(cql, position)}"
     match unexpected:
         case UnexpectedToken(token=token) if token.type == "$END":
             place, found = "line 1:0", "<EOF>"
-        case _ if cql.startswith(("--", "//"), position):  # a comment must end with its line
+        case _ if cql.startswith(("--", "//"), position):  # a line comment that no line break ends
             return f"line {_place(cql, len(cql))} : Unexpected ''"
         case UnexpectedToken(token=token):
             found = str(token)

@@ -1,4 +1,4 @@
-"""Builds schema statements from Lark's trees."""
+"""Builds schema statements from Lark's parse trees."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cdc_reader.testing.embedded.grammar.terms import Constant, ConstantKind, Ma
 
 @v_args(inline=True)
 class SchemaBuilder(Transformer[Token, ast.Statement]):
-    """The rules for keyspaces, tables and types."""
+    """One method per grammar rule for keyspaces, tables and types."""
 
     def present(self, *_words: Any) -> bool:
-        """Return True: an optional part of a statement is there."""
+        """Return True, because an optional part of the statement is present."""
         return True
 
     def several(self, *parts: Any) -> tuple[Any, ...]:
-        """Return the parts of a list or pair."""
+        """Return the parts of a list or pair as a tuple."""
         return parts
 
     if_not_exists = if_exists = static = only = internals = present
@@ -144,7 +144,7 @@ class SchemaBuilder(Transformer[Token, ast.Statement]):
     def empty_map(self) -> MapTerm:
         return MapTerm(())
 
-    # Types stay text: only the catalog knows what a name stands for
+    # Types remain text, because only the catalog can resolve their names
 
     dimension = str
 

@@ -1,4 +1,4 @@
-"""Selectors: the items of SELECT, as syntax."""
+"""Selectors: the syntax of the items of a SELECT list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ColumnSelector:
 
 @frozen
 class FieldSelector:
-    """``column.field`` of a user-defined type."""
+    """``column.field`` of a column with a user-defined type."""
 
     selector: Selector
     field: str

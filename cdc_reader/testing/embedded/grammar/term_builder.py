@@ -1,4 +1,4 @@
-"""Builds terms from Lark's trees."""
+"""Builds terms from Lark's parse trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.grammar.terms import (
 
 @v_args(inline=True)
 class TermBuilder(Transformer[Token, Term]):
-    """The rules for terms; numbers bind markers in order of appearance."""
+    """One method per grammar rule for terms; numbers bind markers in order of appearance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class TermBuilder(Transformer[Token, Term]):
         return Constant(ConstantKind.STRING, token[2:-2])
 
     def plain(self, token: Token) -> Constant:
-        """Make a constant of the kind that its token has."""
+        """Return the constant for a token, whose type decides the kind."""
         is_word = token.type in ("UUID", "BOOLEAN")
         return Constant(ConstantKind(token.type), token.lower() if is_word else str(token))
 
@@ -70,7 +70,7 @@ class TermBuilder(Transformer[Token, Term]):
         return first.lower() if second is None or first != "system" else second
 
     def _marker(self, name: str | None) -> Marker:
-        """Return the marker's index; markers with the same name are one variable."""
+        """Return the marker; markers with the same name share one variable."""
         if name is None or name not in self._markers:
             self._markers.append(name)
             return Marker(len(self._markers) - 1, name)

@@ -8,7 +8,7 @@ from attrs import frozen
 
 
 class ConstantKind(enum.Enum):
-    """The lexical kinds of constants; the values are the server's words for them."""
+    """Lexical kinds of constants; the values are the names in ScyllaDB's messages."""
 
     STRING = "STRING"
     INTEGER = "INTEGER"
@@ -21,7 +21,7 @@ class ConstantKind(enum.Enum):
 
 @frozen
 class Constant:
-    """A constant as written, quotes removed."""
+    """A constant as written, without quotes."""
 
     kind: ConstantKind
     text: str
@@ -34,7 +34,7 @@ class Null:
 
 @frozen
 class Marker:
-    """A bind marker, ``?`` or ``:name``; `index` counts from 0 in order of the text."""
+    """A bind marker, ``?`` or ``:name``; `index` is its position in the text, from 0."""
 
     index: int
     name: str | None = None
@@ -49,7 +49,7 @@ class ListTerm:
 
 @frozen
 class SetTerm:
-    """``{a, b}``; empty braces are an empty set or map, by the receiver's type."""
+    """``{a, b}``; empty braces are an empty set, map or UDT, depending on the receiver's type."""
 
     elements: tuple[Term, ...]
 
@@ -77,7 +77,7 @@ class TupleTerm:
 
 @frozen
 class CallTerm:
-    """A function called for its value."""
+    """A function call."""
 
     name: str
     arguments: tuple[Term, ...]
@@ -92,7 +92,7 @@ class HintTerm:
 
 
 def written(term: Term) -> str:
-    """Format a term as refusals show it."""
+    """Format a term as error messages do."""
     match term:
         case Constant(kind, text):
             return f"'{text}'" if kind is ConstantKind.STRING else text

@@ -1,4 +1,4 @@
-"""Reserved words, which a real server refuses as names of tables and columns."""
+"""Reserved words, which ScyllaDB rejects as names of tables and columns."""
 
 RESERVED = frozenset(
     "add allow alter and apply asc authorize batch begin by cast columnfamily create default "

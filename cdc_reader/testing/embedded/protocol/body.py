@@ -1,6 +1,6 @@
-"""Reads and writes the notations of the protocol's specification: [string], [bytes], [int]...
+"""Reads and writes the types of the protocol specification: [string], [bytes], [int] and so on.
 
-A body that is too short raises ProtocolError in the server's words.
+A body that is too short raises ProtocolError, with ScyllaDB's message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONG = struct.Struct(">q")
 
 @define
 class BodyReader:
-    """Reads a request's body from its beginning."""
+    """Reads a request's body sequentially."""
 
     body: bytes
     version: int = 4
@@ -37,7 +37,7 @@ class BodyReader:
         return self.body[start:end]
 
     def rest(self) -> bytes:
-        """Read the rest."""
+        """Read the remaining bytes."""
         return self.take(len(self.body) - self._position)
 
     def byte(self) -> int:
@@ -62,12 +62,12 @@ class BodyReader:
         return self.take(self.short())
 
     def nullable_bytes(self) -> bytes | None:
-        """Read [bytes]: a negative length is null."""
+        """Read [bytes]; a negative length is null."""
         size = self.int32()
         return None if size < 0 else self.take(size)
 
     def value(self) -> Value:
-        """Read [value]: null, and from version 4 on also "not set"."""
+        """Read a [value], which may be null, and from version 4 on also "not set"."""
         size = self.int32()
         if size >= 0:
             return self.take(size)
@@ -116,7 +116,7 @@ def short_bytes(raw: bytes) -> bytes:
 
 
 def nullable_bytes(raw: bytes | None) -> bytes:
-    """Encode [bytes]: None is null."""
+    """Encode [bytes]; None is null."""
     return _INT.pack(-1) if raw is None else _INT.pack(len(raw)) + raw
 
 

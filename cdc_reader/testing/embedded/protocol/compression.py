@@ -1,4 +1,4 @@
-"""Compression of frame bodies with lz4 and snappy, by the protocol's specification."""
+"""Compresses frame bodies with lz4 and snappy, as the protocol specification says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZE = 4
 
 
 class Lz4:
-    """An lz4 block after its decompressed size, a big-endian [int]."""
+    """An lz4 block, preceded by its decompressed size as a big-endian [int]."""
 
     def compress(self, body: bytes) -> bytes:
         from cramjam import lz4
@@ -43,7 +43,7 @@ class Lz4:
 
 
 class Snappy:
-    """A raw snappy block, which begins with its decompressed size."""
+    """A raw snappy block, which itself begins with its decompressed size."""
 
     def compress(self, body: bytes) -> bytes:
         from cramjam import snappy
@@ -65,16 +65,16 @@ Compression = Lz4 | Snappy
 
 @cache
 def compressions() -> Mapping[str, Compression]:
-    """Return the available algorithms by name: both, or none without `cramjam`."""
+    """Return the available algorithms by name: none if `cramjam` is not installed."""
     try:
-        import cramjam  # noqa: F401 - whether it is there
+        import cramjam  # noqa: F401 - checks that it is installed
     except ImportError:
         return {}
     return {"lz4": Lz4(), "snappy": Snappy()}
 
 
 def chosen(name: str | None) -> Compression | None:
-    """Return the algorithm that STARTUP requests; ProtocolError for an unknown one."""
+    """Return the algorithm that STARTUP requests; ProtocolError if it is unknown."""
     if name is None:
         return None
     try:

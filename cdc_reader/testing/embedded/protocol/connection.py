@@ -1,15 +1,15 @@
 """One client's connection, without its socket: bytes in, requests out.
 
-The table lists the allowed requests. A request that is not allowed gets the server's own error, and
-the connection goes on, except after an unreadable header:
+The table lists the allowed requests. The response to any other request is ScyllaDB's error. The
+connection stays open, except after an unreadable header.
 
     state            accepts                    next
     NEW              OPTIONS, STARTUP           READY, or AUTHENTICATING if credentials are required
-    AUTHENTICATING   AUTH_RESPONSE              READY once they are right
+    AUTHENTICATING   AUTH_RESPONSE              READY when they are correct
     READY            all but STARTUP            READY
     CLOSED           nothing
 
-If STARTUP chose compression, bodies are compressed both ways from its answer on.
+If STARTUP requests compression, bodies are compressed in both directions from its response on.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class State(enum.Enum):
 
 @frozen
 class Call:
-    """A request with the context of its answer; an error instead of a request is the answer.
+    """A request, and the context for its response; an error in place of a request is the response.
 
-    `traced` is True if the client asks for a trace.
+    `traced` is True if the client requests a trace.
     """
 
     version: int
@@ -56,9 +56,9 @@ class Call:
 
 @define
 class Connection:
-    """The protocol side of a connection; the code that answers the calls advances `state`.
+    """The protocol state of a connection; the code that handles the calls advances `state`.
 
-    `compression` is the client's choice, once made.
+    `compression` is the algorithm that the client has requested, if any.
     """
 
     state: State = State.NEW
@@ -67,7 +67,7 @@ class Connection:
     _frames: FrameReader = field(factory=FrameReader, init=False)
 
     def receive(self, data: bytes) -> Iterator[Call]:
-        """Yield the calls that `data` completes, in order of arrival; consume one after another."""
+        """Yield the calls that `data` completes, in order; handle each before taking the next."""
         self._frames.feed(data)
         while self.state is not State.CLOSED:
             match self._frames.next_frame():
@@ -90,14 +90,14 @@ class Connection:
             return error
 
     def _decompressed(self, frame: Frame) -> Frame:
-        """Decompress the frame; one compressed without agreement is left unchanged."""
+        """Decompress the frame; without negotiated compression, return it unchanged."""
         if self.compression is None or not frame.flags & Flag.COMPRESSION:
             return frame
         body = self.compression.decompress(frame.body)
         return evolve(frame, flags=frame.flags & ~Flag.COMPRESSION, body=body)
 
     def _refusal(self, opcode: int) -> str | None:
-        """Return why a frame of this kind is not allowed now."""
+        """Return why a frame of this kind is not allowed in the current state; None if it is."""
         match self.state:
             case State.NEW if opcode not in (Opcode.OPTIONS, Opcode.STARTUP):
                 return f"Unexpected message {opcode}, expecting STARTUP or OPTIONS"

@@ -1,4 +1,4 @@
-"""Frames: a header of nine bytes and a body, cut from and written to byte streams.
+"""Frames, which have a header of nine bytes and a body: reads and writes them.
 
 version (1: direction bit and number) | flags (1) | stream (2) | opcode (1) | body length (4)
 """
@@ -39,7 +39,7 @@ class Opcode(enum.IntEnum):
 
 
 class Flag(enum.IntFlag):
-    """The flags of a header."""
+    """Flags of a frame header."""
 
     COMPRESSION = 0x01
     TRACING = 0x02
@@ -49,7 +49,7 @@ class Flag(enum.IntFlag):
 
 @frozen
 class Frame:
-    """A request frame as received; `version` is without the direction bit."""
+    """A request frame as received; `version` excludes the direction bit."""
 
     version: int
     flags: int
@@ -60,19 +60,19 @@ class Frame:
 
 @frozen
 class UnreadableFrame:
-    """A header after which nothing can be read: the connection ends after the error is sent."""
+    """A header that makes the rest unreadable; the connection is closed after the error is sent."""
 
     message: str
 
 
 @define
 class FrameReader:
-    """Cuts received bytes into frames, in chunks of any size."""
+    """Splits received bytes, in chunks of any size, into frames."""
 
     _buffer: bytearray = field(factory=bytearray, init=False)
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Append received bytes."""
         self._buffer += data
 
     def next_frame(self) -> Frame | UnreadableFrame | None:
@@ -99,6 +99,6 @@ class FrameReader:
 def encode_frame(
     version: int, stream: int, opcode: int, body: bytes, flags: int = 0, rest: bytes = b""
 ) -> bytes:
-    """Encode a response frame; the `rest` of its body may be separate."""
+    """Encode a response frame, whose body is `body` followed by `rest`."""
     size = len(body) + len(rest)
     return b"".join((HEADER.pack(RESPONSE | version, flags, stream, opcode, size), body, rest))

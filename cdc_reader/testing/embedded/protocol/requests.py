@@ -1,4 +1,4 @@
-"""Requests as values, decoded from the bodies of frames."""
+"""Requests, decoded from the bodies of frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_CONSISTENCY = 10
 
 
 class QueryFlag(enum.IntFlag):
-    """The flags that say what follows the consistency in a QUERY, EXECUTE or BATCH."""
+    """Flags for the fields that follow the consistency in a QUERY, EXECUTE or BATCH."""
 
     VALUES = 0x01
     SKIP_METADATA = 0x02
@@ -33,7 +33,7 @@ class QueryFlag(enum.IntFlag):
 
 @frozen
 class Options:
-    """Asks for the server's supported options."""
+    """Requests the server's supported options."""
 
 
 @frozen
@@ -45,21 +45,21 @@ class Startup:
 
 @frozen
 class AuthResponse:
-    """Credentials, in the form of the authenticator's SASL mechanism."""
+    """Credentials, in the format of the authenticator's SASL mechanism."""
 
     token: bytes
 
 
 @frozen
 class Register:
-    """Asks for events of these kinds."""
+    """Subscribes to events of these kinds."""
 
     events: tuple[str, ...]
 
 
 @frozen
 class Query:
-    """A statement by its text."""
+    """A statement to execute, as text."""
 
     cql: str
     values: Values
@@ -86,7 +86,7 @@ class Execute:
 
 @frozen
 class Batch:
-    """Statements by text or id, with their values."""
+    """A batch of statements, each as text or prepared id, with its values."""
 
     kind: BatchKind
     statements: tuple[tuple[str | bytes, Values], ...]
@@ -137,7 +137,7 @@ def _batch_statement(reader: BodyReader) -> tuple[str | bytes, Values]:
 
 
 def _parameters(reader: BodyReader) -> tuple[Values, QueryOptions, bool]:
-    """Read what follows the statement: (values, options, whether to leave out the metadata)."""
+    """Return what follows the statement: (values, options, whether to omit the metadata)."""
     consistency = _consistency(reader)
     flags = reader.byte()
     values = _values(reader, flags) if flags & QueryFlag.VALUES else []

@@ -1,4 +1,4 @@
-"""Answers as frames: READY, SUPPORTED, RESULT of each kind, ERROR by code, EVENT."""
+"""Responses: READY, SUPPORTED, each kind of RESULT, ERROR by code, EVENT."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_STRING = 0xFFFF
 
 
 class ResultKind(enum.IntEnum):
-    """The contents of a RESULT."""
+    """Kinds of RESULT."""
 
     VOID = 1
     ROWS = 2
@@ -46,7 +46,7 @@ class ResultKind(enum.IntEnum):
 
 
 class MetadataFlag(enum.IntFlag):
-    """The flags of result and bind metadata."""
+    """Flags of result and bind metadata."""
 
     GLOBAL_TABLE = 0x01
     MORE_PAGES = 0x02
@@ -56,7 +56,7 @@ class MetadataFlag(enum.IntFlag):
 
 @frozen
 class ResultFormat:
-    """The form of results for a client: with metadata or not, and the bit of LWT statements."""
+    """How to encode a result: whether to omit metadata, and whether to mark LWT statements."""
 
     skip_metadata: bool = False
     lwt_mark: bool = False
@@ -64,10 +64,10 @@ class ResultFormat:
 
 @frozen
 class Answer:
-    """An answer, without its version and stream.
+    """A response, without its version and stream.
 
-    `rows` is the rest of the body, kept separate so that `frame` copies the large rows of a
-    replayed page only once.
+    `rows` is the rest of the body. It is separate so that `frame` copies the rows of a replayed
+    page, which may be large, only once.
     """
 
     opcode: Opcode
@@ -82,7 +82,7 @@ class Answer:
         return self.body + self.rows
 
     def frame(self, version: int, stream: int, compression: Compression | None = None) -> bytes:
-        """Encode the frame; warnings exist from version 4 on. An empty body stays empty."""
+        """Encode the frame; warnings require version 4, and an empty body is not compressed."""
         content, rows, flags = self.body, self.rows, Flag(0)
         if self.warnings and version >= 4:
             content, flags = body.string_list(self.warnings) + content, Flag.WARNING
@@ -95,33 +95,33 @@ class Answer:
 
 
 def ready() -> Answer:
-    """Make READY: the connection may be used."""
+    """Return a READY response, which ends the handshake."""
     return Answer(Opcode.READY)
 
 
 def supported(options: Mapping[str, Iterable[str]]) -> Answer:
-    """Make the answer to OPTIONS."""
+    """Return a SUPPORTED response to OPTIONS."""
     return Answer(Opcode.SUPPORTED, body.string_multimap(options))
 
 
 def authenticate(authenticator: str) -> Answer:
-    """Make AUTHENTICATE: credentials are required, in the form of this class."""
+    """Return an AUTHENTICATE response, which requests credentials for this Java class name."""
     return Answer(Opcode.AUTHENTICATE, body.string(authenticator))
 
 
 def auth_success() -> Answer:
-    """Make AUTH_SUCCESS: the credentials are right."""
+    """Return an AUTH_SUCCESS response, which accepts the credentials."""
     return Answer(Opcode.AUTH_SUCCESS, body.nullable_bytes(None))
 
 
 def error(refusal: CqlError) -> Answer:
-    """Make an ERROR with the fields of its code."""
+    """Return an ERROR response with the fields of its code."""
     head = body.int32(refusal.code) + body.string(_shortened(refusal.message))
     return Answer(Opcode.ERROR, head + _error_fields(refusal))
 
 
 def _shortened(message: str) -> str:
-    """Shorten a message to the length of a [string]: it may quote a long text."""
+    """Truncate a message, which may quote a long text, to the maximum length of a [string]."""
     return message.encode()[:_MAX_STRING].decode(errors="ignore")
 
 
@@ -142,7 +142,7 @@ def _error_fields(refusal: CqlError) -> bytes:
 
 
 def result(outcome: Result, version: int = 4, style: ResultFormat | None = None) -> Answer:
-    """Make the RESULT for the outcome of a statement."""
+    """Return a RESULT response for the outcome of a statement."""
     style = style or ResultFormat()
     match outcome:
         case Void(warnings):
@@ -166,12 +166,12 @@ def _result(kind: ResultKind, encoded: bytes, warnings: tuple[str, ...] = ()) ->
 
 
 def schema_event(change: SchemaChange) -> Answer:
-    """Make SCHEMA_CHANGE: the effect of a DDL statement."""
+    """Return a SCHEMA_CHANGE event, which reports the effect of a DDL statement."""
     return Answer(Opcode.EVENT, body.string("SCHEMA_CHANGE") + _schema_change(change))
 
 
 def node_event(kind: str, change: str, address: str, port: int) -> Answer:
-    """Make TOPOLOGY_CHANGE (NEW_NODE, REMOVED_NODE) or STATUS_CHANGE (UP, DOWN) of a node."""
+    """Return a TOPOLOGY_CHANGE (NEW_NODE, REMOVED_NODE) or STATUS_CHANGE (UP, DOWN) event."""
     packed = ipaddress.ip_address(address).packed
     where = bytes([len(packed)]) + packed + body.int32(port)
     return Answer(Opcode.EVENT, body.string(kind) + body.string(change) + where)
@@ -192,9 +192,9 @@ def _prepared(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
 
 
 def _bind_metadata(prepared: Prepared, version: int, lwt_mark: bool) -> bytes:
-    """Encode the bind variables, with their table once if they share one.
+    """Encode the bind variables; the name of their table appears once if all share it.
 
-    From version 4 on also which of them form the partition key.
+    From version 4 on, the indexes of the partition key's variables are included.
     """
     columns = prepared.bind_columns
     is_global = len({(column.keyspace, column.table) for column in columns}) == 1
@@ -240,7 +240,7 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
         body.int32(len(rows.rows)),
     ]
     append, short_lengths = parts.append, _SHORT_LENGTHS
-    for row in rows.rows:  # the hot loop of the server: as few calls per cell as possible
+    for row in rows.rows:  # the server's hot loop: as few calls per cell as possible
         for cell in row:
             if cell is None:
                 append(_NULL)
@@ -252,7 +252,7 @@ def _rows(rows: Rows, skip_metadata: bool) -> bytes:
 
 
 def _page_head(page: EncodedPage, skip_metadata: bool) -> bytes:
-    """Encode the part before the rows."""
+    """Encode the part of a page before its rows."""
     state = b""
     flags = MetadataFlag.NO_METADATA if skip_metadata else page.flags
     if page.paging_state is not None:

@@ -1,4 +1,4 @@
-"""Types in the protocol: [option], and the class names used in errors and vectors."""
+"""Encodes types as [option], and as the class names used in errors and vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NATIVE_IDS = {
 
 @functools.cache
 def encode_type(cql_type: CqlType) -> bytes:
-    """Encode the [option] of a type; a vector is a custom type."""
+    """Encode a type as an [option]; a vector is a custom type."""
     match cql_type:
         case Native(name):
             return short(NATIVE_IDS[name])
@@ -49,7 +49,7 @@ def encode_type(cql_type: CqlType) -> bytes:
 
 
 def class_name(cql_type: CqlType) -> str:
-    """Return the name of the class that implements a type, as Cassandra writes it."""
+    """Return the name of Cassandra's Java class for a type."""
     match cql_type:
         case Native(name):
             return MARSHAL_PACKAGE + NATIVE_CLASSES[name]

@@ -1,4 +1,4 @@
-"""Aggregates over all rows of a result: count, min, max, sum, avg."""
+"""Aggregate functions: count, min, max, sum, avg."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = frozenset("tinyint smallint int bigint counter varint float double de
 
 @frozen
 class Aggregate:
-    """A function of all values that are not null, in order of the rows."""
+    """An aggregate: `combine` computes it from the non-null values, in row order."""
 
     returns: CqlType
     combine: Callable[[list[bytes]], bytes | None]
@@ -67,7 +67,7 @@ def _arithmetic(
 
 
 def _sum(name: str, numbers: list[Any]) -> Any:
-    """Add in order of the rows: decimals exactly, floats with the rounding of their type."""
+    """Add in row order: decimals exactly, floats with the rounding of their type."""
     adders: dict[str, Callable[[Any, Any], Any]] = {
         "decimal": EXACT.add,
         "float": lambda total, number: single(total + number),
@@ -77,7 +77,10 @@ def _sum(name: str, numbers: list[Any]) -> Any:
 
 
 def _average(name: str, numbers: list[Any]) -> Any:
-    """Divide the sum: integers towards zero, decimals to the places of the sum, half to even."""
+    """Divide the sum, rounding integers towards zero and decimals half to even.
+
+    Decimals keep the sum's number of decimal places.
+    """
     total, count = _sum(name, numbers), max(len(numbers), 1)
     if isinstance(total, float):
         return total / count

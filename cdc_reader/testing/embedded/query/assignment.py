@@ -1,4 +1,4 @@
-"""The cells that an INSERT, UPDATE or DELETE writes to one column of a row."""
+"""Compiles what an INSERT, UPDATE or DELETE writes to one column of a row."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from cdc_reader.testing.embedded.storage.cell import Cell, latest, reconcile
 from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 Operation = Callable[[Row, Write, ReadRow], None]
-"""Puts cells into a mutation's row; may read the stored row first."""
+"""Writes cells to a mutation's row; may read the stored row first."""
 
 
 def set_value(column: Column, term: Term, scope: Scope) -> Operation:
-    """Compile ``column = term``: a collection is overwritten as a whole."""
+    """Compile ``column = term``, which overwrites a whole collection."""
     if str(column.type) == "counter":
         raise InvalidRequest(
             f"Cannot set the value of counter column {column.name} "
@@ -42,7 +42,7 @@ def set_value(column: Column, term: Term, scope: Scope) -> Operation:
 
 
 def assignment(change: Assignment, scope: Scope) -> Operation:
-    """Compile an assignment of UPDATE."""
+    """Compile an assignment in an UPDATE."""
     column = scope.column(change.column, "Unknown identifier {}")
     if column.is_key:
         raise InvalidRequest(f"PRIMARY KEY part {column.name} found in SET part")
@@ -58,7 +58,7 @@ def assignment(change: Assignment, scope: Scope) -> Operation:
 
 
 def check_assignments(assignments: Sequence[Assignment]) -> None:
-    """Refuse a column set as a whole and again in part, and a field set twice."""
+    """Reject assignments to a whole column and again to it or a part, and two to one field."""
     for index, later in enumerate(assignments):
         for earlier in assignments[:index]:
             if earlier.column == later.column and not (
@@ -92,7 +92,7 @@ def deletion(removed: Deletion, scope: Scope) -> Operation:
 def _unless_unset(
     value: Evaluate, put: Callable[[bytes | None, Row, Write, ReadRow], None]
 ) -> Operation:
-    """Call `put` with the value; an unset value leaves the column as it is."""
+    """Return an operation that calls `put` with the value, unless the value is unset."""
 
     def operation(row: Row, write: Write, read: ReadRow) -> None:
         found = value(write.execution)
@@ -106,7 +106,7 @@ def _unless_unset(
 
 
 def overwrite(column: Column, value: Evaluate) -> Operation:
-    """Write a value to a column; a collection gets a tombstone just before its elements."""
+    """Compile writing a value; a collection's tombstone is 1 µs older than its elements."""
 
     def put_cell(found: bytes | None, row: Row, write: Write, _: ReadRow) -> None:
         row.set_cell(column.name, write.cell(found))
@@ -132,7 +132,7 @@ def _put_all(row: Row, column: Column, entries: list[tuple[bytes, bytes]], write
 def _entries(
     cql_type: CqlType, value: bytes, new_keys: Callable[[int], list[bytes]]
 ) -> list[tuple[bytes, bytes]]:
-    """Return (cell key, cell value) of each element; `new_keys` makes keys for a list's."""
+    """Return (cell key, cell value) of each element; `new_keys` generates the keys of a list."""
     match cql_type:
         case ListType():
             values = elements.list_elements(value)
@@ -146,7 +146,7 @@ def _entries(
 
 
 def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
-    """Set one element; if the statement has set it already, the winner of both cells stays."""
+    """Write one element; if the statement has already written it, keep the winning cell."""
     cells = row.multi_cell(column.name).cells
     if isinstance(column.type, MapType | SetType):
         key = ElementKey.of(children(column.type)[0], key)
@@ -157,7 +157,7 @@ def _put(row: Row, column: Column, key: bytes, cell: Cell) -> None:
 
 
 def _combine(column: Column, change: Assignment, scope: Scope) -> Operation:
-    """Compile ``c + value``, ``value + c`` or ``c - value`` of a collection."""
+    """Compile ``c + value``, ``value + c`` or ``c - value`` for a collection."""
     if not column.is_multi_cell or isinstance(column.type, UserType):
         raise InvalidRequest(
             f"Invalid operation ({column.name} = {column.name} {change.change.value} ...) for "
@@ -193,7 +193,7 @@ def _remove(column: Column, term: Term, scope: Scope) -> Operation:
 
 
 def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
-    """Compile ``c = c + n``: a counter is read and rewritten."""
+    """Compile ``c = c + n`` or ``c = c - n``, which reads and rewrites a counter."""
     sign = -1 if change.change is Change.REMOVE else 1
 
     def put(found: bytes | None, row: Row, write: Write, read: ReadRow) -> None:
@@ -207,7 +207,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
         count = before.value if isinstance(before, Cell) else None
         total = signed(count or b"\0") + sign * signed(found)
         wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
-        # No increment is lost because of its timestamp.
+        # An increment must not lose to the stored cell because its timestamp is older.
         later = stored.timestamp + 1 if isinstance(stored, Cell) else write.timestamp
         timestamp = max(write.timestamp, later)
         row.cells[column.name] = Cell(timestamp, wrapped.to_bytes(8, "big", signed=True))
@@ -216,7 +216,7 @@ def _count(column: Column, change: Assignment, scope: Scope) -> Operation:
 
 
 def deleted_counter() -> InvalidRequest:
-    """Return the refusal to increment a deleted counter, whose value on a server is undefined."""
+    """Return the error for incrementing a deleted counter, whose value in ScyllaDB is undefined."""
     return InvalidRequest("To increment a counter after it was deleted is not supported by this "
                           "server")  # fmt: skip
 
@@ -224,7 +224,7 @@ def deleted_counter() -> InvalidRequest:
 # Elements and fields
 
 _Place = Callable[[Write, ReadRow], bytes]
-"""Returns the key of the cell of an element or field; an index needs the stored list."""
+"""Returns the cell key of an element or field; for a list index, reads the stored list."""
 
 
 def _set_part(
@@ -239,7 +239,7 @@ def _set_part(
 
 
 def _element(column: Column, change: Assignment, key: Term, scope: Scope) -> Operation:
-    """Compile ``column[key] = term`` of a map or list."""
+    """Compile ``column[key] = term`` for a map or list."""
     match column.type:
         case MapType(key_type, value_type) if column.is_multi_cell:
             key_spec = scope.spec(f"key({column.name})", freeze(key_type))
@@ -260,7 +260,7 @@ def _element(column: Column, change: Assignment, key: Term, scope: Scope) -> Ope
 
 
 def _delete_element(column: Column, key: Term, scope: Scope) -> Operation:
-    """Compile ``DELETE column[key]``; a list index beyond the end is refused."""
+    """Compile ``DELETE column[key]``; executing it rejects a list index that is out of bounds."""
     match column.type:
         case MapType(key_type) | SetType(key_type) if column.is_multi_cell:
             spec = scope.spec(f"key({column.name})", freeze(key_type))
@@ -285,7 +285,7 @@ def _element_place(column: Column, key: Evaluate, by_id: bool = False) -> _Place
 
 
 def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
-    """Compile ``column.field = term`` of a UDT."""
+    """Compile ``column.field = term`` for a UDT."""
     key = _field_key(column, name, term)
     fields = column.type.fields if isinstance(column.type, UserType) else ()
     spec = scope.spec(f"{column.name}.{name}", freeze(dict(fields)[name]))
@@ -293,7 +293,7 @@ def _field(column: Column, name: str, term: Term, scope: Scope) -> Operation:
 
 
 def _field_key(column: Column, name: str, term: Term | None) -> bytes:
-    """Return the key of a field that is set to a term, or deleted if the term is None."""
+    """Return the cell key of a field to set to `term`, or to delete if `term` is None."""
     if not isinstance(column.type, UserType) or not column.is_multi_cell:
         kind = "frozen UDT" if isinstance(column.type, UserType) else "non-UDT"
         if term is not None:
@@ -320,7 +320,7 @@ def _key(key: Evaluate, write: Write, column: Column) -> bytes:
 
 
 def _list_key(row: LiveRow, column: Column, place: bytes) -> bytes:
-    """Return the timeuuid of a list's element by its index."""
+    """Return the cell key (a timeuuid) of the list element at an index."""
     live = _live(row, column)
     index = signed(place)
     if not live:

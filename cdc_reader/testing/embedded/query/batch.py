@@ -1,4 +1,4 @@
-"""Statements applied together: one mutation for each partition that they write to."""
+"""Applies statements together, with one mutation for each partition that they write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_BATCH = 1 << 20
 
 @frozen
 class WritePlan:
-    """One modification, or the several of a textual batch."""
+    """A plan for one modification, or for those of a BATCH statement."""
 
     modifications: tuple[Modification, ...]
     sink: MutationSink
@@ -38,7 +38,7 @@ class WritePlan:
 
     @property
     def partition_key_indexes(self) -> tuple[int, ...]:
-        """The indexes of the last statement, as the server answers for a batch."""
+        """The indexes of the last statement, as ScyllaDB returns for a batch."""
         return self.modifications[-1].partition_key_indexes if self.modifications else ()
 
     @property
@@ -49,7 +49,7 @@ class WritePlan:
         return lwt.specs(self.modifications[0].table, columns)
 
     def execute(self, execution: Execution) -> Void | Rows:
-        """Write, unless a condition does not hold."""
+        """Apply the modifications if all conditions hold."""
         steps = [(modification, execution) for modification in self.modifications]
         given = self.timestamp(execution) if self.timestamp else None
         if isinstance(given, bytes):
@@ -62,9 +62,10 @@ class WritePlan:
 def apply(
     steps: Sequence[Step], sink: MutationSink, is_batch: bool, timestamp: int | None = None
 ) -> Void | Rows:
-    """Write modifications together, each with its execution.
+    """Apply modifications together, each with its execution.
 
-    `timestamp` (µs) is the batch's own; else the client's, else the server's.
+    `timestamp` (µs) is that of BATCH USING. If None, the client's timestamp applies, else the
+    server's.
     """
     if not steps:
         return Void()
@@ -93,7 +94,7 @@ def apply(
 
 
 def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
-    """Refuse counters in a logged batch, other tables in a counter batch, and a mix in any."""
+    """Reject counters in a logged batch, other tables in a counter batch, and a mix of both."""
     counters = [modification.table.is_counter for modification in modifications]
     if kind is BatchKind.COUNTER and not all(counters):
         raise InvalidRequest("Cannot include non-counter statement in a counter batch")
@@ -104,7 +105,7 @@ def check_kind(kind: BatchKind, modifications: Sequence[Modification]) -> None:
 
 
 def _mutations(steps: Sequence[Step], default_timestamp: int) -> list[Partition]:
-    """Return one mutation per table and key, in order of first use; empty ones are left out."""
+    """Return one mutation per table and key, in order of first use, without empty ones."""
     merged: dict[tuple[UUID, PartitionKey], Partition] = {}
     for modification, execution in steps:
         # Each increment of a counter must see the increments before it.

@@ -1,4 +1,4 @@
-"""CAST: converts values of one type to another."""
+"""CAST: converts values from one type to another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "counter": 8}
 
 
 def cast(source: CqlType, target: CqlType) -> Callable[[bytes], bytes]:
-    """Return the conversion; raise InvalidRequest if there is none."""
+    """Return the conversion between two types; InvalidRequest if there is none."""
     if isinstance(source, Native) and isinstance(target, Native):
         if source == target or (source.name, target.name) == ("ascii", "text"):
             return lambda value: value
@@ -45,7 +45,7 @@ def as_text(source: Native, value: bytes) -> str:
             return "true" if value == b"\x01" else "false"
         case "date" | "time" | "timestamp":
             return _time(source.name, value)
-        case "decimal" | "varint":  # str would refuse long integers
+        case "decimal" | "varint":  # str limits the number of digits of an int
             text = f"{Decimal(decode(source, value)):f}"
             return text.rstrip("0").rstrip(".") if "." in text else text
         case "float" | "double":
@@ -73,7 +73,7 @@ def _time(name: str, value: bytes) -> str:
 
 
 def _shortest(source: Native, value: bytes) -> str:
-    """Return the fewest digits that stand for this number in its type."""
+    """Format a number with the fewest digits that identify it in its type."""
     number = decode(source, value)
     if source.name == "double" or not math.isfinite(number):
         return repr(number)
@@ -82,7 +82,7 @@ def _shortest(source: Native, value: bytes) -> str:
 
 
 def single(number: float) -> float:
-    """Round to a float of 32 bits, as infinity if it is too large."""
+    """Round to a 32-bit float; numbers that are too large become infinity."""
     try:
         return float(struct.unpack(">f", struct.pack(">f", number))[0])
     except OverflowError:
@@ -90,7 +90,7 @@ def single(number: float) -> float:
 
 
 def _number(number: Any, source: Native, target: Native) -> bytes:
-    """Convert to a number of another type; integers that do not fit wrap."""
+    """Convert to a number of another type; integers that do not fit wrap around."""
     is_float = source.name in ("float", "double")
     size = _SIZES.get(target.name)
     if is_float and target.name in (*_INTEGERS, "decimal"):

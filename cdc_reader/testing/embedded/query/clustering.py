@@ -1,7 +1,7 @@
-"""The rows of a partition that a statement selects, as ranges of its clustering order.
+"""The rows of a partition that a statement selects, as ranges in clustering order.
 
 Each relation narrows a list of disjoint ranges. A restriction that does not follow the clustering
-order is not a range: it is left to filtering, or refused.
+order is not a range, so it is used as a filter or rejected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLICES = (">", ">=", "<", "<=")
 
 @frozen
 class ClusteringRange:
-    """Rows between two gaps, in clustering order."""
+    """The rows between two bounds in clustering order."""
 
     start: Bound
     end: Bound
@@ -48,7 +48,7 @@ class ClusteringRange:
 
 @frozen
 class Slice:
-    """``(a, b) operator values`` on neighbouring clustering columns from `first` on."""
+    """``(a, b) operator values`` with <, <=, > or >= on adjacent clustering columns."""
 
     columns: tuple[Column, ...]
     operator: str
@@ -57,9 +57,9 @@ class Slice:
 
 @frozen
 class ClusteringRestriction:
-    """Prefixes given by ``=`` and IN, then slices; without either, every row.
+    """Key prefixes given by ``=`` and IN, then slices; without either, all rows.
 
-    `prefix` are single columns, `tuples` whole prefixes of `width` columns.
+    `prefix` has the values of single columns, `tuples` returns prefixes of `width` columns.
     """
 
     table: Table
@@ -70,16 +70,16 @@ class ClusteringRestriction:
 
     @property
     def is_open(self) -> bool:
-        """True if it lets every row through."""
+        """True if it selects all rows."""
         return not self.width and not self.slices
 
     @property
     def names_rows(self) -> bool:
-        """True if ``=`` and IN give whole clustering keys."""
+        """True if ``=`` and IN specify full clustering keys."""
         return not self.slices and self.width == len(self.table.clustering)
 
     def prefixes(self, execution: Execution) -> list[ClusteringKey]:
-        """Return the keys, or key prefixes, that ``=`` and IN give."""
+        """Return the keys or key prefixes that ``=`` and IN specify."""
         if self.tuples is not None:
             return self.tuples(execution)
         columns = [part(execution) for part in self.prefix]
@@ -87,7 +87,7 @@ class ClusteringRestriction:
         return list(itertools.product(*columns))
 
     def ranges(self, execution: Execution) -> list[ClusteringRange]:
-        """Return the ranges in clustering order, without empty ones."""
+        """Return the non-empty ranges in clustering order."""
         slices = [(each, each.values(execution)) for each in self.slices]
         found: list[ClusteringRange] = []
         for prefix in self.prefixes(execution):
@@ -115,9 +115,9 @@ class ClusteringRestriction:
 def _sliced(
     prefix: ClusteringKey, each: Slice, values: ClusteringKey | None
 ) -> list[ClusteringRange]:
-    """Return a slice's ranges under a prefix: several if the columns' directions differ.
+    """Return a slice's ranges under a prefix; several if the columns' directions differ.
 
-    Then (a, b) > (1, 2) becomes "a > 1", and "a = 1 and b > 2".
+    For example, (a, b) > (1, 2) then becomes "a > 1", and "a = 1 and b > 2".
     """
     if values is None:
         return []
@@ -138,7 +138,7 @@ def _sliced(
 def _range(
     prefix: ClusteringKey, values: ClusteringKey, operator: str, descending: bool
 ) -> ClusteringRange:
-    """Return the rows under `prefix` whose next columns stand in this relation to `values`."""
+    """Return the range under `prefix` in which ``(next columns) operator values`` holds."""
     start, end, edge = Bound(prefix, BEFORE), Bound(prefix, AFTER), prefix + values
     is_inclusive = operator.endswith("=")
     if operator.startswith(">") != descending:
@@ -147,9 +147,9 @@ def _range(
 
 
 def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> ClusteringRestriction:
-    """Return the restriction of relations on single columns, given by column.
+    """Return the restriction for relations on single columns, which are given by column name.
 
-    They must follow the clustering order: ``=`` and IN first, then slices of one column.
+    They must follow the clustering order: ``=`` and IN first, then slices on one column.
     """
     prefix: list[Candidates] = []
     slices: list[Slice] = []
@@ -167,7 +167,7 @@ def single_columns(relations: dict[str, list[Relation]], scope: Scope) -> Cluste
 
 
 def tuples(relations: Sequence[TupleRelation], scope: Scope) -> ClusteringRestriction:
-    """Return the restriction of relations on several columns: one ``=`` or IN, or slices."""
+    """Return the restriction for multi-column relations: one ``=`` or IN, or slices."""
     slices: list[Slice] = []
     for relation in relations:
         columns = _first_columns(relation, scope)
@@ -221,7 +221,7 @@ def _exact_tuples(
 
 
 def _tuple(term: Term, columns: tuple[Column, ...], scope: Scope) -> Values:
-    """Return the values of ``(1, 2)`` or of a bound tuple; None if one of them is null."""
+    """Compile ``(1, 2)`` or a bound tuple; its value is None if an element is null."""
     if not isinstance(term, TupleTerm):
         whole = bound_value(term, _tuple_spec(columns, scope), scope)
         return lambda execution: (

@@ -1,4 +1,4 @@
-"""Converts collections between cells by element key and single values; views rows as values."""
+"""Converts collections between cells and single values, and shows rows as values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, LiveValue
 
 
 def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
-    """Return the value a reader sees; `cells` are live."""
+    """Return the serialised value that a reader sees, from live cells."""
     match cql_type:
         case ListType():
             return list_value([cells[key].value or b"" for key in ordered(cql_type, cells)])
@@ -39,7 +39,7 @@ def join(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> bytes:
 
 
 def ordered(cql_type: CqlType, cells: Mapping[bytes, Cell]) -> list[bytes]:
-    """Return the element keys in the collection's order."""
+    """Return the element keys in the order of the collection."""
     return sorted(cells, key=element_order(cql_type))
 
 
@@ -55,14 +55,14 @@ def map_entries(value: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def map_element(of_type: MapType, value: bytes, key: bytes) -> bytes | None:
-    """Return the value of a key of a serialised map."""
+    """Return the value of a key in a serialised map; None if absent."""
     order = sort_key(of_type.key)
     place = order(key)
     return next((cell for k, cell in map_entries(value) if order(k) == place), None)
 
 
 def fields(value: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Return the (cell key, value) pairs of a serialised UDT; fields added later are left out."""
+    """Return the (cell key, value) pairs of a serialised UDT, without fields added later."""
     return [(field_key(index), cell) for index, cell in enumerate(read_fields(value))]
 
 
@@ -72,7 +72,7 @@ def field_key(index: int) -> bytes:
 
 
 def user_field(cql_type: CqlType, name: str, label: str) -> tuple[int, CqlType]:
-    """Return the index and type of a UDT's field; refusals call the value `label`."""
+    """Return the index and type of a UDT's field; error messages call the value `label`."""
     fields = cql_type.fields if isinstance(cql_type, UserType) else ()
     for index, (field, of_type) in enumerate(fields):
         if field == name:
@@ -81,16 +81,16 @@ def user_field(cql_type: CqlType, name: str, label: str) -> tuple[int, CqlType]:
 
 
 def field_value(value: bytes | None, index: int) -> bytes | None:
-    """Return a field of a serialised UDT; null if it was written before the type had the field."""
+    """Return a field of a serialised UDT; None if the value is older than the field."""
     cells = [] if value is None else read_fields(value)
     return cells[index] if index < len(cells) else None
 
 
 @define(frozen=True)
 class RowView:
-    """One row of a result: partition key, static row, and the clustering row if there is one.
+    """A row of a result: partition key, static row, and the clustering row if there is one.
 
-    `now` is the time of the read in seconds, for the remaining TTL.
+    `now` is the time of the read in seconds, from which the remaining TTL is calculated.
     """
 
     key: tuple[bytes, ...]
@@ -99,12 +99,12 @@ class RowView:
     now: int
 
     def live(self, column: Column) -> LiveValue | None:
-        """Return the live cell or cells of a column outside the key."""
+        """Return the live cell or cells of a non-key column; None if there are none."""
         source = self.static if column.kind is Kind.STATIC else self.row
         return None if source is None else source.cells.get(column.name)
 
     def value(self, column: Column) -> bytes | None:
-        """Return a column's value in serialised form."""
+        """Return a column's serialised value."""
         if column.kind is Kind.PARTITION_KEY:
             return self.key[column.position]
         if column.kind is Kind.CLUSTERING:

@@ -1,4 +1,4 @@
-"""The engine: takes CQL text and values, returns results."""
+"""The engine, which executes CQL statements."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _PREPARED_CHARACTERS = 1 << 26
 
 Values = Sequence[Value] | Mapping[str, Value]
 Shape = tuple[tuple[UUID, tuple[Column, ...]], ...]
-"""What a statement was prepared against: its tables, each with its columns."""
+"""The (table id, columns) of each table that a statement uses."""
 
 
 @frozen
 class Remembered:
-    """A prepared statement: its text, its connection's keyspace, and its plan."""
+    """A prepared statement: its text, its connection's keyspace, and its shape when prepared."""
 
     cql: str
     keyspace: str | None
@@ -52,12 +52,12 @@ class Remembered:
 
 
 class Engine:
-    """Executes statements over a catalog and a database.
+    """Executes statements on a catalog and a database.
 
-    `clock` gives the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
-    source of a table that is not in the database; `replays` has ready pages for some tables;
-    `most_partitions` is the largest number of partitions that IN lists may name.
-    Every method raises `errors.CqlError` for what the server refuses.
+    `clock` returns the server's time in µs since the epoch. `virtual` maps (keyspace, table) to the
+    source of a table that is not in the database. `replays` has prepared pages for some tables.
+    `most_partitions` is the maximum number of partitions that IN lists may select.
+    Every method raises `errors.CqlError` if ScyllaDB would return an error.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Engine:
         return self._clock()
 
     def query(self, cql: str, values: Values, options: QueryOptions) -> Result:
-        """Execute a statement given as text."""
+        """Execute the text of a statement."""
         with self._worded():
             return self._run(self._plan(cql, options.keyspace), values, options)
 
     def prepare(self, cql: str, options: QueryOptions) -> Prepared:
-        """Prepare a statement; preparing it again gives the same id."""
+        """Prepare a statement; the same text and keyspace always have the same id."""
         keyspace = options.keyspace
         with self._worded():
             plan = self._plan(cql, keyspace)
@@ -100,7 +100,7 @@ class Engine:
         return _description(statement_id, plan)
 
     def prepared(self, statement_id: bytes) -> Prepared:
-        """Return a prepared statement by its id, as now planned; raises Unprepared if unknown."""
+        """Return the prepared statement with this id; raises Unprepared if the id is unknown."""
         return _description(statement_id, self._prepared_plan(statement_id))
 
     def text(self, statement_id: bytes) -> str:
@@ -109,7 +109,7 @@ class Engine:
         return "" if found is None else found.cql
 
     def forget(self, statement_id: bytes | None = None) -> None:
-        """Forget a prepared statement, or all of them, like a node that restarts."""
+        """Forget a prepared statement, or all of them, as after a node's restart."""
         if statement_id is None:
             self._prepared.clear()
         else:
@@ -126,7 +126,7 @@ class Engine:
         statements: Sequence[tuple[str | bytes, Values]],
         options: QueryOptions,
     ) -> Result:
-        """Execute a BATCH frame: statements by text (str) or prepared id (bytes), with values."""
+        """Execute a BATCH frame: statements as text (str) or prepared id (bytes), with values."""
         now, ordinals = self._clock(), Ordinals()
         steps: list[Step] = []
         with self._worded():
@@ -140,7 +140,7 @@ class Engine:
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
-        """Translate refusals to the words of the server's version."""
+        """Give error messages the wording of the server's version."""
         try:
             yield
         except CqlError as error:
@@ -174,12 +174,12 @@ class Engine:
         return Execution(values, now, self._timestamp, options, ordinals, self._most_partitions)
 
     def _timestamp(self) -> int:
-        """Return a write timestamp from the server's clock; each is later than the last one."""
+        """Return a write timestamp from the server's clock, later than all previous ones."""
         self._last_timestamp = max(self._clock(), self._last_timestamp + 1)
         return self._last_timestamp
 
     def _prepared_plan(self, statement_id: bytes) -> Plan:
-        """Return the plan; forget a statement whose table was dropped or has other columns."""
+        """Return the plan; forget the statement if its table was dropped or its columns changed."""
         found = self._prepared.get(statement_id)
         plan = None if found is None else self._still(found)
         if plan is None:
@@ -192,12 +192,12 @@ class Engine:
     def _still(self, statement: Remembered) -> Plan | None:
         try:
             plan = self._plan(statement.cql, statement.keyspace)
-        except CqlError:  # its table or a column it names is gone
+        except CqlError:  # its table, or a column that it names, was dropped
             return None
         return plan if _shape(plan) == statement.shape else None
 
     def _plan(self, cql: str, keyspace: str | None) -> Plan:
-        """Return the plan, made again if the schema has changed."""
+        """Return the plan from the cache; plan again if the schema has changed."""
         key = cql, keyspace, self._catalog.version
         plan = self._plans.get(key)
         if plan is None:
@@ -228,7 +228,7 @@ def _description(statement_id: bytes, plan: Plan) -> Prepared:
 
 
 def bind(columns: tuple[ColumnSpec, ...], values: Values) -> tuple[Value, ...]:
-    """Return the checked values in order of the markers; InvalidRequest as the server words it."""
+    """Return the validated values in order of the markers; raises InvalidRequest."""
     given = _named(columns, values) if isinstance(values, Mapping) else tuple(values)
     if len(given) != len(columns):
         raise InvalidRequest(

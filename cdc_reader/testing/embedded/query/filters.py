@@ -1,4 +1,4 @@
-"""Compares the contents of a row with relations of WHERE and conditions of IF."""
+"""Tests rows by the relations of WHERE and the conditions of IF."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EMPTY = b"\0\0\0\0"
 
 
 def row_test(relation: Relation, scope: Scope) -> Test:
-    """Return a test of a row by a relation of WHERE, where nothing equals null."""
+    """Return a row test for a relation of WHERE, in which nothing equals null."""
     column = scope.column(relation.column)
     read, spec = _subject(column, relation.key, scope)
     compare = _comparison(relation, spec, scope)
@@ -39,9 +39,9 @@ def row_test(relation: Relation, scope: Scope) -> Test:
 
 
 def condition_test(relation: Relation, scope: Scope) -> Test:
-    """Return a test of a row by a condition of IF, where a missing value equals null.
+    """Return a row test for a condition of IF, in which a missing value equals null.
 
-    An empty multi-cell collection has no cells, so it equals null, too.
+    An empty multi-cell collection has no cells, so it also equals null.
     """
     column = scope.column(relation.column, "Unknown identifier {}")
     read, spec = _subject(column, relation.key, scope)
@@ -83,7 +83,7 @@ def _conditions(
 
 
 def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
-    """Return True if two values are equal, as their type compares them."""
+    """Return a function that compares two values of this type for equality."""
     order = sort_key(of_type)
 
     def same(value: bytes | None, other: bytes | None) -> bool:
@@ -95,7 +95,7 @@ def _same(of_type: CqlType) -> Callable[[bytes | None, bytes | None], bool]:
 
 
 def _subject(column: Column, key: Term | str | None, scope: Scope) -> tuple[_Read, ColumnSpec]:
-    """Return what is compared: a column, an element or a field."""
+    """Return what a relation compares (a column, an element or a field), and its type."""
     if key is None:
         return lambda view, _: view.value(column), scope.spec(column.name, freeze(column.type))
     if isinstance(key, str):
@@ -177,9 +177,9 @@ def _contains(relation: Relation, spec: ColumnSpec, scope: Scope) -> _Compare:
 
 @frozen
 class Conditions:
-    """A condition that the row exists or does not (`exists`), or tests of its columns.
+    """The conditions of IF: that the row exists or not (`exists`), or tests of its columns.
 
-    `columns` are those the result shows.
+    `columns` are the columns of the result.
     """
 
     columns: tuple[Column, ...]
@@ -188,11 +188,11 @@ class Conditions:
 
     @property
     def names_regular(self) -> bool:
-        """True if a regular column is tested."""
+        """True if a condition tests a regular column."""
         return self.exists is None and any(c.kind is Kind.REGULAR for c in self.columns)
 
     def hold(self, view: RowView, row_exists: bool, execution: Execution) -> bool:
-        """Return True if the statement applies."""
+        """Return True if all conditions hold."""
         if self.exists is not None:
             return row_exists is self.exists
         return all(test(view, execution) for test in self.tests)
@@ -201,7 +201,7 @@ class Conditions:
 def conditions(
     relations: Sequence[Relation], scope: Scope, exists: bool | None = None
 ) -> Conditions | None:
-    """Return the conditions of a statement, None if it has none."""
+    """Return the conditions of a statement; None if it has none."""
     if exists is not None:
         return Conditions(scope.table.select_order, exists)
     if not relations:

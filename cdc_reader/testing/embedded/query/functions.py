@@ -1,4 +1,4 @@
-"""The functions of CQL on values of one row."""
+"""The scalar functions of CQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TICKS_PER_MILLI = 10_000
 
 @frozen
 class Function:
-    """A function with its signature. With a null argument its result is null."""
+    """A function and its signature. It returns null if an argument is null."""
 
     name: str
     arguments: tuple[CqlType, ...]
@@ -33,7 +33,7 @@ class Function:
     uses_execution: bool = False
 
     def call(self, execution: Execution, arguments: list[Value]) -> bytes | None:
-        """Return the result for serialised arguments."""
+        """Return the serialised result for serialised arguments."""
         given = [argument for argument in arguments if isinstance(argument, bytes)]
         if len(given) != len(arguments):
             return None
@@ -41,7 +41,7 @@ class Function:
 
 
 def overloads(name: str) -> list[Function]:
-    """Return the functions of this name; InvalidRequest if there is none."""
+    """Return the functions with this name; InvalidRequest if there is none."""
     try:
         return _functions()[name]
     except KeyError:
@@ -125,7 +125,7 @@ def _checked(name: str, of_type: CqlType) -> Callable[[bytes], bytes]:
 
 
 def _conversions(t: dict[str, Native]) -> list[Function]:
-    """Return the conversions between timeuuid, timestamp, date and their numbers."""
+    """Return the conversions between timeuuid, timestamp, date and Unix time."""
     sources: dict[str, Callable[[bytes], int]] = {
         "timeuuid": lambda value: timeuuid.micros(value) // 1000,
         "timestamp": signed,

@@ -1,4 +1,4 @@
-"""SELECT JSON: formats each row as one text."""
+"""SELECT JSON: formats each row as a JSON text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ToJson = Callable[[bytes], str]
 
 
 def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[bytes | None]], str]:
-    """Return a function that writes a row as one object; `columns` are (name, type)."""
+    """Return a function that formats a row as a JSON object; `columns` are (name, type)."""
     parts = [(_text(_label(name)), json_writer(of_type)) for name, of_type in columns]
 
     def written(cells: Sequence[bytes | None]) -> str:
@@ -43,7 +43,7 @@ def row_writer(columns: Sequence[tuple[str, CqlType]]) -> Callable[[Sequence[byt
 
 
 def _label(name: str) -> str:
-    """Quote a name unless it is lower-case."""
+    """Quote a name if it has upper-case letters."""
     return name if name == name.lower() else bare_or_quoted(name)
 
 
@@ -56,7 +56,7 @@ def _value(value: bytes | None, write: _ToJson) -> str:
 
 
 def json_writer(cql_type: CqlType) -> _ToJson:
-    """Return a function that writes values of a type as JSON."""
+    """Return a function that formats values of a type as JSON."""
     match cql_type:
         case Native():
             return _native(cql_type)
@@ -89,7 +89,7 @@ def _native(cql_type: Native) -> _ToJson:
 
 
 def _map(write_key: _ToJson, write_value: _ToJson) -> _ToJson:
-    """Write a map; its keys become texts, whatever their type."""
+    """Return a function that formats maps, whose keys become strings, whatever their type."""
 
     def key_text(key: bytes) -> str:
         written = write_key(key)

@@ -1,4 +1,4 @@
-"""INSERT JSON: one text that gives every column of a row."""
+"""INSERT JSON: takes the values of all columns from one text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Table
 
 @define(eq=False)
 class JsonRow:
-    """The columns in the text of one execution; `missing` is the value of the others."""
+    """The values in the JSON text of an execution; absent columns have the value `missing`."""
 
     _table: Table
     _text: Evaluate
@@ -26,11 +26,14 @@ class JsonRow:
     _read: tuple[Execution, Mapping[str, bytes | None]] | None = None
 
     def value(self, column: Column) -> Evaluate:
-        """Return the column's value."""
+        """Return a function that evaluates to the column's value."""
         return lambda execution: self._cells(execution).get(column.name, self._missing)
 
     def key(self, column: Column) -> Candidates:
-        """Return a key column's value; InvalidRequest if it is missing or null."""
+        """Return a function that evaluates to a key column's value.
+
+        It raises InvalidRequest if the value is missing or null.
+        """
 
         def candidates(execution: Execution) -> list[bytes]:
             value = self._cells(execution).get(column.name)
@@ -41,7 +44,7 @@ class JsonRow:
         return candidates
 
     def _cells(self, execution: Execution) -> Mapping[str, bytes | None]:
-        """Parse the text once for all columns."""
+        """Return the values by column; the text is parsed once per execution."""
         if self._read is None or self._read[0] is not execution:
             self._read = execution, self._decoded(self._given(execution))
         return self._read[1]
@@ -57,7 +60,7 @@ class JsonRow:
         try:
             members = _by_column(read_json(text))
             return self._serialised(members)
-        except (JsonError, MarshalError) as error:  # the server does not catch this error: code 0
+        except (JsonError, MarshalError) as error:  # uncaught in ScyllaDB: code 0
             raise ServerError(str(error)) from None
 
     def _serialised(self, members: dict[str, object]) -> dict[str, bytes | None]:
@@ -74,7 +77,7 @@ class JsonRow:
 
 
 def _by_column(value: object) -> dict[str, object]:
-    """Return the members by column name: quoted names as they are, others in lower case."""
+    """Return the members by column name: quoted names unchanged, others in lower case."""
     if not isinstance(value, dict):
         raise JsonError("JSON assert failed on condition 'IsObject()'")
     members: dict[str, object] = {}

@@ -22,31 +22,31 @@ from cdc_reader.testing.embedded.storage.database import PartitionKey
 
 @frozen
 class ExactKeys:
-    """Partitions by key: every part of the key is given by ``=`` or IN."""
+    """A selection of partitions by key: ``=`` or IN restricts every part of the key."""
 
     table: Table
     parts: tuple[Candidates, ...]
 
     def keys(self, execution: Execution) -> list[PartitionKey]:
-        """Return the keys, in order of their parts' types; ServerError if there are too many."""
+        """Return the keys, sorted by their parts' types; ServerError if there are too many."""
         columns = [part(execution) for part in self.parts]
         check_product(columns, execution.most_partitions)
         return [key for key in itertools.product(*columns) if self._exists(key)]
 
     def _exists(self, key: PartitionKey) -> bool:
-        """Return False for a log partition whose key is not 16 bytes, which cannot be read."""
+        """Return False for a log partition whose key is not 16 bytes long, which cannot be read."""
         return not self.table.is_cdc_log or len(key[0]) == 16
 
 
 @frozen
 class TokenRange:
-    """Partitions by token, all of them without bounds; both bounds are inclusive."""
+    """A selection of partitions by token, with inclusive bounds; without bounds, all partitions."""
 
     lower: tuple[Callable[[Execution], int | None], ...] = ()
     upper: tuple[Callable[[Execution], int | None], ...] = ()
 
     def bounds(self, execution: Execution) -> tuple[int, int] | None:
-        """Return the (first, last) token, or None if no token can match."""
+        """Return (first token, last token); None if no token can match."""
         lower = [bound(execution) for bound in self.lower]
         upper = [bound(execution) for bound in self.upper]
         if None in lower or None in upper:
@@ -60,7 +60,7 @@ KeyRestriction = ExactKeys | TokenRange
 
 
 def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
-    """Refuse IN lists that multiply to more than `most` keys.
+    """Reject IN lists whose combinations are more than `most` keys.
 
     ScyllaDB's error always mentions clustering keys, even for partition keys.
     """
@@ -72,7 +72,7 @@ def check_product(columns: Sequence[Sequence[object]], most: int) -> None:
 
 
 def token_range(relations: Sequence[TokenRelation], scope: Scope) -> TokenRange:
-    """Return the range that ``token(...)`` relations give together."""
+    """Return the intersection of the ranges of all ``token(...)`` relations."""
     lower: list[Callable[[Execution], int | None]] = []
     upper: list[Callable[[Execution], int | None]] = []
     for relation in relations:
@@ -103,7 +103,7 @@ def _check_columns(relation: TokenRelation, scope: Scope) -> None:
 
 
 def definition(column: Column) -> str:
-    """Format a column as some refusals show it."""
+    """Format a column as some error messages do."""
     kind = "CLUSTERING_COLUMN" if column.kind is Kind.CLUSTERING else column.kind.name
     return (
         f"ColumnDefinition{{name={column.name}, type={class_name(column.type)}, kind={kind}, "
@@ -125,7 +125,7 @@ def _token(term: Term, scope: Scope) -> Callable[[Execution], int | None]:
 
 
 def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None]:
-    """Compile ``token(1, 'a')`` of values for the partition key's columns."""
+    """Compile ``token(1, 'a')``, whose arguments are values of the partition key's columns."""
     columns = scope.table.partition_key
     if len(term.arguments) != len(columns):
         raise InvalidRequest(
@@ -147,9 +147,9 @@ def token_call(term: CallTerm, scope: Scope) -> Callable[[Execution], int | None
 def _shifted(
     token: Callable[[Execution], int | None], by: int, smallest: int
 ) -> Callable[[Execution], int | None]:
-    """Return a bound as a token that is included.
+    """Return a bound, moved by `by` to make it inclusive.
 
-    The smallest token stands for `smallest`: it precedes all tokens, and as an end it stands for
+    The smallest token becomes `smallest`: it precedes all tokens, and as an upper bound it means
     the end of the ring.
     """
 

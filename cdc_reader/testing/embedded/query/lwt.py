@@ -1,4 +1,4 @@
-"""Lightweight transactions: their conditions, and their results for the client."""
+"""Lightweight transactions: checks their conditions, and returns their results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ APPLIED = "[applied]"
 
 @frozen
 class Outcome:
-    """Whether the statements apply, and the result: a row for each of them."""
+    """Whether the statements apply, and the result, which has a row for each statement."""
 
     applies: bool
     rows: Rows
 
 
 def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
-    """Check the conditions of all statements, on one partition, against its rows."""
+    """Check the conditions of all statements, which must be on one partition."""
     table = steps[0][0].table
     partition = _the_partition(steps)
     views = [_view(partition, modification, each) for modification, each in steps]
@@ -48,7 +48,11 @@ def check(steps: Sequence[Step], is_batch: bool) -> Outcome:
 
 
 def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tuple[Column, ...]:
-    """Return the columns that conditions name; all for IF [NOT] EXISTS, the key for a batch."""
+    """Return the columns of the result.
+
+    They are the columns that conditions name, or all columns for IF [NOT] EXISTS. For a batch, the
+    key columns are added.
+    """
     named = {
         column
         for modification in modifications
@@ -63,7 +67,7 @@ def result_columns(modifications: Sequence[Modification], is_batch: bool) -> tup
 
 
 def specs(table: Table, columns: Sequence[Column]) -> tuple[ColumnSpec, ...]:
-    """Return the result's columns: whether it was applied, then the tested columns."""
+    """Return the result's columns: ``[applied]``, then the given ones."""
     applied = ColumnSpec(table.keyspace, table.name, APPLIED, Native("boolean"))
     return applied, *(ColumnSpec(table.keyspace, table.name, c.name, c.type) for c in columns)
 

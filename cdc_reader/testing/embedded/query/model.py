@@ -1,4 +1,4 @@
-"""The values that planning and execution share: options, bound values, names in scope."""
+"""What planning and execution share: options, bound values, names in scope."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cdc_reader.testing.embedded.schema.names import resolve_type
 from cdc_reader.testing.embedded.schema.table import Column, Table
 
 MOST_KEYS = 100
-"""How many keys IN lists may make by default: of partitions, and in each of them of rows."""
+"""Default maximum number of partition keys, and of clustering keys in each, from IN lists."""
 SERIAL = {0x08: "SERIAL", 0x09: "LOCAL_SERIAL"}
 _UNDEFINED = "Undefined name {0} in where clause ('unresolved({0})')"
 
 
 class Unset(enum.Enum):
-    """The bind value "not set": the column stays untouched."""
+    """The bind value "not set", which leaves the column unchanged."""
 
     UNSET = "unset"
 
@@ -36,8 +36,8 @@ Value = bytes | None | Unset
 class QueryOptions:
     """Options of a QUERY, EXECUTE or BATCH frame.
 
-    `timestamp` is the client's default write timestamp in µs, `keyspace` the connection's
-    current one, `page_size` in rows (None: unpaged).
+    `timestamp` is the client's default write timestamp in µs. `keyspace` is the connection's
+    current keyspace. `page_size` is in rows (None: unpaged).
     """
 
     consistency: int = 1
@@ -49,9 +49,9 @@ class QueryOptions:
 
 
 class Ordinals:
-    """Counts list elements within a statement or batch, so that their timeuuids keep the order.
+    """Numbers the list elements of a statement or batch, so that their timeuuids keep the order.
 
-    Appended elements count up from 0, prepended ones down from 2^17.
+    Numbers of appended elements count up from 0, those of prepended ones down from 2^17.
     """
 
     LIMIT = 1 << 17
@@ -61,12 +61,12 @@ class Ordinals:
         self._prepended = self.LIMIT
 
     def append(self) -> int:
-        """Return the ordinal of the next element at a list's end."""
+        """Return the ordinal of the next appended element."""
         self._appended += 1
         return self._appended - 1
 
     def prepend(self, count: int) -> range:
-        """Return the ordinals of `count` elements to insert, in this order, before all others."""
+        """Return the ordinals of `count` elements to prepend in this order."""
         self._prepended -= count
         return range(self._prepended, self._prepended + count)
 
@@ -75,9 +75,9 @@ class Ordinals:
 class Execution:
     """The context of one execution of a statement.
 
-    `values` are the validated bound values by marker index; `now_us` is the server's time in µs;
-    `server_timestamp` takes a write timestamp from the server, for statements that have none.
-    `most_partitions` is the largest number of partitions that IN lists may name.
+    `values` are the validated bound values by marker index. `now_us` is the server's time in µs.
+    `server_timestamp` returns a write timestamp, for statements that specify none.
+    `most_partitions` is the maximum number of partitions that IN lists may select.
     """
 
     values: tuple[Value, ...]
@@ -94,15 +94,15 @@ class Execution:
 
 
 Evaluate = Callable[[Execution], Value]
-"""A term made ready: gives its value, in serialised form, for an execution."""
+"""A compiled term: returns its serialised value for an execution."""
 
 
 @define
 class Scope:
-    """The names of one statement over one table.
+    """The names that a statement on one table may use.
 
-    `bind` collects the bind variables of the whole text: the statements of a batch share it.
-    `writes` says that a key column must not be null.
+    `bind` collects the bind variables of the whole text; the statements of a batch share it.
+    `writes` is True for modifications, whose key columns must not be null.
     """
 
     table: Table
@@ -111,7 +111,7 @@ class Scope:
     writes: bool = False
 
     def column(self, name: str, message: str = _UNDEFINED) -> Column:
-        """Return the column, or InvalidRequest with `message`, which newer versions simplify."""
+        """Return the column; InvalidRequest with `message`, or a simpler one in newer versions."""
         if (found := self.table.by_name.get(name)) is not None:
             return found
         if self.catalog.profile.new_words and message.startswith("Undefined"):
@@ -119,14 +119,14 @@ class Scope:
         raise InvalidRequest(message.format(name))
 
     def spec(self, name: str, of_type: CqlType) -> ColumnSpec:
-        """Make a variable or result column of this table."""
+        """Return the spec of a bind variable or result column of this table."""
         return ColumnSpec(self.table.keyspace, self.table.name, name, of_type)
 
     def column_spec(self, column: Column) -> ColumnSpec:
         return self.spec(column.name, column.type)
 
     def type(self, text: str) -> CqlType:
-        """Parse a type; user-defined types are looked up in the table's keyspace."""
+        """Parse a type; the table's keyspace has the user-defined types."""
         return resolve_type(self.catalog, self.table.keyspace, text)
 
     def marker(self, marker: Marker, spec: ColumnSpec) -> Evaluate:
@@ -140,5 +140,5 @@ class Scope:
         return bound
 
     def bind_columns(self) -> tuple[ColumnSpec, ...]:
-        """Return the bind variables in order of the text."""
+        """Return the bind variables in the order of their markers."""
         return tuple(self.bind[index] for index in sorted(self.bind))

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: planned once, turned into mutations when executed."""
+"""Plans of INSERT, UPDATE and DELETE, which create mutations when executed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _operations(on_statics: bool) -> Any:
 class Modification:
     """A planned INSERT, UPDATE or DELETE.
 
-    `operations` write the cells of their columns. `inserts` writes the row marker. `deletes`
-    removes the rows, ranges or partitions that `rows` says.
+    `operations` write the cells of their columns. With `inserts`, it also writes row markers. With
+    `deletes`, it deletes the rows, ranges or partitions that `rows` selects.
     """
 
     table: Table
@@ -64,9 +64,9 @@ class Modification:
         default_timestamp: int,
         before: Mapping[tuple[UUID, PartitionKey], Partition],
     ) -> list[Partition]:
-        """Return one mutation per partition key; `default_timestamp` if USING gives none.
+        """Return one mutation per partition key, which extends the one in `before`, if any.
 
-        Extends the mutations in `before`.
+        `default_timestamp` (µs) applies if there is no USING TIMESTAMP.
         """
         if self.timeout is not None:
             self.timeout(execution)
@@ -78,7 +78,7 @@ class Modification:
         ]
 
     def partition_keys(self, execution: Execution) -> list[PartitionKey]:
-        """Return the keys; refuses empty or overlong ones."""
+        """Return the partition keys; InvalidRequest if one is empty or too long."""
         keys = self.keys.keys(execution)
         for key in keys:
             if len(key) == 1 and not key[0]:
@@ -89,7 +89,7 @@ class Modification:
         return keys
 
     def clustering_keys(self, execution: Execution) -> list[ClusteringKey]:
-        """Return the full clustering keys that the statement names."""
+        """Return the full clustering keys that the statement specifies."""
         keys = self.rows.prefixes(execution) if self.rows.names_rows else []
         for size in (len(part) for key in keys for part in key):
             if size > _MAX_KEY:
@@ -149,7 +149,7 @@ class Modification:
                 mutation.delete_range(RangeTombstone(each.start, each.end, write.timestamp))
 
     def _read(self, key: PartitionKey, row: ClusteringKey | None, write: Write) -> LiveRow:
-        """Return the stored row, the static one if `row` is None."""
+        """Return the stored row; the static row if `row` is None."""
         stored = self.source.partition(self.table, key)
         if stored is None:
             return LiveRow(row or (), None, {})
@@ -160,7 +160,7 @@ class Modification:
 
 
 def check_timestamp(timestamp: int, now_us: int) -> None:
-    """Refuse a timestamp of USING that is more than three days ahead."""
+    """Reject a USING TIMESTAMP that is more than three days ahead."""
     if timestamp - now_us > _MAX_AHEAD_US:
         raise InvalidRequest(
             "Cannot provide a timestamp more than 3 days into the future. If this was not "

@@ -1,4 +1,4 @@
-"""Paging states: the place where a page ended, as bytes opaque to the client."""
+"""Paging states, which encode where a page ended, as bytes opaque to the client."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _VERSION = 1
 
 @frozen
 class PagingState:
-    """The last row returned, and the rest of the limits.
+    """The last row returned, and what is left of the limits.
 
-    `clustering` is None after the end of a partition. `remaining` is the rest of the statement's
-    LIMIT (-1: no limit), `returned` counts the partition's rows so far.
+    `clustering` is None at the end of a partition. `remaining` is what is left of the statement's
+    LIMIT (-1: no limit), and `returned` is the number of rows returned from this partition so far.
     """
 
     key: tuple[bytes, ...]
@@ -40,7 +40,7 @@ class PagingState:
 
 
 def decode(state: bytes, table: Table) -> PagingState:
-    """Decode a state from a client; ProtocolError if it does not belong to this table."""
+    """Decode a state from a client; ProtocolError if it is not valid for this table."""
     body = state[4:]
     if len(body) < _HEADER.size or zlib.crc32(body).to_bytes(4, "big") != state[:4]:
         raise _invalid()

@@ -1,4 +1,4 @@
-"""Checks INSERT, UPDATE and DELETE against the schema, and plans them."""
+"""Validates INSERT, UPDATE and DELETE against the schema, and plans them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from cdc_reader.testing.embedded.schema.table import Column, Kind, Table
 def plan_modification(
     statement: ast.Modification, scope: Scope, source: TableSource
 ) -> Modification:
-    """Check a statement and plan it."""
+    """Validate a statement and plan it."""
     _check_using(statement, scope.table)
     using = statement.using
     return evolve(
@@ -118,7 +118,7 @@ def _plan_insert(insert: ast.Insert, scope: Scope, source: TableSource) -> Modif
 
 
 def _plan_insert_json(insert: ast.InsertJson, scope: Scope, source: TableSource) -> Modification:
-    """Plan INSERT JSON: it writes every regular column, but no static one, as in the server."""
+    """Plan INSERT JSON, which writes all regular columns but no static ones, as in ScyllaDB."""
     table = scope.table
     text = compile_term(insert.text, ColumnSpec("", "", "", Native("text")), scope)
     row = JsonRow(table, text, UNSET if insert.default_unset else None)
@@ -211,7 +211,7 @@ def _exact(where: Where, scope: Scope) -> ExactKeys:
 
 
 def _check_rows(where: Where, columns: list[Column], when: Conditions | None, verb: str) -> None:
-    """Check that statements on regular columns name rows, and those on static columns do not."""
+    """Check that statements on regular columns specify rows, and those on static columns do not."""
     clustering = where.clustering
     names_regular = when is not None and (
         when.names_regular or (when.exists is not None and not clustering.is_open)
@@ -232,7 +232,7 @@ def _touches_statics_alone(columns: Sequence[Column]) -> bool:
 
 
 def _bound_key(values: dict[str, Term], scope: Scope) -> tuple[int, ...]:
-    """Return the bind variables of an INSERT's partition key, if all of it is bound."""
+    """Return the indexes of the partition key's bind variables; none unless all of it is bound."""
     terms = [values[column.name] for column in scope.table.partition_key]
     indexes = tuple(term.index for term in terms if isinstance(term, Marker))
     return indexes if len(indexes) == len(terms) else ()

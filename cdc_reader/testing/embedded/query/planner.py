@@ -1,4 +1,4 @@
-"""Turns syntax trees into plans."""
+"""Plans statements from their syntax trees."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from cdc_reader.testing.embedded.storage.database import Database
 from cdc_reader.testing.embedded.system.describe import describe
 
 Plan = SelectPlan | WritePlan | SchemaAction
-"""A statement checked against the schema at that time."""
+"""A statement that was validated against the schema at the time of planning."""
 
 
 @frozen
 class Planner:
-    """Checks statements against the catalog and plans them.
+    """Validates statements against the catalog and plans them.
 
     `virtual` maps (keyspace, table) to the source of a table that is not in the database.
     """

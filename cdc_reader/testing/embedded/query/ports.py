@@ -1,4 +1,4 @@
-"""The ports of this package: tables to read, sinks to write to, actions to execute."""
+"""Interfaces of this package: tables to read, sinks to write to, actions to execute."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from cdc_reader.testing.embedded.storage.partition import Partition
 
 
 class TableSource(Protocol):
-    """The data of a table, partition by partition; `storage.Database` is one.
+    """The partitions of tables; `storage.Database` implements this.
 
-    A virtual table's source makes its partitions when asked.
+    The source of a virtual table creates its partitions on request.
     """
 
     def partition(self, table: Table, key: tuple[bytes, ...]) -> Partition | None:
-        """Return the partition with this key, if there is one."""
+        """Return the partition with this key; None if there is none."""
         ...
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
-        """Yield (token, partition) by (token, key), for tokens in [first_token, last_token]."""
+        """Yield (token, partition) in order of (token, key), for [first_token, last_token]."""
         ...
 
 
 class Replays(Protocol):
-    """Ready-made pages; `page_replay.PageReplays` implements this."""
+    """Pages to replay; `page_replay.PageReplays` implements this."""
 
     def page(self, keyspace: str, table: str, paging_state: bytes | None) -> EncodedPage | None:
-        """Return the page to answer a SELECT from this table with; None to read the table."""
+        """Return the page to send for a SELECT from this table; None to read the table."""
         ...
 
 
 class MutationSink(Protocol):
-    """Takes the writes of statements; the CDC write path implements this."""
+    """Applies the mutations of statements; the CDC write path implements this."""
 
     def write(self, mutations: list[Partition], now_us: int) -> None:
-        """Apply the mutations, one per (table, partition key); CqlError for a refused timestamp."""
+        """Apply mutations, one per (table, partition key); CqlError if a timestamp is rejected."""
         ...
 
 
 @frozen
 class SchemaAction:
-    """A plan without variables or rows: DDL, USE, TRUNCATE."""
+    """A plan without bind variables or result rows: DDL, USE, TRUNCATE."""
 
     action: Callable[[], Result]
     bind_columns: tuple[ColumnSpec, ...] = ()

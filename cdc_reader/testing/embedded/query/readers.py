@@ -1,7 +1,7 @@
-"""Turns stored partitions into result rows.
+"""Reads result rows from stored partitions.
 
-`PlainReader` serves the queries of log readers, plain columns without filters: it turns stored
-cells directly into result tuples. `ViewReader` serves all other queries.
+`PlainReader` is for plain columns without filters, which log readers query: it copies stored cells
+directly to result tuples. `ViewReader` is for all other queries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cdc_reader.testing.embedded.storage.row import LiveRow, Row
 
 Cells = tuple[bytes | None, ...]
 Found = tuple[tuple[bytes, ...] | None, Cells]
-"""A row's clustering key, None for a lone static row, and its result."""
+"""A row's clustering key (None for a static row without rows) and its result."""
 Intervals = Sequence[tuple[Position, Position]]
 
 
@@ -78,7 +78,10 @@ class PlainReader:
     def _read(
         self, row: Row, floor: int | None, now: int, cells: list[bytes | None]
     ) -> Cells | None:
-        """Return the row as read at `now` (seconds), deleted up to `floor`; None if it is dead."""
+        """Return the row as read at `now` (seconds); None if it is dead.
+
+        `floor` is the timestamp of the deletion that covers the row, if any.
+        """
         if row.deletion is not None and (floor is None or row.deletion > floor):
             floor = row.deletion
         stored, is_live = row.cells, False
@@ -106,7 +109,7 @@ class PlainReader:
 
 @frozen
 class ViewReader:
-    """Reads rows computed by selectors, if they pass the tests."""
+    """Reads rows that pass the tests, computed by selectors."""
 
     outputs: tuple[Output, ...]
     tests: tuple[Test, ...] = ()
@@ -154,10 +157,10 @@ class DistinctReader:
             yield None, tuple(output.compute(view, execution) for output in self.inner.outputs)
 
     def static_row(self, partition: Partition, execution: Execution) -> Cells | None:
-        """Return nothing: `rows` includes the static row."""
+        """Always None, because `rows` includes the static row."""
         del partition, execution
         return None
 
 
 Reader = PlainReader | ViewReader | DistinctReader
-"""Reads one partition: its rows between positions, or what it shows without rows."""
+"""Reads one partition: its rows between positions, or its static row if it has no rows."""

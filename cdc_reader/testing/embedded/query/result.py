@@ -1,4 +1,4 @@
-"""The outcome of a statement, before it is encoded."""
+"""The results of statements, before they are encoded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SetKeyspace:
 
 @frozen
 class Rows:
-    """A page of rows: serialised cells, None for null. The last page has no paging state."""
+    """A page of rows of serialised cells, None for null. The last page has no paging state."""
 
     columns: tuple[ColumnSpec, ...]
     rows: list[tuple[bytes | None, ...]]
@@ -58,11 +58,11 @@ class EncodedPage:
 
 @frozen
 class Prepared:
-    """A prepared statement: its id, its bind variables, its result columns.
+    """A prepared statement: its id, bind variables and result columns.
 
-    `partition_key_indexes` are the positions, in order of the partition key, of the bind
-    variables that give it; empty if some part is not bound. `result_columns` is empty for
-    statements that return no rows.
+    `partition_key_indexes` are the indexes of the partition key's bind variables, in key order;
+    empty if part of the key is not bound. `result_columns` is empty for statements that return no
+    rows.
     """
 
     id: bytes

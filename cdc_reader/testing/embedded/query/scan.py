@@ -1,4 +1,4 @@
-"""The rows of a SELECT, in order, from the end of a page on."""
+"""Scans the rows of a SELECT in order, from the end of the previous page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cdc_reader.testing.embedded.storage.position import AFTER, BEFORE, position
 
 @frozen
 class Scan:
-    """Partitions by key list or token order; rows by clustering order or `reverse`."""
+    """Scans partitions by key or in token order, and rows in clustering order or `reverse`."""
 
     table: Table
     source: TableSource
@@ -55,7 +55,7 @@ class Scan:
                 yield None, static
 
     def _behind(self, intervals: Intervals, after: PagingState) -> Intervals:
-        """Return the parts of the intervals after a row."""
+        """Return the parts of the intervals that follow the row at `after`."""
         sort_keys, key = self.table.clustering_sort_keys, after.clustering or ()
         if self.reverse:
             gap = position(sort_keys, key, BEFORE)
@@ -69,7 +69,7 @@ class Scan:
                 yield partition
 
     def _all(self, execution: Execution, after: PagingState | None) -> Iterator[Partition]:
-        """Yield the partitions, beginning with the one of `after`."""
+        """Yield the partitions, starting with that of `after`."""
         if isinstance(self.where.keys, ExactKeys):
             yield from self._exact(self.where.keys, execution, after)
             return

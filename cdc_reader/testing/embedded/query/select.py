@@ -1,4 +1,4 @@
-"""SELECT: planned once, executed page by page."""
+"""Plans of SELECT, which are executed page by page."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _CANNOT_PAGE = (
 class SelectPlan:
     """A planned SELECT.
 
-    `sorts`: rows of several keys are ordered together. `refuses_serial`: a serial read is refused,
-    because the log of a table on tablets has no consensus.
+    `sorts` is True if ORDER BY sorts the rows of several partitions together. `refuses_serial` is
+    True for logs of tables that use tablets, which reject serial reads.
     """
 
     table: Table
@@ -121,7 +121,7 @@ class SelectPlan:
         )
 
     def _aggregated(self, execution: Execution) -> Cells:
-        """Return one row: aggregates over all rows, and the first row's values of plain columns."""
+        """Return a row of aggregates over all rows; plain columns have the first row's value."""
         columns: list[list[bytes | None]] = [[] for _ in self.outputs]
         for _, rows in self.scan.partitions(execution, None):
             for _, cells in rows:
@@ -139,7 +139,7 @@ class SelectPlan:
 
 
 class _Page:
-    """Collects rows up to the page size, or 1 MiB of them."""
+    """Collects rows up to the page size or 1 MiB."""
 
     def __init__(self, page_size: int | None, width: int) -> None:
         self.rows: list[Cells] = []
@@ -148,7 +148,7 @@ class _Page:
         self._bytes = 0
 
     def add(self, cells: Cells) -> bool:
-        """Add a row; return whether the page is full."""
+        """Add a row; return True if the page is full."""
         self.rows.append(cells)
         if self._page_size <= 0:
             return False
@@ -169,7 +169,7 @@ def _limit(limit: Evaluate | None, what: str, execution: Execution) -> int:
 
 
 def plan_select(select: ast.Select, scope: Scope, source: TableSource) -> SelectPlan:
-    """Check a SELECT against the schema and plan it."""
+    """Validate a SELECT against the schema and plan it."""
     table = scope.table
     result = outputs(select.selected, scope)
     if select.json:
@@ -235,7 +235,10 @@ def _check_distinct(
 
 
 def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[str, ...]:
-    """Refuse queries that need ALLOW FILTERING; clustering ranges without a key only warn."""
+    """Reject queries that need ALLOW FILTERING, and return warnings.
+
+    A restriction of clustering columns without a partition key only causes a warning.
+    """
     if select.allow_filtering:
         return ()
     if where.skipped and where.key_is_exact:
@@ -253,7 +256,7 @@ def _check_filtering(select: ast.Select, where: Where, scope: Scope) -> tuple[st
 
 
 def _check_order(select: ast.Select, where: Where, table: Table) -> bool:
-    """Return whether rows are read in reverse order."""
+    """Return True if rows are read in reverse order."""
     if not select.order:
         return False
     if not where.key_is_exact:

@@ -1,4 +1,4 @@
-"""The result columns of SELECT: a name, a type, and a function of the row."""
+"""Compiles the result columns of SELECT."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ Compute = Callable[[RowView, Execution], bytes | None]
 
 @frozen
 class Output:
-    """One result column. `column` is set if it is a plain column of the table.
+    """A result column: its name, its type, and the function that computes its value from a row.
 
-    With an `aggregate`, the value is the aggregate of `compute` over all rows.
+    `column` is set for a plain column of the table. With an `aggregate`, the value is the aggregate
+    of `compute` over all rows.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Output:
 
 
 def outputs(selected: Sequence[Selected], scope: Scope) -> tuple[Output, ...]:
-    """Return the result columns of a SELECT list; every column for ``*``."""
+    """Return the result columns of a SELECT list; all columns for ``*``."""
     if not selected:
         return tuple(_column(column) for column in scope.table.select_order)
     made = ((_output(each.selector, scope), each.alias) for each in selected)
@@ -57,7 +58,7 @@ def outputs(selected: Sequence[Selected], scope: Scope) -> tuple[Output, ...]:
 
 
 def json_output(outputs: Sequence[Output]) -> Output:
-    """Return one text column in place of several, for SELECT JSON."""
+    """Return the single result column of SELECT JSON, which combines `outputs`."""
     if any(output.aggregate for output in outputs):
         raise InvalidRequest("SELECT JSON with aggregates is not supported by this server")
     write = row_writer([(output.name, output.type) for output in outputs])
@@ -170,7 +171,7 @@ def _cast(source: Output, target: CqlType, scope: Scope) -> Output:
 def _applied(
     name: str, returns: CqlType, function: Callable[[bytes], bytes], source: Output
 ) -> Output:
-    """Apply a function to a non-null value: of each row, or of an aggregate."""
+    """Apply a function to the non-null value of each row, or of an aggregate."""
 
     def compute(view: RowView, execution: Execution) -> bytes | None:
         value = source.compute(view, execution)

@@ -51,7 +51,7 @@ from cdc_reader.testing.embedded.query.result import ColumnSpec
 
 
 def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
-    """Return a function that gives the term's value; InvalidRequest if it does not fit."""
+    """Return a function that evaluates the term; InvalidRequest if it does not fit `receiver`."""
     match term:
         case Null():
             return lambda _: None
@@ -68,7 +68,10 @@ def compile_term(term: Term, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 
 
 def compile_optional(term: Term | None, name: str, of_type: str, scope: Scope) -> Evaluate | None:
-    """Compile an option of a statement, a variable of this name; None if it is not given."""
+    """Compile an optional part of a statement, such as LIMIT; None if absent.
+
+    `name` and `of_type` are those of its bind variable.
+    """
     return None if term is None else compile_term(term, scope.spec(name, Native(of_type)), scope)
 
 
@@ -136,7 +139,7 @@ _WORDS: dict[type, str] = {
 def _sequence(
     of_type: ListType | SetType | VectorType, term: Term, receiver: ColumnSpec, scope: Scope
 ) -> Evaluate | None:
-    """Compile a list, set or vector; None if the literal is of another kind or size."""
+    """Compile a list, set or vector; None if the literal has the wrong kind or size."""
     if not isinstance(term, SetTerm if isinstance(of_type, SetType) else ListTerm):
         return None
     element, order = of_type.element, sort_key(of_type.element)
@@ -217,7 +220,7 @@ def _parts(
 
 
 def whole(value: Value) -> bytes:
-    """Return an element of a collection, which is never null and never unset."""
+    """Return an element of a collection; InvalidRequest if it is null or unset."""
     if value is None:
         raise InvalidRequest("null is not supported inside collections")
     if isinstance(value, Unset):
@@ -248,7 +251,7 @@ def _call(term: CallTerm, receiver: ColumnSpec, scope: Scope) -> Evaluate:
 def choose(
     candidates: list[Function], term: CallTerm, scope: Scope
 ) -> tuple[Function, list[Evaluate]]:
-    """Return the first function that takes the term's arguments, and the compiled arguments."""
+    """Return the first function that accepts the term's arguments, and the compiled arguments."""
     refusal = no_signature(term.name)
     for function in candidates:
         if len(function.arguments) != len(term.arguments):
@@ -264,7 +267,7 @@ def choose(
 
 
 def no_signature(name: str) -> InvalidRequest:
-    """Return the refusal of a call whose arguments match no function of the name."""
+    """Return the error for a call whose arguments match no function of that name."""
     known = sorted(
         f"system.{name} : ({', '.join(map(str, each.arguments))}) -> {each.returns}"
         for each in overloads(name)
@@ -280,16 +283,16 @@ def _argument(function: Function, index: int, scope: Scope) -> ColumnSpec:
 
 
 def assignable(found: CqlType, wanted: CqlType) -> bool:
-    """Return True if a value of one type is valid for another, with its bytes unchanged."""
+    """Return True if the bytes of a value of type `found` are also a valid `wanted`."""
     compatible = {("timeuuid", "uuid"), ("ascii", "text")}
     names = (str(found), str(wanted))
     return freeze(found) == freeze(wanted) or names in compatible or names[1] == "blob"
 
 
-# The right sides of relations
+# Right-hand sides of relations
 
 Candidates = Callable[[Execution], list[bytes]]
-"""The values a column may have; empty if it is compared with null."""
+"""Returns the values that a column may have; none if it is compared with null."""
 
 
 ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
@@ -301,7 +304,7 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def candidates(relations: Sequence[Relation], spec: ColumnSpec, scope: Scope) -> Candidates:
-    """Return the values that fulfil all relations, one of which is ``=`` or IN."""
+    """Compile relations on one column, at least one of them ``=`` or IN, to the allowed values."""
     exact = [
         (one if each.operator == "=" else several)(each.value, spec, scope)
         for each in relations
@@ -348,13 +351,13 @@ def several(term: Term, spec: ColumnSpec, scope: Scope) -> Candidates:
 
 
 def bound_value(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], bytes | None]:
-    """Return the one value of a comparison; null stays null."""
+    """Compile the value of a comparison, which may be null but not unset."""
     evaluate = compile_term(term, spec, scope)
     return lambda execution: given(evaluate, spec, execution)
 
 
 def given(evaluate: Evaluate, spec: ColumnSpec, execution: Execution) -> bytes | None:
-    """Return the value; InvalidRequest if it is unset."""
+    """Evaluate a term; InvalidRequest if its value is unset."""
     value = evaluate(execution)
     if isinstance(value, Unset):
         raise InvalidRequest(f"Invalid unset value for column {spec.name}")
@@ -367,7 +370,7 @@ def present(values: list[bytes | None]) -> list[bytes]:
 
 
 def listed(term: Term, spec: ColumnSpec, scope: Scope) -> Callable[[Execution], list[bytes | None]]:
-    """Return the values of ``IN (...)`` or ``IN ?`` in their written order."""
+    """Compile ``IN (...)`` or ``IN ?`` to its values in the written order."""
     if isinstance(term, Marker):
         name = f"in{spec.name}" if spec.name.startswith("(") else f"in({spec.name})"
         whole_list = bound_value(term, scope.spec(name, ListType(spec.type, frozen=True)), scope)
@@ -383,7 +386,7 @@ def _cells(value: bytes | None) -> list[bytes | None]:
 
 
 def timeout(term: Term | None, scope: Scope) -> Callable[[Execution], None]:
-    """Check ``USING TIMEOUT term``, which has no effect here, because nothing takes long."""
+    """Compile the validation of ``USING TIMEOUT``, which has no other effect in this server."""
     if term is None:
         return lambda _: None
     of_type = Native("duration")

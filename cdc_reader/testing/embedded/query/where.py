@@ -1,4 +1,4 @@
-"""Analyses WHERE: partition keys or tokens, clustering ranges, and relations to filter by."""
+"""Analyses WHERE: partition keys or tokens, clustering ranges, and filters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _FITTING = ("=", "IN", *SLICES)
 
 @frozen
 class Where:
-    """An analysed WHERE clause. `filters` are relations that are tested on each row.
+    """An analysed WHERE clause; `filters` are the relations to test on each row.
 
-    `skipped` names a clustering column that is restricted though one before it is not.
+    `skipped` has the names of a restricted clustering column and of the unrestricted one before it.
     """
 
     keys: KeyRestriction
@@ -62,7 +62,7 @@ def analyse(relations: Sequence[AnyRelation], scope: Scope) -> Where:
 
 
 def partition_key_markers(relations: Sequence[AnyRelation], scope: Scope) -> tuple[int, ...]:
-    """Return the bind variables of the partition key, if all of it is bound by ``=``."""
+    """Return the indexes of the partition key's bind variables; none unless ``=`` binds all."""
     bound = {
         relation.column: relation.value.index
         for relation in relations
@@ -130,7 +130,7 @@ def _keys(
 
 
 def check_key_slices(where: Where, scope: Scope) -> None:
-    """Refuse slices of the partition key."""
+    """Reject slices on the partition key."""
     for relation in where.filters:
         is_slice = relation.operator in SLICES
         if is_slice and scope.column(relation.column).kind is Kind.PARTITION_KEY:
@@ -170,7 +170,7 @@ def _rows(
 def _fitting(
     columns: Sequence[Column], restricted: dict[str, list[Relation]]
 ) -> dict[str, list[Relation]]:
-    """Return the relations in clustering order: ``=`` or IN, then slices of one column."""
+    """Return the relations that follow clustering order: ``=`` or IN, then slices on one column."""
     fitting: dict[str, list[Relation]] = {}
     for column in columns:
         relations = restricted.get(column.name)

@@ -1,4 +1,4 @@
-"""Translates refusals, raised in the newest version's words, to those of older versions."""
+"""Error messages of older versions; the code raises those of the newest version."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ _BEFORE_5_4 = [
 
 
 def in_older_words(error: CqlError) -> None:
-    """Reword a refusal as versions before 5.4 do."""
+    """Give an error the message of versions before 5.4."""
     for pattern, replacement in _BEFORE_5_4:
         error.message = pattern.sub(replacement, error.message)

@@ -1,4 +1,4 @@
-"""The cells of a mutation, with one statement's timestamp and TTL."""
+"""Creates the cells of a statement, with its timestamp and TTL."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from cdc_reader.testing.embedded.storage.cell import Cell
 from cdc_reader.testing.embedded.storage.row import LiveRow
 
 _CLOCK_SEQUENCE_BITS = 14
-_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: mirrors prepended times
+_REFERENCE_US = 1_262_304_000_000_000  # 2010-01-01: times of prepended elements are mirrored at it
 _NODE = b"\xd4\x3d\x00\x22\x79\x7d"
 MAX_TTL = 630_720_000
 
 ReadRow = Callable[[], LiveRow]
-"""Reads the stored row an assignment is about; only lists and counters need to."""
+"""Reads the stored row that an assignment changes; only lists and counters need this."""
 
 
 @frozen
 class Write:
-    """The settings of all cells of a statement: `ttl` in seconds, 0 for none; `timestamp` in µs.
+    """The write settings of a statement: `ttl` in seconds, 0 for none; `timestamp` in µs.
 
-    `expiry_first`: between cells with one timestamp, expiry decides before the value.
+    With `expiry_first`, the later expiry wins between cells with the same timestamp, before their
+    values are compared.
     """
 
     timestamp: int
@@ -34,7 +35,7 @@ class Write:
     expiry_first: bool = True
 
     def cell(self, value: bytes | None) -> Cell:
-        """Make a live cell, or for null a dead one, which never has a TTL."""
+        """Return a live cell, or a dead one for null, which never has a TTL."""
         if value is None or not self.ttl:
             return Cell(self.timestamp, value)
         expiry = self.execution.now + self.ttl
@@ -46,12 +47,12 @@ class Write:
         return Cell(self.timestamp, None)
 
     def appended_keys(self, count: int) -> list[bytes]:
-        """Return timeuuids for elements at a list's end."""
+        """Return timeuuids for `count` elements appended to a list."""
         ordinals = self.execution.ordinals
         return [_element_key(self.timestamp, ordinals.append()) for _ in range(count)]
 
     def prepended_keys(self, count: int) -> list[bytes]:
-        """Return timeuuids for elements before a list's first."""
+        """Return timeuuids for `count` elements prepended to a list."""
         if self.timestamp < _REFERENCE_US:
             raise InvalidRequest("List prepend custom timestamp must be greater than Jan 1 2010 "
                                  "00:00:00")  # fmt: skip
@@ -62,8 +63,9 @@ class Write:
 def _element_key(micros: int, ordinal: int) -> bytes:
     """Return the timeuuid at `micros` that sorts by `ordinal`, which is below 2^17.
 
-    The upper 3 bits of the ordinal count 100 ns ticks, the lower 14 are the clock sequence. The low
-    byte of the clock sequence is flipped, because timeuuids compare as signed bytes.
+    The upper 3 bits of the ordinal are added to the time as 100 ns ticks; the lower 14 are the
+    clock sequence. The top bit of its low byte is inverted, because timeuuids compare as signed
+    bytes.
     """
     if ordinal >= Ordinals.LIMIT:
         raise InvalidRequest(f"Too many list elements in one statement, at most {Ordinals.LIMIT}")

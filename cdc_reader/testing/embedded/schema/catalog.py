@@ -1,4 +1,4 @@
-"""All keyspaces of a server, and the listeners of their changes."""
+"""All keyspaces of a server, and the listeners for their changes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from cdc_reader.testing.embedded.schema.table import Table
 
 @define
 class Keyspace:
-    """A keyspace: replication map, tables and user types by name.
+    """A keyspace: its replication map, and its tables and user types by name.
 
-    A `system` keyspace belongs to the server: clients may neither alter nor drop it.
-    `consistency` is the option of that name, unless it is ``eventual``.
+    Clients cannot alter or drop a `system` keyspace. `tablets` is the initial number of tablets (0:
+    the server's choice), or None for vnodes. `consistency` is the option of that name, or None for
+    ``eventual``.
     """
 
     name: str
@@ -34,10 +35,10 @@ class Keyspace:
 
 @frozen
 class SchemaChange:
-    """The effect of a DDL statement, in the words of the native protocol.
+    """The effect of a DDL statement, in the terms of the native protocol.
 
-    `change` is CREATED, UPDATED or DROPPED, `target` KEYSPACE, TABLE or TYPE;
-    `name` is None for a keyspace.
+    `change` is CREATED, UPDATED or DROPPED; `target` is KEYSPACE, TABLE or TYPE; `name` is None for
+    a keyspace.
     """
 
     change: str
@@ -48,11 +49,11 @@ class SchemaChange:
 
 @define
 class Catalog:
-    """Keyspaces by name, the schema version, and the listeners of schema changes.
+    """Keyspaces by name, the schema version, and the listeners for schema changes.
 
-    `profile` is the server's version, which decides what a schema may contain. `datacenters` are
-    those in which keyspaces may have replicas, in the cluster named `cluster_name`. With
-    `prefers_tablets`, keyspaces use tablets unless they say otherwise.
+    `profile` is the server's version, which decides what a schema may contain. Keyspaces may have
+    replicas in `datacenters`, in the cluster named `cluster_name`. With `prefers_tablets`,
+    keyspaces use tablets by default.
     """
 
     profile: Profile = Profile()
@@ -64,21 +65,21 @@ class Catalog:
     prefers_tablets: bool = False
 
     def keyspace(self, name: str) -> Keyspace:
-        """Return the keyspace, or InvalidRequest as the server words it."""
+        """Return the keyspace; InvalidRequest with ScyllaDB's message if there is none."""
         try:
             return self.keyspaces[name]
         except KeyError:
             raise InvalidRequest(f"Keyspace {name} does not exist") from None
 
     def table(self, keyspace: str, name: str) -> Table:
-        """Return the table, or InvalidRequest as the server words it."""
+        """Return the table; InvalidRequest with ScyllaDB's message if there is none."""
         try:
             return self.keyspace(keyspace).tables[name]
         except KeyError:
             raise InvalidRequest(f"unconfigured table {name}") from None
 
     def has(self, keyspace: str, name: str) -> bool:
-        """Return True if there is such a table."""
+        """Return True if the table exists."""
         return keyspace in self.keyspaces and name in self.keyspaces[keyspace].tables
 
     def changed(self, change: SchemaChange) -> SchemaChange:

@@ -1,4 +1,4 @@
-"""The `cdc` option map of a table: its validation, and its stored form."""
+"""The `cdc` option map of a table: its validation and its stored form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_TTL = 2**31 - 1
 
 @frozen
 class CdcOptions:
-    """Change data capture settings of a table; `ttl` in seconds, 0 keeps log rows for ever.
+    """The CDC options of a table; `ttl` is in seconds, 0 means that log rows never expire.
 
     `preimage` is "false", "true" (touched columns) or "full"; `delta` is "full" or "keys".
     """
@@ -29,7 +29,7 @@ class CdcOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], profile: Profile) -> CdcOptions:
-        """Parse the options of ``WITH cdc = {...}``; ConfigurationError for a bad key or value."""
+        """Parse the options of ``WITH cdc = {...}``; ConfigurationError if one is invalid."""
         spelt = {key.lower(): value for key, value in options.items()}
         if not profile.alter_names_enabled and "preimage" in spelt:
             spelt["preimage"] = _OLD_SPELLING.get(spelt["preimage"].lower(), spelt["preimage"])
@@ -37,7 +37,7 @@ class CdcOptions:
         return cls(**parsed)  # type: ignore[arg-type]  # _parse gives each key its type
 
     def as_map(self) -> dict[str, str]:
-        """Return the map as the server stores it, keys sorted."""
+        """Return the map as ScyllaDB stores it, with sorted keys."""
         return {
             "delta": self.delta,
             "enabled": str(self.enabled).lower(),
@@ -47,7 +47,7 @@ class CdcOptions:
         }
 
     def as_extension(self) -> bytes:
-        """Encode the blob 'cdc' in `system_schema.tables.extensions`: little-endian lengths."""
+        """Encode as blob 'cdc' in `system_schema.tables.extensions`, with little-endian lengths."""
         parts = [_chunk(key) + _chunk(value) for key, value in self.as_map().items()]
         return len(parts).to_bytes(4, "little") + b"".join(parts)
 

@@ -1,4 +1,4 @@
-"""Resolves names in a statement: tables by keyspace, types by their text."""
+"""Validates and resolves the names of keyspaces, tables and types."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _check_length(what: str, name: str, profile: Profile) -> None:
 
 
 def qualified(name: TableName, keyspace: str | None) -> tuple[str, str]:
-    """Return (keyspace, name), with the connection's keyspace by default."""
+    """Return (keyspace, name); the keyspace defaults to the connection's."""
     found = name.keyspace or keyspace
     if found is None:
         raise InvalidRequest(

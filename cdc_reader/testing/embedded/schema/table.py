@@ -1,4 +1,4 @@
-"""A table's definition, as a frozen value; ALTER makes a new one."""
+"""A table's definition, as a frozen value; ALTER creates a new one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LOGGED = ("vector_index", "fulltext_index")
 
 
 def new_id(created_us: int) -> UUID:
-    """Return the id of a table: a time UUID of its creation, in µs of the cluster's clock."""
+    """Return a new table id: a timeuuid of the time of creation, in µs of the cluster's clock."""
     return timeuuid.make(created_us, uuid4().bytes[8:])
 
 
 class Kind(enum.Enum):
-    """A column's role; the values are those of `system_schema.columns.kind`."""
+    """Kinds of columns; the values are those of `system_schema.columns.kind`."""
 
     PARTITION_KEY = "partition_key"
     CLUSTERING = "clustering"
@@ -38,7 +38,7 @@ class Kind(enum.Enum):
 
 @frozen
 class Column:
-    """One column. `position` counts within the key, -1 outside; `descending` is for clustering."""
+    """A column. `position` is its index in its part of the key, or -1 if it is not in the key."""
 
     name: str
     type: CqlType
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def is_multi_cell(self) -> bool:
-        """True if the column holds a cell per element (non-frozen collection or UDT)."""
+        """True if the column has a cell per element (a non-frozen collection or UDT)."""
         return not self.is_key and is_multi_cell(self.type)
 
     @property
@@ -64,12 +64,11 @@ class Column:
 class Table:
     """A table: its columns in any order, its id, its properties.
 
-    `options` holds the properties of CREATE TABLE ... WITH by name, in Python values
-    (numbers, text, maps of text), defaults left out. `dropped` maps the name of each
-    dropped column to (type, time of the drop in µs), `altered_us` is the time of the last
-    statement that changed the table. `cdc_options` is the property `cdc`, None
-    if it was never given: the server remembers one that only repeats the defaults.
-    `indexes` holds the options of each index by its name.
+    `options` holds the properties of CREATE TABLE ... WITH by name, as Python values (numbers,
+    text, maps of text), without defaults. `dropped` maps the name of each dropped column to (type,
+    time of the drop in µs). `altered_us` is the time of the last statement that changed the table.
+    `cdc_options` is the property `cdc`, or None if it was never set: like ScyllaDB, the server
+    keeps options that are equal to the defaults. `indexes` has the options of each index by name.
     """
 
     keyspace: str
@@ -85,7 +84,7 @@ class Table:
 
     @cached_property
     def cdc(self) -> CdcOptions:
-        """The CDC settings in force; an index built from the log keeps CDC on."""
+        """The effective CDC options; an index that is built from the log keeps CDC enabled."""
         options = self.cdc_options or _NO_CDC
         is_needed = any(index["class_name"] in _LOGGED for index in self.indexes.values())
         return evolve(options, enabled=True) if is_needed else options
@@ -117,12 +116,12 @@ class Table:
 
     @cached_property
     def clustering_sort_keys(self) -> tuple[SortKey, ...]:
-        """Return for each clustering column a function from a value's bytes to a sortable key."""
+        """A function for each clustering column, from a value's bytes to a sortable key."""
         return tuple(sort_key(column.type, column.descending) for column in self.clustering)
 
     @property
     def is_cdc_log(self) -> bool:
-        """True for a log table, recognised by its partitioner, not by its name."""
+        """True for a log table, which has a special partitioner; its name does not matter."""
         return self.partitioner == CDC_PARTITIONER
 
     @property

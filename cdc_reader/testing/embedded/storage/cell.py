@@ -1,4 +1,4 @@
-"""Cells: a value or its absence, with the timestamp that decides which write wins."""
+"""Cells: values or tombstones, with the timestamp that decides which write wins."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from attrs import define, field
 
 @define(frozen=True)
 class Cell:
-    """One value. `value` None is a dead cell (tombstone).
+    """A cell; with `value` None it is dead (a tombstone).
 
-    `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead
-    from `expiry` on (seconds of the server's clock). `precedence` decides between two live cells
-    of one timestamp before their values do.
+    `timestamp` is the write timestamp in µs. A cell with a `ttl` (seconds, 0 for none) is dead from
+    `expiry` on (seconds of the server's clock). Between live cells with the same timestamp,
+    `precedence` decides before their values.
     """
 
     timestamp: int
@@ -29,22 +29,22 @@ class Cell:
 class MultiCell:
     """The cells of a non-frozen collection or UDT, by serialised element key.
 
-    The key is a set's element, a map's key, a list's timeuuid, a UDT's field index (smallint).
-    `deletion` is the timestamp of the collection tombstone, if any.
+    The key is a set's element, a map's key, a list element's timeuuid, or a UDT's field index
+    (smallint). `deletion` is the timestamp of the collection tombstone, if any.
     """
 
     deletion: int | None = None
     cells: dict[bytes, Cell] = field(factory=dict)
 
     def merge(self, other: MultiCell) -> None:
-        """Merge `other` into this one; the winner of each cell stays."""
+        """Merge `other` into this collection; of each pair of cells, the winner remains."""
         self.deletion = latest(self.deletion, other.deletion)
         for key, cell in other.cells.items():
             mine = self.cells.get(key)
             self.cells[key] = cell if mine is None else reconcile(mine, cell)
 
     def live(self, deletion: int | None, now: int) -> dict[bytes, Cell]:
-        """Return the live cells not covered by the collection's own tombstone or by `deletion`."""
+        """Return the live cells that neither the collection tombstone nor `deletion` covers."""
         floor = latest(self.deletion, deletion)
         return {
             key: cell
@@ -57,10 +57,10 @@ class MultiCell:
 
 
 def reconcile(left: Cell, right: Cell) -> Cell:
-    """Return the winner of two cells at one place.
+    """Return the winner of two cells with the same key.
 
-    The later timestamp wins; then dead over live; then the precedence; then the larger value;
-    then an expiring one, by later expiry.
+    The later timestamp wins, then dead over live, then the higher precedence, then the larger
+    value, then expiring over not expiring, then the later expiry.
     """
     return left if _rank(left) >= _rank(right) else right
 
@@ -77,10 +77,10 @@ def _rank(cell: Cell) -> tuple[int, bool, int, bytes, bool, int]:
 
 
 def latest(*deletions: int | None) -> int | None:
-    """Return the latest of the deletion timestamps, None if there is none."""
+    """Return the latest deletion timestamp; None if there is none."""
     return max((d for d in deletions if d is not None), default=None)
 
 
 def covers(deletion: int | None, timestamp: int) -> bool:
-    """Return True if a tombstone at `deletion` hides a write at `timestamp`."""
+    """Return True if a deletion at time `deletion` hides a write at time `timestamp`."""
     return deletion is not None and timestamp <= deletion

@@ -18,7 +18,7 @@ RingPosition = tuple[int, PartitionKey]
 
 @define
 class Database:
-    """The server's data: per table id, partitions by (token, key)."""
+    """The server's data: by table id, partitions by (token, key)."""
 
     tables: dict[UUID, SortedDict[RingPosition, Partition]] = field(factory=dict)
 
@@ -32,7 +32,7 @@ class Database:
         partition.merge(mutation)
 
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
-        """Return the partition of `key`, if anything was ever written to it."""
+        """Return the partition with this key; None if nothing was ever written to it."""
         place = (token_of(table.partitioner, key), key)
         partition: Partition | None = self.tables.get(table.id, _NOTHING).get(place)
         return partition

@@ -1,6 +1,6 @@
 """A partition: a deletion, a static row, clustering rows in order, and range tombstones.
 
-The same class represents a mutation: one write to one partition.
+The same class represents a mutation, which is a write to one partition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Partition:
         self.ranges = RangeTombstones(self.table.clustering_sort_keys)
 
     def row(self, key: tuple[bytes, ...]) -> Row:
-        """Return the clustering row with this full key, created if absent."""
+        """Return the clustering row with this full key; create it if absent."""
         place = self.position(key)
         row: Row | None = self.rows.get(place)
         if row is None:
@@ -46,7 +46,7 @@ class Partition:
         self.deletion = latest(self.deletion, timestamp)
 
     def delete_range(self, tombstone: RangeTombstone) -> None:
-        """Delete a range of rows; a range of exactly one row is a row deletion."""
+        """Delete a range of rows; a range of exactly one row becomes a row deletion."""
         start, end = tombstone.start, tombstone.end
         if (
             start.prefix == end.prefix
@@ -58,7 +58,7 @@ class Partition:
             self.ranges.add(tombstone)
 
     def merge(self, other: Partition) -> None:
-        """Merge `other` into this one; cells under a tombstone are kept, but hidden from reads."""
+        """Merge `other` into this partition; reads skip cells under a tombstone, which are kept."""
         self.deletion = latest(self.deletion, other.deletion)
         self.static.merge(other.static)
         for place, row in other.rows.items():
@@ -78,7 +78,7 @@ class Partition:
         return self.static.live(self.deletion, now)
 
     def live_row(self, key: tuple[bytes, ...], now: int) -> LiveRow:
-        """Return one row as read at `now`; its truth value is whether the row exists."""
+        """Return a row as read at `now` (seconds); it is falsy if the row does not exist."""
         place = self.position(key)
         row: Row | None = self.rows.get(place)
         if row is None:
@@ -86,7 +86,7 @@ class Partition:
         return row.live(self.deletion_at(place), now)
 
     def has_deleted(self, key: tuple[bytes, ...] | None) -> bool:
-        """Return True if a row, or a cell of it, was deleted; without `key` the static row."""
+        """Return True if a row or one of its cells was deleted; the static row if `key` is None."""
         row = self.static if key is None else self.rows.get(self.position(key)) or Row()
         deletion = self.deletion if key is None else self.deletion_at(self.position(key))
         cells = (cell for cell in row.cells.values() if isinstance(cell, Cell))
@@ -99,13 +99,13 @@ class Partition:
         upper: Position | None = None,
         reverse: bool = False,
     ) -> Iterator[LiveRow]:
-        """Yield the rows at `now` between two positions, in clustering order or reversed."""
+        """Yield the rows at `now` (seconds) between two positions, in order or reversed."""
         for place in self.rows.irange(lower, upper, reverse=reverse):
             if live := self.rows[place].live(self.deletion_at(place), now):
                 yield live
 
     def deletion_at(self, place: Position) -> int | None:
-        """Return when the row at `place` was deleted with its partition or a range; None if not."""
+        """Return when the partition or a range that includes `place` was deleted, or None."""
         if not self.ranges.ranges:
             return self.deletion
         return latest(self.deletion, self.ranges.deletion_at(place))

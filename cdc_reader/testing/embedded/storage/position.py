@@ -1,6 +1,6 @@
-"""Places in a partition: rows, and the gaps before and after all rows with a prefix.
+"""Positions in a partition: rows, and the gaps before and after all rows with a prefix.
 
-A position is a flat tuple that Python compares as the server compares positions. A row is
+A position is a flat tuple that Python compares as ScyllaDB compares positions. A row is
 ``(1, k1, 1, k2, 1)``; the gap before all rows with prefix k1 is ``(1, k1, 0)``, the gap after
 them ``(1, k1, 2)``.
 """
@@ -30,9 +30,9 @@ def position(sort_keys: Sequence[SortKey], values: Sequence[bytes], place: int =
 
 @frozen
 class Bound:
-    """A gap beside a clustering prefix: BEFORE or AFTER all rows that begin with it.
+    """The gap BEFORE or AFTER all rows that have a clustering prefix.
 
-    As the start of a range BEFORE is inclusive; as its end AFTER is.
+    As the start of a range, BEFORE is inclusive; as the end of a range, AFTER is inclusive.
     """
 
     prefix: tuple[bytes, ...]

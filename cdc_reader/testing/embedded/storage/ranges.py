@@ -1,6 +1,6 @@
-"""Range tombstones of a partition: disjoint ranges in order, each with its deletion time.
+"""The range tombstones of a partition: disjoint ranges in order, each with its deletion time.
 
-Where ranges overlap the later deletion wins; neighbours with the same time are one range.
+Where ranges overlap, the later deletion wins; adjacent ranges with the same time are merged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cdc_reader.testing.embedded.storage.position import Bound, Position
 
 @frozen
 class RangeTombstone:
-    """Everything between `start` and `end` written at or before `timestamp` (µs) is deleted."""
+    """Deletes everything between `start` and `end` that was written up to `timestamp` (µs)."""
 
     start: Bound
     end: Bound
@@ -51,7 +51,7 @@ class RangeTombstones:
         self.ranges = pieces
 
     def deletion_at(self, position: Position) -> int | None:
-        """Return when the row at `position` was deleted with a range; None if not."""
+        """Return when a range that includes `position` was deleted; None if there is none."""
         for tombstone in self.ranges:
             if self._position(tombstone.start) < position < self._position(tombstone.end):
                 return tombstone.timestamp

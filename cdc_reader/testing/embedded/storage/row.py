@@ -1,4 +1,4 @@
-"""A row: an existence marker, cells by column, and a deletion."""
+"""Rows: a marker, cells by column, and a deletion."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Row:
     """One clustering row, or a partition's static row.
 
     `key` holds the serialised clustering values (empty for static rows and tables without
-    clustering columns). `marker` is written by INSERT. `deletion` is the row tombstone's
-    timestamp.
+    clustering columns). `marker` is written by INSERT. `deletion` is the timestamp of the row
+    tombstone.
     """
 
     key: tuple[bytes, ...] = ()
@@ -24,7 +24,7 @@ class Row:
     deletion: int | None = None
 
     def merge(self, other: Row) -> None:
-        """Merge `other` into this one; the winner of each cell stays."""
+        """Merge `other` into this row; of each pair of cells, the winner remains."""
         self.deletion = latest(self.deletion, other.deletion)
         if other.marker is not None:
             self.set_marker(other.marker)
@@ -38,12 +38,12 @@ class Row:
         self.marker = marker if self.marker is None else reconcile(self.marker, marker)
 
     def set_cell(self, name: str, cell: Cell) -> None:
-        """Write an atomic cell; the winner of the old and the new cell stays."""
+        """Write an atomic cell; the winner of the old and the new cell remains."""
         mine = self.cells.get(name)
         self.cells[name] = reconcile(mine, cell) if isinstance(mine, Cell) else cell
 
     def multi_cell(self, name: str) -> MultiCell:
-        """Return the collection cell of column `name`, created if absent."""
+        """Return the multi-cell value of column `name`; create it if absent."""
         value = self.cells.get(name)
         if not isinstance(value, MultiCell):
             value = self.cells[name] = MultiCell()
@@ -53,7 +53,10 @@ class Row:
         self.deletion = latest(self.deletion, timestamp)
 
     def live(self, deletion: int | None, now: int) -> LiveRow:
-        """Return the row as read at `now` (seconds); `deletion` is the enclosing tombstone."""
+        """Return the row as read at `now` (seconds).
+
+        `deletion` is the timestamp of the range or partition tombstone that covers the row, if any.
+        """
         floor = latest(self.deletion, deletion)
         marker = self.marker
         if marker is not None and (not marker.is_live(now) or covers(floor, marker.timestamp)):
@@ -72,7 +75,7 @@ class Row:
         return LiveRow(self.key, marker, cells)
 
     def is_empty(self) -> bool:
-        """Return True if the row has no content, not even a deletion."""
+        """Return True if the row has no cells, marker or deletion."""
         return self.marker is None and not self.cells and self.deletion is None
 
     def copy(self) -> Row:
@@ -82,7 +85,7 @@ class Row:
 
 @define
 class LiveRow:
-    """A row as read: live cells only. A multi-cell column maps element keys to cells."""
+    """The live cells of a row; for a multi-cell column, a mapping of element keys to cells."""
 
     key: tuple[bytes, ...]
     marker: Cell | None

@@ -1,7 +1,8 @@
-"""The server's own keyspaces: their definitions, and their virtual tables.
+"""System keyspaces: definitions and virtual tables.
 
-`system` and `system_schema` are virtual; the others are stored like any table.
+The tables of `system`, `system_schema` and `system_traces` are virtual; those of the other
+keyspaces are stored like any table.
 
-May import `topology` and the packages below it. Begin with `definitions`; `virtual` makes rows of
-a virtual table.
+May import `topology` and the packages below it. Start with `definitions`; `virtual` creates the
+rows of virtual tables.
 """

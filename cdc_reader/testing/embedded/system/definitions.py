@@ -1,4 +1,4 @@
-"""The server's keyspaces and tables, as a real server's schema tables list them."""
+"""The system keyspaces and tables, as the schema tables of a real server list them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCATOR = "org.apache.cassandra.locator."
 _LOCAL = {"class": _LOCATOR + "LocalStrategy"}
 _EVERYWHERE = {"class": _LOCATOR + "EverywhereStrategy"}
 
-# One table a line: name: partition key | clustering key | other columns.
+# One table per line: name: partition key | clustering key | other columns.
 _PROPERTIES = (
     "bloom_filter_fp_chance double, caching frozen<map<text, text>>, comment text, "
     "compaction frozen<map<text, text>>, compression frozen<map<text, text>>, "
@@ -129,9 +129,9 @@ STREAMS_DESCRIPTIONS = ("system_distributed", "cdc_streams_descriptions_v2")
 
 
 class StreamsTable(Table):
-    """`system.cdc_streams`: within a timestamp and state, streams are ordered by token.
+    """`system.cdc_streams`, whose streams are in token order within a timestamp and state.
 
-    Tokens are signed, so this is not the order of their bytes.
+    Because tokens are signed, this is not the order of their bytes.
     """
 
     @cached_property
@@ -141,7 +141,7 @@ class StreamsTable(Table):
 
 
 def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
-    """Return the keyspaces that a new server of this version has."""
+    """Yield the keyspaces of a new server of this version."""
     scylla_keyspaces = _SCYLLA_KEYSPACES + ", initial_tablets int" * profile.tablets
     scylla_keyspaces += ", consistency text" * profile.strong_consistency
     system = _SYSTEM + _SYSTEM_TABLETS * profile.cdc_on_tablets
@@ -155,7 +155,7 @@ def system_keyspaces(profile: Profile) -> Iterator[Keyspace]:
 
 
 def generation_range_tables() -> Iterator[Table]:
-    """Return the tables that the upgrade from 4.3 adds to `system_distributed`."""
+    """Yield the tables that the upgrade from 4.3 adds to `system_distributed`."""
     yield from _tables("system_distributed", _GENERATION_RANGES)
 
 
@@ -170,7 +170,7 @@ def _keyspace(name: str, replication: dict[str, str], text: str) -> Keyspace:
 
 @functools.cache
 def _tables(keyspace: str, text: str) -> tuple[Table, ...]:
-    """Return the tables; they are immutable, so all servers of a process share them."""
+    """Parse table definitions; tables are immutable, so all servers in a process share them."""
     return tuple(_table(keyspace, line) for line in filter(None, text.splitlines()))
 
 
@@ -196,6 +196,6 @@ def _column(name: str, definition: str, kind: Kind, position: int) -> Column:
 
 
 def _table_id(keyspace: str, name: str) -> UUID:
-    """Return the id of a built-in table: the name-based UUID of both names."""
+    """Return the id of a system table: the name-based UUID of both names."""
     digest = md5((keyspace + name).encode(), usedforsecurity=False).digest()
     return UUID(bytes=digest, version=3)

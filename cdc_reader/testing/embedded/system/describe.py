@@ -1,4 +1,4 @@
-"""DESCRIBE: prints elements of the schema as the statements that create them."""
+"""DESCRIBE: returns schema elements as the statements that create them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LOG_NOTE = """/* Do NOT execute this statement! It's only for informational pur
 
 
 Description = tuple[tuple[str, ...], tuple[Row, ...]]
-"""The columns and rows of the answer to DESCRIBE, all of them texts."""
+"""The column names and rows of the result of DESCRIBE; all values are text."""
 
 
 def describe(statement: Describe, current: str | None, catalog: Catalog) -> Description:
-    """Answer DESCRIBE on a connection whose keyspace is `current`."""
-    if not catalog.profile.describes:  # drivers recognise such a server, and describe by themselves
+    """Execute DESCRIBE on a connection whose keyspace is `current`."""
+    if not catalog.profile.describes:  # drivers then create descriptions themselves
         raise SyntaxError("line 1:0 no viable alternative at input 'DESCRIBE'")
     if statement.name is None and statement.what != "KEYSPACE":
         return _all(statement.what, catalog)
@@ -42,7 +42,7 @@ def describe(statement: Describe, current: str | None, catalog: Catalog) -> Desc
 
 
 def _all(what: str, catalog: Catalog) -> Description:
-    """Describe everything of a kind; the server's own keyspaces appear only in FULL SCHEMA."""
+    """Describe all elements of a kind; only FULL SCHEMA includes system keyspaces."""
     names = sorted(catalog.keyspaces)
     keyspaces = [catalog.keyspaces[n] for n in names if not catalog.keyspaces[n].system]
     match what:
@@ -126,7 +126,7 @@ def _type(user_type: UserType) -> Row:
 
 
 def _table(keyspace: Keyspace, table: Table, catalog: Catalog) -> Iterator[Row]:
-    """Describe a table; newer versions show a log's properties, commented out."""
+    """Describe a table; newer versions add its log's properties, and comment out a log."""
     text = f"CREATE TABLE {_name(table)} (\n{_columns(table)}\n) WITH "
     if table.clustering:
         order = (f"{quote(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering)
@@ -195,5 +195,5 @@ def _text(value: str) -> str:
 
 
 def quote(name: str) -> str:
-    """Format a name as CQL text, quoted if necessary."""
+    """Format a name as CQL, quoted if necessary."""
     return f'"{name}"' if name in RESERVED else bare_or_quoted(name)

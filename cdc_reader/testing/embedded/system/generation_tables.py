@@ -1,4 +1,4 @@
-"""The tables in which clients find generations; stored, so tests can write them too."""
+"""The tables that describe generations to clients; they are stored, so tests can write them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from cdc_reader.testing.embedded.topology.generation import Generation
 
 @frozen
 class GenerationTables:
-    """`DescriptionTables` since 4.4: a row per token range, and a table of timestamps."""
+    """The description tables since 4.4: one with a row per token range, and one of timestamps."""
 
     catalog: Catalog
     database: Database
 
     def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Write the streams of each token range, or of the first `rows`, in shard order."""
+        """Write the streams of each token range, or of the first `rows` ranges, in shard order."""
         table = self.catalog.table(*STREAMS_DESCRIPTIONS)
         described = Partition(table, (_timestamp(generation),))
         for span in generation.ranges[:rows]:
@@ -37,7 +37,7 @@ class GenerationTables:
         self.database.apply(described)
 
     def announce(self, generation: Generation) -> None:
-        """Write the timestamp: from now on clients may rely on the streams."""
+        """Write the timestamp, which tells clients that the description is complete."""
         announced = Partition(self.catalog.table(*GENERATION_TIMESTAMPS), (b"timestamps",))
         announced.row((_timestamp(generation),)).set_marker(Cell(generation.start_us, b""))
         self.database.apply(announced)
@@ -45,13 +45,13 @@ class GenerationTables:
 
 @frozen
 class LegacyGenerationTable:
-    """`DescriptionTables` up to 4.3: one row per generation, so it is published as a whole."""
+    """The description table up to 4.3, which has one row per generation."""
 
     catalog: Catalog
     database: Database
 
     def describe(self, generation: Generation, rows: int | None = None) -> None:
-        """Write nothing: there is no description without its timestamp."""
+        """Do nothing, because the description and the timestamp are one row."""
 
     def announce(self, generation: Generation) -> None:
         """Write the generation's timestamp and all its streams."""
@@ -65,7 +65,7 @@ class LegacyGenerationTable:
 
 
 def stream_set(streams: Sequence[bytes]) -> bytes:
-    """Serialise a ``set<blob>`` in shard order, on which clients rely."""
+    """Serialise a ``set<blob>`` in shard order, which clients rely on."""
     return len(streams).to_bytes(4, "big") + join_cells(list(streams))
 
 

@@ -1,4 +1,4 @@
-"""`system`: a node's own facts, its peers, its clients and its CDC streams."""
+"""Tables of `system` that describe a node, its peers, its clients and its CDC generation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_reader.testing.embedded.topology.cluster import Cluster
 from cdc_reader.testing.embedded.topology.ring import Node
 
 SYSTEM = "system"
-# What ScyllaDB calls itself to clients that only know Cassandra's versions.
+# The Cassandra version that ScyllaDB reports to clients.
 RELEASE_VERSION = "3.0.8"
 CQL_VERSION = "3.3.1"
 
@@ -30,10 +30,10 @@ _FEATURES = (
 
 @frozen
 class NodeTables:
-    """The virtual tables of keyspace `system` as `node` answers them.
+    """The virtual tables of keyspace `system` on `node`.
 
-    IN lists may name `most_partitions`, and `most_rows` of each. `clients` returns the rows of
-    `system.clients`; nodes listen on `port`.
+    An IN list may select at most `most_partitions` partitions, and `most_rows` rows in each of
+    them. `clients` returns the rows of `system.clients`; nodes listen on `port`.
     """
 
     node: Node
@@ -103,7 +103,7 @@ class NodeTables:
         }
 
     def _config(self, _: PartitionKey | None) -> Iterator[Values]:
-        """Return the settings that clients read, with this server's values."""
+        """Yield the settings that clients read."""
         by_default = self.catalog.prefers_tablets
         settings: dict[str, tuple[str, object]] = {
             "cluster_name": ("string", self.cluster.name),

@@ -1,4 +1,4 @@
-"""Publication of generations: at once, or in part until a test completes it."""
+"""Publishes generations at once, or partially until a test completes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DescriptionTables = GenerationTables | LegacyGenerationTable
 
 @define
 class Publication:
-    """Publishes generations as the server does: the description, then the timestamp."""
+    """Publishes generations as ScyllaDB does: the description, then the timestamp."""
 
     tables: DescriptionTables
     _rows: int | None = None
@@ -25,7 +25,7 @@ class Publication:
     _held: list[Generation] = field(factory=list)
 
     def publish(self, generation: Generation) -> None:
-        """Make a generation visible to clients, or only part of it while publications are held."""
+        """Publish a generation; while publications are held, only part of it."""
         if self._holding:
             self._held.append(generation)
             self.tables.describe(generation, self._rows)
@@ -33,11 +33,11 @@ class Publication:
             self._publish(generation)
 
     def hold(self, rows: int | None = None) -> None:
-        """From now on write only `rows` description rows, all if None, and no timestamp."""
+        """Hold publications: write only `rows` description rows (None: all), and no timestamp."""
         self._holding, self._rows = True, rows
 
     def complete(self) -> tuple[Generation, ...]:
-        """Write what was held back, in order; from now on hold nothing. Return what was held."""
+        """Publish the generations that were held, in order, and return them; hold no later ones."""
         self._holding = False
         held, self._held = tuple(self._held), []
         for generation in held:
@@ -45,7 +45,7 @@ class Publication:
         return held
 
     def rewrite(self, tables: DescriptionTables, generations: Iterable[Generation]) -> None:
-        """Publish in other tables from now on, and publish these generations there again."""
+        """Publish to other tables from now on, including `generations`, except those still held."""
         self.tables = tables
         for generation in generations:
             if generation not in self._held:

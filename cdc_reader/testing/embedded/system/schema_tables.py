@@ -1,4 +1,4 @@
-"""`system_schema`: the catalog as rows."""
+"""The tables of `system_schema`, which show the catalog as rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 
 @frozen
 class _SchemaTable(VirtualSource):
-    """The rows of a schema table by keyspace; rows of the server's own keyspaces are made once."""
+    """The rows of a schema table, by keyspace; those of system keyspaces are created once."""
 
     of: Callable[[Keyspace], Iterable[Values]]
     catalog: Catalog
@@ -96,7 +96,7 @@ def _keyspace(keyspace: Keyspace) -> Iterator[Values]:
 
 
 def replication(keyspace: Keyspace) -> dict[str, str]:
-    """Return how a keyspace is replicated, with the full name of the class."""
+    """Return a keyspace's replication map, with the full class name."""
     found = dict(keyspace.replication)
     return {**found, "class": _qualified(found.get("class", ""), _LOCATOR)}
 
@@ -136,7 +136,7 @@ def _tables(keyspace: Keyspace, profile: Profile) -> Iterator[Values]:
 
 
 def properties(table: Table, profile: Profile) -> dict[str, Any]:
-    """Return a table's properties by name, with the version's defaults for missing ones."""
+    """Return a table's properties by name, including the version's defaults."""
     given = {name: _NUMBERS[name](v) for name, v in table.options.items() if name in _NUMBERS}
     strategy = "Incremental" if profile.newer_defaults else "SizeTiered"
     default = {"class": f"{strategy}CompactionStrategy"}
@@ -211,7 +211,7 @@ def _types(keyspace: Keyspace) -> Iterator[Values]:
 
 
 def _scylla_tables(keyspace: Keyspace) -> Iterator[Values]:
-    """Return each user table's version, and its partitioner if it has a special one."""
+    """Yield each user table's version, and its partitioner if it is not the default."""
     for table in () if keyspace.system else keyspace.tables.values():
         yield {
             "keyspace_name": keyspace.name,

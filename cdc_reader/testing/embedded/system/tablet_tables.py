@@ -1,4 +1,4 @@
-"""`system.cdc_*` of tablets: the streams of each table, as sets and as differences."""
+"""The tables `system.cdc_*` for tablets: each table's streams, as sets and as differences."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CURRENT, CLOSED, OPENED = range(3)
 
 @frozen
 class TabletTables:
-    """The virtual tables that describe the streams of tables on tablets.
+    """The virtual tables that describe the streams of tables that use tablets.
 
-    `cdc_timestamps` and `cdc_streams` are for clients, by name of the base table;
-    `cdc_streams_state` (the oldest set) and `cdc_streams_history` (what changed since) are the
-    server's own, by id of the log.
+    `cdc_timestamps` and `cdc_streams` are for clients, by the name of the base table.
+    `cdc_streams_state` (the oldest set) and `cdc_streams_history` (the changes since) are internal,
+    by the id of the log.
     """
 
     streams: TabletStreams

@@ -1,4 +1,4 @@
-"""`system_traces`: the traces that requests asked for."""
+"""The tables of `system_traces`: the traces that clients requested."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Trace:
 
 @define
 class Traces:
-    """The latest traces of a cluster; each has the events of a single node."""
+    """The latest traces of a cluster; each has the events of one node."""
 
     _kept: deque[Trace] = field(factory=lambda: deque(maxlen=_KEPT))
 
     def add(self, trace: Trace) -> None:
-        """Add a trace; the oldest ones are forgotten."""
+        """Add a trace, and discard the oldest one if there are too many."""
         self._kept.append(trace)
 
     def sources(self) -> Mapping[tuple[str, str], VirtualTable]:

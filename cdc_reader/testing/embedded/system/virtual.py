@@ -1,4 +1,4 @@
-"""Virtual tables: their rows are made when they are read."""
+"""Virtual tables, whose rows are created when they are read."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PartitionKey = tuple[bytes, ...]
 Values = Mapping[str, Any]
 
 WRITTEN = ""
-"""The name, which no column has, under which a row's write time may be given, in µs."""
+"""The key of a row's optional write time (µs); no column has this name."""
 
 
 class VirtualSource(ABC):
-    """A `TableSource` whose partitions are made when they are read."""
+    """A `TableSource` whose partitions are created when they are read."""
 
     def partition(self, table: Table, key: PartitionKey) -> Partition | None:
-        """Return the partition with this key, if there is one."""
+        """Return the partition with this key; None if there is none."""
         return self.made(table, key).get(key)
 
     def partitions(
         self, table: Table, first_token: int | None = None, last_token: int | None = None
     ) -> Iterator[tuple[int, Partition]]:
-        """Yield (token, partition) by (token, key), for tokens in [first_token, last_token]."""
+        """Yield (token, partition) in order of (token, key), for [first_token, last_token]."""
         made = self.made(table, None)
         for token, key in sorted((token_of(table.partitioner, key), key) for key in made):
             if (first_token is None or first_token <= token) and (
@@ -43,14 +43,14 @@ class VirtualSource(ABC):
 
     @abstractmethod
     def made(self, table: Table, wanted: PartitionKey | None) -> dict[PartitionKey, Partition]:
-        """Make the partitions by their keys; `wanted`, unless None, is the only one needed."""
+        """Create the partitions, by key; if `wanted` is set, only that partition is needed."""
 
 
 @frozen
 class VirtualTable(VirtualSource):
-    """Rows given as Python values by column name, None for null.
+    """A virtual table whose rows are Python values by column name, None for null.
 
-    `rows` makes the rows; its argument, unless None, is the only partition key needed.
+    `rows` creates the rows; if its argument is a partition key, only that partition is needed.
     """
 
     rows: Callable[[PartitionKey | None], Iterable[Values]]
@@ -60,7 +60,7 @@ class VirtualTable(VirtualSource):
 
 
 def partitions_of(table: Table, rows: Iterable[Values]) -> dict[PartitionKey, Partition]:
-    """Return the partitions that hold these rows of a table, by their keys."""
+    """Return the partitions that hold these rows of a table, by key."""
     made: dict[PartitionKey, Partition] = {}
     for values in rows:
         key = _key(table.partition_key, values)

@@ -14,7 +14,7 @@ from cdc_reader.testing.embedded.topology.tablet_streams import TabletStreams
 
 @frozen
 class StreamChoice:
-    """The log's own streams in a keyspace on tablets, else the cluster's."""
+    """Chooses the log's stream history in a keyspace that uses tablets, else the generations."""
 
     catalog: Catalog
     vnodes: Streams
@@ -22,7 +22,7 @@ class StreamChoice:
     misplacing: Misplacing
 
     def __call__(self, log: Table) -> StreamChooser:
-        """Return the chooser of a log's streams."""
+        """Return the stream chooser for a log."""
         uses_tablets = self.catalog.keyspace(log.keyspace).tablets is not None
         chooser = self.tablets.of(log) if uses_tablets else self.vnodes
         return MisplacingChooser(chooser, self.misplacing)

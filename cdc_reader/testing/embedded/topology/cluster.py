@@ -1,4 +1,4 @@
-"""The simulated cluster: its nodes, its ring, and its generations over time."""
+"""The simulated cluster: its nodes, ring and generations."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ def draw_nodes(
 
 @define
 class Cluster:
-    """Nodes that share one store, and the generations published so far.
+    """Nodes that share one store, and the generations so far.
 
-    `publish` is called with each new generation, which the server announces ahead of its time. With
-    a `ring_delay_ms` of 0 a generation operates at once, as in the server. The first one always
-    does, unless `first_waits`. With `marks_rewritten`, nodes mark that they have copied the
-    generations of 4.3.
+    `publish` is called with each new generation before it starts. With a `ring_delay_ms` of 0, a
+    generation starts at once, as in ScyllaDB. The first one always does, unless `first_waits`. With
+    `marks_rewritten`, nodes report that they have copied the generations of 4.3.
     """
 
     name: str
@@ -56,12 +55,12 @@ class Cluster:
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """All generations, oldest first; the start of the newest may be in the future."""
+        """All generations, oldest first; the newest may start in the future."""
         return tuple(self.streams.generations)
 
     @property
     def delay_ms(self) -> int:
-        """The time (ms) between the creation and the start of a generation or stream set."""
+        """The time in ms between the creation and the start of a generation or stream set."""
         return 2 * self.ring_delay_ms + GENERATION_DELAY_MS if self.ring_delay_ms else 0
 
     def start(self, now_us: int) -> Generation:
@@ -69,33 +68,33 @@ class Cluster:
         return self._new_generation(now_us // 1000 + self.delay_ms * self.first_waits)
 
     def new_node(self, vnodes: int, shards: int, address: str | None = None) -> Node:
-        """Create a node that has yet to join; its tokens differ from those of the ring."""
+        """Create a node, which has not joined yet; its tokens differ from those of the ring."""
         tokens = draw_tokens(self.source, vnodes, taken=self.ring.tokens)
         return Node(_host_id(self.source), tokens, shards, address)
 
     def join(self, now_us: int, node: Node) -> Generation:
-        """Add a node, and create the generation that results."""
+        """Add a node; create and return the resulting generation."""
         self.ring = Ring((*self.ring.nodes, node))
         return self._later_generation(now_us)
 
     def leave(self, node: Node) -> None:
-        """Remove a node from the ring; the streams change only when they are repaired."""
+        """Remove a node from the ring; the streams do not change until `check_and_repair`."""
         self.ring = Ring(tuple(n for n in self.ring.nodes if n is not node))
 
     def check_and_repair(self, now_us: int) -> Generation | None:
-        """Create a generation if the newest does not match the ring; None if it does."""
+        """Create a generation if the newest one does not match the ring; return None if it does."""
         if self.generations and self.generations[-1].is_optimal_for(self.ring):
             return None
         return self._later_generation(now_us)
 
     def add_empty_generation(self, now_us: int) -> Generation:
-        """Create a generation without streams: it takes no writes."""
+        """Create a generation without streams, which rejects all writes."""
         return self._add(Generation.empty(self._later(now_us), self.source))
 
     def later_timestamp(self, now_us: int, previous: int) -> int:
-        """Return the start (ms) of a generation created now, after one that starts at `timestamp`.
+        """Return the start (ms) of a generation created now, after one that starts at `previous`.
 
-        It is never before now, because writes of this millisecond went to the earlier streams.
+        It is rounded up, because writes of this millisecond may already be in the earlier streams.
         """
         return max(-(-now_us // 1000) + self.delay_ms, previous + 1)
 

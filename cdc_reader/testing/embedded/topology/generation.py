@@ -1,4 +1,4 @@
-"""Generations: the streams of a cluster from a given time on."""
+"""Generations, which define the streams of a cluster from a given time on."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class StreamRange:
 
 @frozen(slots=False)
 class Generation:
-    """The streams in force from `timestamp` (ms) on; `ranges` in order of their ends.
+    """The streams that are current from `timestamp` (ms) on; `ranges` are in order of their ends.
 
-    `id` is known inside the cluster only.
+    Clients do not see `id`.
     """
 
     timestamp: int
@@ -41,12 +41,12 @@ class Generation:
 
     @classmethod
     def of(cls, ring: Ring, timestamp: int, source: random.Random) -> Generation:
-        """Make the generation of this ring; `source` gives the random bits of the ids."""
+        """Create the generation for a ring; `source` generates the random bits of the ids."""
         return cls(timestamp, _unique(source), tuple(_ranges(ring, source)))
 
     @classmethod
     def empty(cls, timestamp: int, source: random.Random) -> Generation:
-        """Make a generation without any stream."""
+        """Create a generation without streams."""
         return cls(timestamp, _unique(source), ())
 
     @property
@@ -59,12 +59,12 @@ class Generation:
         return tuple(span.range_end for span in self.ranges)
 
     def stream_for(self, token: int) -> bytes:
-        """Return the stream of a partition key's token; an empty generation has none."""
+        """Return the stream of a partition key's token; the generation must not be empty."""
         index = bisect_left(self.range_ends, token)
         return self.ranges[index % len(self.ranges)].stream_for(token)
 
     def is_optimal_for(self, ring: Ring) -> bool:
-        """Return True if each stream's rows are on one node: its ranges are those of the ring."""
+        """Return True if the token ranges are those of the ring, so each stream is on one node."""
         return self.range_ends == ring.tokens
 
 

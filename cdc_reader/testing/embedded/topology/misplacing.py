@@ -1,4 +1,4 @@
-"""A fault: coordinators that use the streams of a generation not in force."""
+"""A fault: coordinators use the streams of a generation that is not current."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cdc_reader.testing.embedded.topology.tablets import StreamHistory
 
 @define
 class Misplacing:
-    """The settings of the fault: log writes `by` generations after the one in force (-1: before).
+    """Settings of the fault: log writes `by` generations after the current one (-1: before).
 
-    With `twice`, log them in the stream in force as well, as ScyllaDB 5.2 did around switches.
+    With `twice`, log them in the current stream too, as ScyllaDB 5.2 did when generations changed.
     """
 
     by: int = 0
@@ -21,13 +21,13 @@ class Misplacing:
 
 @frozen
 class MisplacingChooser:
-    """The `StreamChooser` of a log, subject to the fault."""
+    """A log's `StreamChooser` that is subject to the fault."""
 
     chooser: Streams | StreamHistory
     misplacing: Misplacing
 
     def stream_ids(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> tuple[bytes, ...]:
-        """Return the streams that log a write; CqlError if the server refuses the timestamp."""
+        """Return the streams that log a write; CqlError if ScyllaDB would reject its timestamp."""
         stream = self.chooser.stream_id(key, write_us, now_us)
         by = self.misplacing.by
         if not by or (other := self.chooser.neighbour(key, write_us, by)) is None:

@@ -1,6 +1,6 @@
-"""The server's refusals of write timestamps.
+"""ScyllaDB's errors for write timestamps.
 
-Dates are in UTC; versions that take writes to the previous generation print their fractions.
+Times are in UTC. Versions that accept writes to the previous generation print fractional seconds.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _NO_STREAM_OF_TABLE = (
 
 @frozen
 class Refusals:
-    """The answers of a server of this version to write timestamps; all times in µs."""
+    """The errors of a server version for write timestamps; all times are in µs."""
 
     profile: Profile = Profile()
 
     def check_future(self, write_us: int, now_us: int) -> None:
-        """Raise InvalidRequest for a write that is too far ahead of the server's clock."""
+        """Raise InvalidRequest if a write is too far ahead of the server's clock."""
         if write_us > now_us + LEEWAY_US:
             raise InvalidRequest(self._text(_FUTURE, write=write_us, now=now_us))
 
@@ -75,7 +75,7 @@ class Refusals:
         return ServerError(self._text(_NO_STREAM_NOW, now=now_us))
 
     def no_stream_of_table(self, table_id: UUID, write_us: int) -> ServerError:
-        """Return the refusal for a table on tablets, the only text with a time as a number."""
+        """Return the error for a table that uses tablets, in which the time is a number."""
         return ServerError(_NO_STREAM_OF_TABLE.format(table=table_id, write=write_us))
 
     def _text(self, template: str, **moments: int) -> str:
@@ -84,7 +84,7 @@ class Refusals:
 
 
 def _date(micros: int, fraction: bool) -> str:
-    """Format a time as the server prints it in UTC; years without a date print as µs."""
+    """Format a time in UTC as ScyllaDB does; years that have no date are printed as µs."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:

@@ -17,9 +17,9 @@ IGNORE_MSB = 12
 
 @frozen
 class Node:
-    """A node: `tokens` are the ends of the ranges it owns, each split over its shards.
+    """A node. `tokens` are the ends of the token ranges it owns, which are split among its shards.
 
-    `address` is None for a node that takes part in the ring but that no client can reach.
+    `address` is None for a node on the ring that clients cannot reach.
     """
 
     host_id: UUID
@@ -42,7 +42,7 @@ class Vnode:
 
 @frozen(slots=False)
 class Ring:
-    """The tokens of all nodes in order. ValueError if two nodes claim a token, or none has one."""
+    """The sorted tokens of all nodes. ValueError if tokens are not unique, or there are none."""
 
     nodes: tuple[Node, ...]
 
@@ -62,7 +62,7 @@ class Ring:
         return sorted(pairs, key=lambda pair: pair[0])
 
     def vnodes(self) -> Iterator[Vnode]:
-        """Return the ranges in token order; the first one wraps."""
+        """Yield the token ranges in order; the first one wraps around."""
         start = self.tokens[-1]
         for end, owner in self._owners:
             yield Vnode(start, end, owner)
@@ -75,7 +75,7 @@ class Ring:
 
 
 def draw_tokens(source: random.Random, count: int, taken: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return `count` random tokens that differ from each other and from those `taken`."""
+    """Return `count` random tokens, distinct and not in `taken`."""
     known = frozenset(taken)
     drawn: dict[int, None] = {}
     while len(drawn) < count:

@@ -1,7 +1,7 @@
-"""Computes the shard of a node that owns a token, by ScyllaDB's biased-token-round-robin.
+"""Computes which shard of a node owns a token, with ScyllaDB's biased-token-round-robin.
 
-The token, counted from the start of the ring and without its `ignore_msb` highest bits, is
-scaled to the number of shards. So each shard owns a slice in each of 2^ignore_msb repetitions.
+The token, as an offset from the smallest token and without its `ignore_msb` highest bits, is scaled
+to the number of shards. So each shard owns a slice in each of 2^ignore_msb repetitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def first_token_of(shard: int, start: int, end: int, shards: int, ignore_msb: in
         return _first_without_wrap(shard, start, end, shards, ignore_msb)
     if start != MAX_TOKEN:
         token = _first_without_wrap(shard, start, MAX_TOKEN, shards, ignore_msb)
-        # The end may be a match, or mean "none": only its shard distinguishes the two.
+        # The end may be a match or mean "none"; only its shard distinguishes the two.
         if token != MAX_TOKEN or shard_of(token, shards, ignore_msb) == shard:
             return token
     return _first_without_wrap(shard, MIN_TOKEN, end, shards, ignore_msb)

@@ -1,8 +1,8 @@
-"""Chooses the stream of a write on vnodes, and refuses write timestamps.
+"""Chooses the stream of a write to a table that uses vnodes, and rejects write timestamps.
 
-A write may be up to five seconds ahead of the server's clock. Newer versions refuse a write that is
-both older than five seconds and not of the current generation. Older versions
-(`Profile.writes_to_previous_generation` false) refuse every write before the current generation.
+A write may be up to five seconds ahead of the server's clock. Newer versions reject a write that
+is both older than five seconds and before the current generation. Older versions (in which
+`Profile.writes_to_previous_generation` is False) reject every write before the current generation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdc_reader.testing.embedded.topology.refusals import LEEWAY_US, Refusals
 
 @define
 class Streams:
-    """The generations that the server knows; the `StreamChooser` of all tables on vnodes."""
+    """All generations, which choose the streams of all tables that use vnodes."""
 
     profile: Profile = Profile()
     generations: list[Generation] = field(factory=list)
@@ -38,18 +38,18 @@ class Streams:
         self.generations.append(generation)
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream of a partition key for a write timestamp; CqlError if it is refused."""
+        """Return the stream for a key and a write timestamp; CqlError if it is rejected."""
         return self.generation_for(write_us, now_us).stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the stream `by` generations after the one in force; None if there is none."""
+        """Return the stream `by` generations after the write's; None if there is none."""
         at = bisect_right(self.generations, write_us, key=lambda g: g.start_us) - 1 + by
         if not 0 <= at < len(self.generations) or not self.generations[at].ranges:
             return None
         return self.generations[at].stream_for(token_of(MURMUR3, key))
 
     def generation_for(self, write_us: int, now_us: int) -> Generation:
-        """Return the generation that takes a write; CqlError if there is none, or it is empty."""
+        """Return the generation that logs a write; CqlError if there is none, or it is empty."""
         self._refusals.check_future(write_us, now_us)
         if self.profile.writes_to_previous_generation:
             self._refuse_past(write_us, now_us)

@@ -1,4 +1,4 @@
-"""The streams of all tables on tablets: created with their logs, replaced on demand, expired."""
+"""The streams of tables that use tablets: created, resized, expired, dropped."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cdc_reader.testing.embedded.schema.table import Table
 from cdc_reader.testing.embedded.topology.refusals import Refusals
 from cdc_reader.testing.embedded.topology.tablets import StreamHistory, StreamSet
 
-# A table's first streams begin before it does, so that its first writes find them.
+# A table's first streams begin before its creation, so that its first writes find them.
 HEAD_START_MS = 5_000
 COLLECTION_INTERVAL_US = 60_000_000
 
 
 @define
 class TabletStreams:
-    """The stream histories of all logs in keyspaces on tablets.
+    """The stream histories of all logs in keyspaces that use tablets.
 
-    `default_tablets` is the number of a table's tablets if its keyspace does not set it. `later`
-    returns the timestamp (ms) of the set after a given one. On access, at most once a minute, sets
-    are forgotten whose rows have all expired.
+    `default_tablets` returns the number of tablets of a table whose keyspace does not set it.
+    `later` returns the timestamp (ms) of the set after the one with a given timestamp. On access,
+    but at most once a minute, sets are discarded if all their rows have expired.
     """
 
     catalog: Catalog
@@ -44,10 +44,10 @@ class TabletStreams:
         self._collected_us = self.clock()
 
     def follow(self, _change: SchemaChange) -> None:
-        """Create streams for new logs and drop those of dropped ones, as a catalog's listener.
+        """Create streams for new logs, and drop those of dropped logs; a listener of the catalog.
 
-        If the number of tablets that a table should have has changed, its tablets split or merge
-        until they have that number.
+        If a table should now have a different number of tablets, they are split or merged until it
+        has that number.
         """
         logs = {log.id: (keyspace, log) for keyspace, log in self._logs()}
         for log_id in self._histories.keys() - logs.keys():
@@ -61,22 +61,22 @@ class TabletStreams:
             self._wanted[log_id] = wanted
 
     def histories(self) -> tuple[StreamHistory, ...]:
-        """Return the histories of all logs, also of those kept since CDC was turned off."""
+        """Return the histories of all logs, including those kept after CDC was disabled."""
         self._collect()
         return tuple(self._histories.values())
 
     def of(self, log: Table) -> StreamHistory:
-        """Return the history of a log, which is the chooser of its streams."""
+        """Return the history of a log, which is its stream chooser."""
         self._collect()
         return self._histories[log.id]
 
     def split(self, keyspace: str, table: str) -> StreamSet:
-        """Double the tablets of a base table, which gives new streams."""
+        """Split each tablet of a base table in two; return the new streams."""
         history = self._of_base(keyspace, table)
         return self._resize(history, len(history.newest.streams) * 2)
 
     def merge(self, keyspace: str, table: str) -> StreamSet:
-        """Halve the tablets of a base table; ValueError if it has only one."""
+        """Merge pairs of tablets of a base table; ValueError if it has only one."""
         history = self._of_base(keyspace, table)
         if len(history.newest.streams) == 1:
             raise ValueError(f"{keyspace}.{table} has one tablet: expected two or more to merge")
@@ -88,7 +88,7 @@ class TabletStreams:
                 yield from ((keyspace, t) for t in keyspace.tables.values() if t.is_cdc_log)
 
     def _tablets(self, keyspace: Keyspace, log: Table) -> int:
-        """Return the number of tablets that a table should have: a power of two."""
+        """Return the number of tablets that a table should have, which is a power of two."""
         base = keyspace.tables.get(log.name.removesuffix(LOG_SUFFIX))
         options = base.options.get("tablets", {}) if base is not None else {}
         least = int(options.get("min_tablet_count", 1))
@@ -125,7 +125,7 @@ class TabletStreams:
                 self._histories[log_id] = history.since(now_us - ttl * 1_000_000)
 
     def _log_ttl(self, history: StreamHistory) -> int:
-        """Return the TTL of log rows, in seconds; 0 for none, also if the base table is gone."""
+        """Return the TTL of log rows, in seconds; 0 if there is none or the base table is gone."""
         try:
             return self.catalog.table(history.keyspace, history.table).cdc.ttl
         except InvalidRequest:

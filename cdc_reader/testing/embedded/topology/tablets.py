@@ -1,7 +1,7 @@
-"""Streams on tablets: each table has its own, one per tablet.
+"""The streams of tables that use tablets: each table has its own streams, one per tablet.
 
-A split or merge of a table's tablets replaces all its streams, as a generation does for tables
-on vnodes. Every write since the oldest known set is accepted, however late it arrives.
+A split or merge of a table's tablets replaces all its streams, as a new generation does for tables
+that use vnodes. Every write since the oldest known set is accepted, however late it arrives.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _RANDOM_BITS = 38
 
 @frozen(slots=False)
 class StreamSet:
-    """The streams in force from `timestamp` (ms) on: one per tablet, in order of their tokens."""
+    """The streams that are current from `timestamp` (ms) on: one per tablet, in token order."""
 
     timestamp: int
     streams: tuple[bytes, ...]
 
     @classmethod
     def of(cls, tablets: int, timestamp: int, source: random.Random) -> StreamSet:
-        """Create streams for this many tablets, a power of two; their tokens end the tablets."""
+        """Create streams for a number of tablets that is a power of two.
+
+        The token of each stream is the last token of its tablet.
+        """
         streams = (
             bytes(StreamId.from_parts(token, source.getrandbits(_RANDOM_BITS), index=0))
             for token in last_tokens(tablets)
@@ -46,7 +49,7 @@ class StreamSet:
 
     @cached_property
     def last_tokens(self) -> tuple[int, ...]:
-        """Return the last token of each tablet; the last tablet's is the ring's last."""
+        """The last token of each tablet; that of the last tablet is the largest token."""
         return tuple(map(cdc_token, self.streams))
 
     def stream_for(self, token: int) -> bytes:
@@ -54,16 +57,16 @@ class StreamSet:
         return self.streams[bisect_left(self.last_tokens, token)]
 
     def without(self, other: StreamSet) -> tuple[bytes, ...]:
-        """Return the streams that are not in the other set."""
+        """Return the streams that are not in `other`."""
         known = frozenset(other.streams)
         return tuple(stream for stream in self.streams if stream not in known)
 
 
 @frozen
 class StreamHistory:
-    """All stream sets of one log table, oldest first; the table's `StreamChooser`.
+    """All stream sets of one log table, oldest first, which choose the streams of its writes.
 
-    `table` is the name of the base table, `log_id` the id of its log.
+    `table` is the name of the base table, and `log_id` the id of its log.
     """
 
     keyspace: str
@@ -74,11 +77,11 @@ class StreamHistory:
 
     @property
     def newest(self) -> StreamSet:
-        """The last set, which may not be in force yet."""
+        """The last set, which may start in the future."""
         return self.sets[-1]
 
     def stream_id(self, key: tuple[bytes, ...], write_us: int, now_us: int) -> bytes:
-        """Return the stream of a partition key for a write timestamp; CqlError if it is refused."""
+        """Return the stream for a key and a write timestamp; CqlError if it is rejected."""
         self.refusals.check_future(write_us, now_us)
         index = self._operating_at(write_us)
         if index is None:
@@ -86,7 +89,7 @@ class StreamHistory:
         return self.sets[index].stream_for(token_of(MURMUR3, key))
 
     def neighbour(self, key: tuple[bytes, ...], write_us: int, by: int) -> bytes | None:
-        """Return the stream `by` sets after the one in force; None if there is none."""
+        """Return the stream `by` sets after the write's set; None if there is none."""
         index = self._operating_at(write_us)
         if index is None or not 0 <= index + by < len(self.sets):
             return None
@@ -97,11 +100,11 @@ class StreamHistory:
         return evolve(self, sets=(*self.sets, added))
 
     def since(self, moment_us: int) -> StreamHistory:
-        """Return the history from the set in force at this time on."""
+        """Return the history from the set that is current at `moment_us` on."""
         return evolve(self, sets=self.sets[self._operating_at(moment_us) or 0 :])
 
     def changes(self) -> Iterator[tuple[StreamSet, tuple[bytes, ...], tuple[bytes, ...]]]:
-        """Yield (set, streams it closes, streams it opens); the first one opens all of its own."""
+        """Yield (set, streams it closes, streams it opens); the first set opens all its streams."""
         previous = StreamSet(0, ())
         for each in self.sets:
             yield each, previous.without(each), each.without(previous)
@@ -113,7 +116,7 @@ class StreamHistory:
 
 
 def last_tokens(tablets: int) -> Iterator[int]:
-    """Return where each tablet ends; ValueError unless their number is a power of two."""
+    """Yield the last token of each tablet; ValueError unless `tablets` is a power of two."""
     if tablets < 1 or tablets & tablets - 1:
         raise ValueError(f"{tablets} tablets: expected a power of two")
     for index in range(tablets):

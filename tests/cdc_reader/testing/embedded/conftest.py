@@ -80,7 +80,7 @@ class Shell:
                 return pages
 
     def refusal(self, cql: str, *values: bytes | None) -> tuple[int, str]:
-        """Return the error code and text of a refused statement."""
+        """Return the error code and text of a rejected statement."""
         with pytest.raises(CqlError) as caught:
             self.run(cql, *values)
         return caught.value.code, caught.value.message

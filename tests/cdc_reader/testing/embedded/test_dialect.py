@@ -1,7 +1,7 @@
-"""Single statements are answered as by real servers of all recorded versions.
+"""The responses to single statements equal those of real servers of all recorded versions.
 
-Answers that differ in wording are counted, and statements refused as not supported are listed here.
-No other answer may differ.
+Responses that differ only in wording are counted, and statements that the embedded server does not
+support are listed here. No other response may differ.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from tests.recordings.dialect import Answer, answers
 DATA = Path(__file__).parents[3] / "data"
 VERSIONS = sorted(path.name.split("-")[1] for path in DATA.glob("scylla-*-dialect.json.gz"))
 REFUSED = ("GROUP BY", "SELECT JSON count(*)", " LIKE 'x%'", "COMPACT STORAGE")
-"""The statements that this server refuses as not supported, by words in them."""
+"""The statements that this server rejects as not supported, by words in them."""
 LEAST_EQUAL = 0.98
 
 
@@ -66,7 +66,7 @@ def sessions() -> Iterator[dict[str, Session]]:
 
 
 def is_unsupported(found: Answer, op: Any) -> bool:
-    """Return True if the answer refuses a listed statement as not supported."""
+    """Return True if the answer rejects a listed statement as not supported."""
     message = found.get("error", ["", ""])[1]
     return "is not supported by this server" in message and any(w in str(op) for w in REFUSED)
 
@@ -75,7 +75,7 @@ def is_unsupported(found: Answer, op: Any) -> bool:
 def test_a_recorded_case_repeats(
     sessions: dict[str, Session], version: str, replication: str, ops: list[Any]
 ) -> None:
-    """No refused statement is accepted, and columns and rows are equal."""
+    """No rejected statement is accepted, and columns and rows are equal."""
     wrong = []
     for expected, found in zip(ops, answers(sessions[version], replication, ops), strict=True):
         if is_unsupported(found, expected["op"]):

@@ -292,7 +292,7 @@ def refusal(cql: str) -> str | None:
 
 
 def check(cql: str) -> None:
-    """Check that a refusal has a position, or is the one that has none on a real server either."""
+    """Check that an error has a position, or is the one that has none on a real server either."""
     message = refusal(cql)
     assert message is None or re.match(r"line \d+:\d+ |Only expressions of the form ", message)
 
@@ -306,17 +306,17 @@ def check(cql: str) -> None:
 @example("SELECT * FROM t WHERE a = " + "[" * 5_000 + "]" * 5_000)
 @example("CREATE TABLE t (a " + "list<" * 5_000 + "int" + ">" * 5_000 + " PRIMARY KEY)")
 def test_any_text_is_a_statement_or_a_syntax_error(cql: str) -> None:
-    """Any text parses, or is refused with the position of the error."""
+    """Any text parses, or is rejected with the position of the error."""
     check(cql)
 
 
 @given(st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_words_are_a_statement_or_a_syntax_error(cql: str) -> None:
-    """Words of CQL in any order parse, or are refused with the position of the error."""
+    """Words of CQL in any order parse, or are rejected with the position of the error."""
     check(cql)
 
 
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_statement_is_a_statement_or_a_syntax_error(source: random.Random) -> None:
-    """A damaged statement parses, or is refused with the position of the error."""
+    """A damaged statement parses, or is rejected with the position of the error."""
     check(Fuzzer(source).cql())

@@ -1,4 +1,4 @@
-"""Statements of megabytes are answered or refused without delaying other clients."""
+"""Statements of megabytes are answered or rejected without delaying other clients."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Unusual use over a real socket: answered as by the server, or refused."""
+"""Unusual use over a real socket: answered as by the server, or rejected."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,7 +19,7 @@ REPLICATION = "WITH replication = {'class': 'NetworkTopologyStrategy', 'replicat
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """A server with a table of vnodes and one of tablets."""
+    """A server with a table that uses vnodes and one of tablets."""
     with EmbeddedScylla(nodes=2) as server:
         server.execute(f"CREATE KEYSPACE ks {REPLICATION}")
         server.execute(f"CREATE KEYSPACE tb {REPLICATION} AND tablets = {{'initial': 2}}")
@@ -185,7 +185,7 @@ def test_calculations_are_exact(numbers: Session, selected: str, value: object) 
 def test_what_cannot_be_calculated_is_refused(
     numbers: Session, selected: str, message: str
 ) -> None:
-    """The refusal says why."""
+    """The error says why."""
     with pytest.raises(InvalidRequest, match=message):
         numbers.execute(f"SELECT {selected} FROM ks.n WHERE pk = 1").all()
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_calculated_is_refused(
 def test_extreme_values_are_kept_but_not_converted(
     numbers: Session, column: str, value: str, selected: str
 ) -> None:
-    """The answer is a refusal by name, at once, and never an error of this server."""
+    """The answer is an error by name, at once, and never an error of this server."""
     numbers.execute(f"INSERT INTO ks.n (pk, ck, {column}) VALUES (2, 1, {value})")
     assert len(numbers.execute("SELECT pk, ck FROM ks.n WHERE pk = 2").all()) == 1
     with pytest.raises(InvalidRequest, match=r"not supported|out of bounds"):
@@ -241,7 +241,7 @@ def test_durations_have_limits(numbers: Session, duration: str) -> None:
     "deletion", ["DELETE FROM ks.c WHERE pk = 1", "DELETE c FROM ks.c WHERE pk = 1"]
 )
 def test_a_deleted_counter_does_not_count_on(session: Session, deletion: str) -> None:
-    """What a real server would show is undefined, so this server refuses."""
+    """What a real server would show is undefined, so this server rejects."""
     session.execute("CREATE TABLE ks.c (pk int PRIMARY KEY, c counter)")
     for _ in range(2):
         session.execute("UPDATE ks.c SET c = c + 1 WHERE pk = 1")

@@ -96,6 +96,6 @@ def test_only_pages_of_rows_with_their_columns_are_replayed(server: EmbeddedScyl
 
 
 def test_only_a_select_has_pages(server: EmbeddedScylla) -> None:
-    """Other statements are refused."""
+    """Other statements are rejected."""
     with pytest.raises(ValueError, match="expected a SELECT"):
         server.pages("USE system")

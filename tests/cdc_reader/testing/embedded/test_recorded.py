@@ -86,7 +86,7 @@ def session(version: str, timestamps: Timestamps) -> Iterator[Session]:
 def test_a_recorded_scenario_repeats(
     session: Session, timestamps: Timestamps, keyspace: str, scenario: dict[str, Any]
 ) -> None:
-    """The same statements give the same log, base table, schema and refusals."""
+    """The same statements give the same log, base table, schema and errors."""
     outcome = replay_scenario(session, timestamps, scenario, NOW, keyspace)
     found = list(recorded_scenario(scenario).differences(outcome))
     assert not found, "\n".join(found)

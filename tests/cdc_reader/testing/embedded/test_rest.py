@@ -14,7 +14,7 @@ from cdc_reader.testing import EmbeddedScylla
 
 @pytest.fixture
 def scylla() -> Iterator[EmbeddedScylla]:
-    """A server of two nodes with a table."""
+    """A two-node server with a table."""
     with EmbeddedScylla(nodes=2, api_port=0, ring_delay_ms=0) as server:
         server.execute("CREATE KEYSPACE ks WITH replication = "
                        "{'class': 'SimpleStrategy', 'replication_factor': 1}")  # fmt: skip
@@ -30,7 +30,7 @@ def ask(scylla: EmbeddedScylla, method: str, path: str, host: str | None = None)
 
 
 def refusal(scylla: EmbeddedScylla, method: str, path: str) -> tuple[int, str]:
-    """Return the status and the message of a request that is refused."""
+    """Return the status and the message of a request that is rejected."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(scylla, method, path)
     with refused.value as answer:

@@ -116,7 +116,7 @@ def test_each_node_speaks_of_itself_and_its_peers(server: EmbeddedScylla) -> Non
 
 
 def test_system_peers_v2_does_not_exist(session: Session) -> None:
-    """This refusal makes drivers query system.peers."""
+    """This error makes drivers query system.peers."""
     with pytest.raises(InvalidRequest, match="unconfigured table peers_v2"):
         session.execute("SELECT * FROM system.peers_v2")
 

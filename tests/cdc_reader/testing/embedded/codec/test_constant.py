@@ -1,4 +1,4 @@
-"""Constants become the driver's bytes, or are refused with the server's messages."""
+"""Constants become the driver's bytes, or are rejected with the server's messages."""
 
 import struct
 from datetime import UTC, date, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Bound values: valid ones pass, sets and maps come out sorted, others are refused."""
+"""Bound values: valid ones pass, sets and maps come out sorted, others are rejected."""
 
 from collections.abc import Callable
 

@@ -80,7 +80,7 @@ def view(base: str, options: str = "") -> str:
 
 
 def test_cdc_on_a_materialized_view(shell: Any) -> None:
-    """CDC is refused as such, while other views are not supported at all."""
+    """CDC is rejected as such, while other views are not supported at all."""
     refusal = INVALID, "Cannot enable CDC for a materialized view"
     assert shell.refusal(view("t", CDC)) == refusal
     _, message = shell.refusal(view("t", "WITH comment = 'cdc'"))
@@ -89,7 +89,7 @@ def test_cdc_on_a_materialized_view(shell: Any) -> None:
 
 @pytest.mark.parametrize("base", [LOG, f"ks.{LOG}", f'"ks" . "{LOG}"'])
 def test_a_materialized_view_of_a_log(shell: Any, base: str) -> None:
-    """Such a view is refused, whatever the log's name."""
+    """Such a view is rejected, whatever the log's name."""
     message = "Materialized views cannot be created on CDC Log tables"
     assert shell.refusal(view(base)) == (INVALID, message)
 
@@ -130,7 +130,7 @@ RENAME = f'ALTER TABLE {LOG} RENAME "cdc$stream_id" TO s'
 
 @pytest.mark.parametrize("version", ["2025.1.10", "2025.3", "2026.2"], indirect=True)
 def test_altering_a_logs_columns(shell: Any) -> None:
-    """The refusal depends on whether the base still writes the log."""
+    """The error depends on whether the base still writes the log."""
     for cql in COLUMN_STATEMENTS:
         assert shell.refusal(cql) == (
             INVALID,
@@ -278,7 +278,7 @@ def test_dropping_the_base(shell: Any) -> None:
 
 @pytest.mark.parametrize("version", ["6.0", "2025.1", "2025.3"], indirect=True)
 def test_cdc_on_tablets_before(shell: Any) -> None:
-    """Earlier versions refuse CDC on tablets."""
+    """Earlier versions reject CDC on tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 4}}")
     message = (
         "Cannot create CDC log for a table tk.t, because keyspace uses tablets. See issue #16317."
@@ -297,7 +297,7 @@ def test_cdc_on_tablets(shell: Any) -> None:
 
 
 def test_a_keyspace_of_tablets(shell: Any) -> None:
-    """SimpleStrategy is refused, and tablets cannot be turned off later."""
+    """SimpleStrategy is rejected, and tablets cannot be turned off later."""
     simple = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     message = "SimpleStrategy doesn't support tablet replication"
     cql = f"CREATE KEYSPACE tk {simple} AND tablets = {{'enabled': true}}"
@@ -319,7 +319,7 @@ def test_a_version_without_tablets(shell: Any) -> None:
 
 @pytest.mark.parametrize("consistency", [SERIAL, LOCAL_SERIAL])
 def test_a_serial_read_of_a_log(shell: Any, consistency: int) -> None:
-    """Serial reads are refused only for logs in keyspaces on tablets."""
+    """Serial reads are rejected only for logs in keyspaces that use tablets."""
     shell.run(f"CREATE KEYSPACE tk {TABLETS} {{'enabled': true, 'initial': 1}}")
     shell.run(f"CREATE TABLE tk.t (pk int PRIMARY KEY) {CDC}")
     shell.consistency(consistency)
@@ -359,7 +359,7 @@ def test_altering_cdc_without_enabled(shell: Any, accepted: bool) -> None:
     ("version", "accepted"), [("4.6", True), ("5.0", False)], indirect=["version"]
 )
 def test_preimages_given_as_on_and_off(shell: Any, spelling: str, accepted: bool) -> None:
-    """These spellings are refused since 5.0."""
+    """These spellings are rejected since 5.0."""
     cql = f"ALTER TABLE t WITH cdc = {{'enabled': true, 'preimage': '{spelling}'}}"
     if accepted:
         shell.run(cql)

@@ -1,4 +1,4 @@
-"""Schema statements: their effects, notifications and refusals."""
+"""Schema statements: their effects, notifications and errors."""
 
 from typing import Any
 

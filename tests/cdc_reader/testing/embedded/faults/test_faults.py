@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedScylla]:
-    """A server of two nodes."""
+    """A two-node server."""
     with EmbeddedScylla(nodes=2) as server:
         yield server
 

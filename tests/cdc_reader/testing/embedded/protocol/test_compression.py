@@ -63,7 +63,7 @@ def test_a_driver_that_compresses_writes_and_reads(algorithm: str) -> None:
 
 
 def test_without_the_library_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that requests compression anyway is refused."""
+    """A client that requests compression anyway is rejected."""
     monkeypatch.setitem(sys.modules, "cramjam", None)
     compressions.cache_clear()
     try:

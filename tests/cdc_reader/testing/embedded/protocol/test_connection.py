@@ -180,7 +180,7 @@ def test_an_unknown_version_is_answered_with_the_supported_one(version: int) -> 
     [("opcode 0x99", 0x99, b""), ("QUERY truncated body", Opcode.QUERY, b"\0\0")],
 )
 def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body: bytes) -> None:
-    """Only that request is refused; the connection stays open."""
+    """Only that request is rejected; the connection stays open."""
     connection = ready()
     error = request(frame(opcode, body), connection)
     assert responses.error(error).body == base64.b64decode(recorded(name)["body"])
@@ -188,7 +188,7 @@ def test_a_malformed_frame_is_answered_as_recorded(name: str, opcode: int, body:
 
 
 def test_a_body_of_more_than_256_mib_is_refused() -> None:
-    """The header is enough to refuse such a body."""
+    """The header is enough to reject such a body."""
     connection = ready()
     header = HEADER.pack(4, 0, 1, Opcode.QUERY, MAX_BODY + 1)
     assert isinstance(request(header, connection), ProtocolError)
@@ -204,7 +204,7 @@ def test_a_body_of_more_than_256_mib_is_refused() -> None:
     ],
 )
 def test_a_request_out_of_turn_is_refused(state: State, opcode: Opcode) -> None:
-    """Each state of the handshake has its own refusal."""
+    """Each state of the handshake has its own error."""
     refusal = request(frame(opcode, b"\0\0"), Connection(state))
     assert isinstance(refusal, ProtocolError)
     assert refusal.message.startswith("Unexpected message")

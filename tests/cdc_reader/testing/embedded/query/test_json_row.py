@@ -1,4 +1,4 @@
-"""INSERT ... JSON, accepted and refused as by the server."""
+"""INSERT ... JSON, accepted and rejected as by the server."""
 
 import json
 from typing import Any

@@ -24,7 +24,7 @@ def vint_duration(nanoseconds: int) -> bytes:
 
 
 def test_keys_have_at_most_65535_bytes(table: Any) -> None:
-    """A longer partition key is refused, and so is a longer clustering key."""
+    """A longer partition key is rejected, and so is a longer clustering key."""
     insert = "INSERT INTO t (pk, ck, v) VALUES (?, ?, 'v')"
     table.run(insert, LONG[1:], LONG[1:])
     message = "Key length of 65536 is longer than maximum of 65535"

@@ -249,7 +249,7 @@ def test_a_batch_is_one_mutation_per_partition(table: Any) -> None:
 
 
 def test_a_batch_frame_takes_texts_and_prepared_statements(table: Any) -> None:
-    """Statements come with their own values; a SELECT among them is refused."""
+    """Statements come with their own values; a SELECT among them is rejected."""
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
     prepared = table.engine.prepare("INSERT INTO t (pk, ck) VALUES (?, ?)", table.options)
     statements = [

@@ -1,4 +1,4 @@
-"""The server's own tables answer byte for byte as recorded from a real 5.2."""
+"""System tables answer byte for byte as recorded from a real 5.2."""
 
 import base64
 import gzip

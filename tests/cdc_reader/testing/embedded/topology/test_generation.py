@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_generation() -> None:
 
 
 def test_a_ring_needs_tokens_that_differ() -> None:
-    """Two owners of one token, and a ring without tokens, are refused."""
+    """Two owners of one token, and a ring without tokens, are rejected."""
     with pytest.raises(ValueError, match="two owners"):
         Ring((Node(NOBODY, (1,), 1), Node(NOBODY, (1,), 1)))
     with pytest.raises(ValueError, match="without tokens"):

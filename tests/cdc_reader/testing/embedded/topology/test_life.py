@@ -44,7 +44,7 @@ actions = st.one_of(
 
 @define
 class Life:
-    """A cluster with a table of vnodes and one of tablets, without sockets."""
+    """A cluster with a table that uses vnodes and one of tablets, without sockets."""
 
     ring_delay_ms: int
     clock: ManualClock = field(factory=lambda: ManualClock(START))

@@ -1,4 +1,4 @@
-"""Accepted write timestamps, and the refusals of others."""
+"""Accepted write timestamps, and the errors of others."""
 
 from uuid import UUID
 
@@ -50,7 +50,7 @@ def test_an_old_write_to_the_current_generation_is_accepted() -> None:
 
 
 def test_newer_versions_accept_five_seconds_into_the_previous_generation() -> None:
-    """Older writes to the previous generation are refused."""
+    """Older writes to the previous generation are rejected."""
     server = streams("2026.2", OLD, CURRENT)
     assert server.stream_id(KEY, NOW - 5 * SECOND + 1, NOW) == b"o" * 16
     with pytest.raises(InvalidRequest, match=r'"from the past" \(2026/11/21 00:13:15.000123; cur'):
@@ -73,7 +73,7 @@ def test_older_versions_refuse_the_previous_generation() -> None:
 
 
 def test_without_a_generation_there_is_no_stream() -> None:
-    """This is a server error rather than a refusal, as in a cluster during an upgrade."""
+    """This is a server error rather than an error, as in a cluster during an upgrade."""
     with pytest.raises(ServerError, match="could not find any CDC stream for timestamp"):
         streams("2026.2", NEXT).stream_id(KEY, NOW, NOW)
     with pytest.raises(ServerError, match=r"could not find any CDC stream \(current time"):
@@ -89,6 +89,6 @@ def test_absurd_timestamps_are_refused_too() -> None:
 
 
 def test_generations_come_in_order_of_time() -> None:
-    """A generation that begins before the newest is refused."""
+    """A generation that begins before the newest is rejected."""
     with pytest.raises(ValueError, match="expected a timestamp after"):
         streams("2026.2", CURRENT).add(OLD)

@@ -1,4 +1,4 @@
-"""The streams of tables on tablets: created, resized, expired, dropped."""
+"""The streams of tables that use tablets: created, resized, expired, dropped."""
 
 import pytest
 from attrs import define, field
@@ -17,7 +17,7 @@ LOG = "tk.t_scylla_cdc_log"
 
 @define
 class Tablets:
-    """A cluster of 2 nodes with 3 shards and a keyspace of tablets, without sockets."""
+    """A cluster of 2 nodes with 3 shards and a keyspace that uses tablets, without sockets."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(NOW))
     server: EmbeddedScylla = field(init=False)
@@ -90,7 +90,7 @@ def test_splits_and_merges_are_published_before_they_start(tablets: Tablets) -> 
 
 
 def test_one_tablet_cannot_be_merged(tablets: Tablets) -> None:
-    """A table without tablets is refused too."""
+    """A table without tablets is rejected too."""
     tablets.create_keyspace(1, "one")
     tablets.create(table="one.t")
     with pytest.raises(ValueError, match=r"one\.t has one tablet: expected two or more"):
@@ -140,7 +140,7 @@ def test_detached_logs_keep_their_streams(tablets: Tablets) -> None:
 
 @pytest.mark.parametrize("drop", ["DROP TABLE tk.t", "DROP KEYSPACE tk"])
 def test_dropped_tables_have_no_streams(tablets: Tablets, drop: str) -> None:
-    """All four tables forget them; a table created again has new ones."""
+    """All four tables forget them; a table recreated has new ones."""
     tablets.create()
     (before,) = tablets.server.tablets.histories()
     tablets.server.split_tablets("tk", "t")
