@@ -1,4 +1,4 @@
-"""Settings of all tests."""
+"""Settings for all tests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The duration of an example decides no test: the machine may be busy, and in a fresh checkout the
-# first text drawn waits for tables of Unicode to be built.
+# No test fails because an example takes long: the machine may be busy, and in a fresh checkout the
+# first text drawn waits until tables of Unicode are built.
 settings.register_profile(
     "tests",
-    settings(),  # keep what the CI profile sets
+    settings(),  # keep the settings of the CI profile
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -20,6 +20,6 @@ settings.load_profile("tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ignore the sockets that Spark 4.0 and 4.1 do not close."""
+    """Ignore the sockets that Spark 4.0 and 4.1 leave open."""
     if version("pyspark") < "4.2":
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks [--times N] [--scylla HOST:PORT] [NAME ...]`` prints a table, writes
 ``build/bench.json`` and draws ``build/bench.svg``. With names, only these benchmarks run, and the
-file keeps the earlier figures of the others. Exits with 1 if a target was missed.
+file keeps the earlier results of the others. The exit status is 1 if a target was missed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _write(found: Iterable[Figure], load: Sequence[float]) -> None:
-    """Write the figures, each with the machine's load before and after its measurement."""
+    """Write the results, with the machine's load before and after each measurement."""
     BUILD.mkdir(exist_ok=True)
     path = BUILD / "bench.json"
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
@@ -100,7 +100,7 @@ def _table(found: Iterable[Figure], loads: Mapping[str, list[float]]) -> Table:
 
 
 def _ways(found: Iterable[Figure]) -> Table:
-    """Return the table of the milliseconds and queries of a window, by strategy."""
+    """Return a table with the milliseconds and the number of queries of a window, by strategy."""
     cells = {figure.cell: figure for figure in found if figure.cell is not None}
     columns = list(dict.fromkeys(column for _, column in cells))
     table = Table("one window, ms (queries)", *columns)

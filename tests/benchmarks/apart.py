@@ -1,4 +1,4 @@
-"""Runs functions in a separate Python process, so that its memory can be measured."""
+"""Runs functions in a separate Python process, so that their memory can be measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:
-    """Run the function in a new process; return its result, or raise its error."""
+    """Run the function in a new process; return its result or raise its error."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_run, args=(theirs, function, arguments), daemon=True
@@ -50,5 +50,5 @@ def _status(name: str) -> float:
 def _run(pipe: Connection, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
     try:
         pipe.send((True, function(*arguments)))
-    except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+    except Exception as error:  # noqa: BLE001 - raised again by `apart`
         pipe.send((False, error))

@@ -1,8 +1,8 @@
-"""How fast pages become changes, against the driver's compiled rows as named tuples.
+"""How fast pages become changes, compared with the driver's compiled parser and named tuples.
 
 Changes compute their attributes on demand. `changes` reads only the keys, as every consumer does;
-`changes_used` reads operation, key and all deltas. Both keep all changes until the page is read, as
-the driver keeps its rows. `changes_streamed` reads the same as `changes_used`, but keeps no change,
+`changes_used` reads operation, key and all deltas. Both keep all changes of a page in memory, as
+the driver keeps its rows. `changes_streamed` reads the same as `changes_used` but keeps no change,
 like `CdcReader.changes`.
 """
 
@@ -32,7 +32,7 @@ _KEY = {"pk": (ColumnKind.PARTITION_KEY, 0), "ck": (ColumnKind.CLUSTERING, 0)}
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure a log with eleven columns."""
+    """Measure a page of a log with eleven columns."""
     page = flat_page(ROWS)
     schema, names = schema_of(page), [column.name for column in page.columns]
     ways: dict[str, Callable[[], object]] = {
@@ -49,13 +49,13 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def changes(page: RecordedPage, schema: LogSchema) -> list[Change]:
-    """Make all changes of a page."""
+    """Return all changes of a page."""
     grouping = Grouping(schema)
     return grouping.feed(decode(page.received())) + grouping.finish()
 
 
 def streamed(page: RecordedPage, schema: LogSchema) -> None:
-    """Read every attribute of all changes of a page, and keep none."""
+    """Read the attributes of all changes of a page, one change at a time."""
     grouping = Grouping(schema)
     batch = decode(page.received())
     for change in chain(grouping.each(batch), grouping.finish()):
@@ -63,12 +63,12 @@ def streamed(page: RecordedPage, schema: LogSchema) -> None:
 
 
 def used(change: Change) -> object:
-    """Read what a handler reads."""
+    """Return what a handler reads: operation, key and deltas."""
     return change.operation, change.key, change.deltas
 
 
 def schema_of(page: RecordedPage) -> LogSchema:
-    """Return the schema of the page's log, and of its base table ks.t."""
+    """Return the schema of the page's log, whose base table is ks.t."""
     plain = (column for column in page.columns if not column.name.startswith("cdc$"))
     base = [Column(column.name, column.type, *_KEY.get(column.name, ())) for column in plain]
     return LogSchema(TableSchema(TableName("ks", "t"), tuple(base)), page.columns)

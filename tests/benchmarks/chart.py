@@ -22,7 +22,7 @@ _STYLE = """
 
 
 def chart(results: Mapping[str, Any]) -> str:
-    """Draw the ratios among `results` (see ``build/bench.json``) as an SVG."""
+    """Draw the ratios in `results` (the contents of ``build/bench.json``) as an SVG."""
     shown = [
         (name, result)
         for name, result in results.items()
@@ -52,7 +52,7 @@ def _frame(height: int) -> Iterator[str]:
 
 
 def _bar(at: int, name: str, result: Mapping[str, Any]) -> Iterator[str]:
-    """Draw a bar from 1 to the ratio; better results may lie on either side of 1."""
+    """Draw a bar from 1 to the ratio. Depending on the benchmark, better is higher or lower."""
     y, ratio = TOP + at * BAR, result["ratio"]
     low, high = sorted((_x(1), _x(ratio)))
     kind = "bar" if result["met"] else "missed"

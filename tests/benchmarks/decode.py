@@ -1,4 +1,4 @@
-"""How fast pages become Arrow columns, by our kernels and by the driver.
+"""How fast pages become Arrow columns, with this package's kernels and with the driver.
 
 The rival is the driver's compiled row parser followed by `pa.array`, on the same pages.
 """
@@ -33,7 +33,7 @@ WAYS: dict[str, Callable[[RecordedPage], object]] = {
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure the compiled kernel, and the plain one for comparison."""
+    """Measure the compiled kernel, and the Python kernel for comparison."""
     for name, pages in {"decode_flat": [flat_page(FLAT_ROWS)], "decode_rich": rich_pages()}.items():
         for page in pages:
             check(page)
@@ -46,7 +46,7 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def check(page: RecordedPage) -> None:
-    """Check that both sides give the same rows; sets may differ, because the driver sorts them."""
+    """Check that both return the same columns, except sets, which the driver sorts."""
     ours = decode(page.received())
     for column, mine, theirs in zip(page.columns, ours.columns, by_driver(page), strict=True):
         if "set<" not in str(column.type) and not mine.equals(theirs):
@@ -54,7 +54,7 @@ def check(page: RecordedPage) -> None:
 
 
 def medians(pages: list[RecordedPage], times: int) -> dict[str, float]:
-    """Return the seconds that each way takes for all pages."""
+    """Return the median time that each way takes for all pages, in seconds."""
     ways = {way: _over(pages, run) for way, run in WAYS.items()}
     return {way: turn.wall for way, turn in take_turns(ways, 2 * times).items()}
 

@@ -2,7 +2,7 @@
 
 Run it as ``python -m tests.benchmarks.embedded [repetitions]``. The server runs in a separate
 process. The client does as little as possible, so that the server is measured: it sends frames over
-one socket and skips the answers unread. Each figure is the median of its repetitions.
+one socket and does not parse the responses. Each result is the median of its repetitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Client:
         self.connection.sendall(HEADER.pack(4, 0, 1, opcode, len(body)) + body)
 
     def receive(self) -> memoryview:
-        """Return the body of the next answer, valid until the next call."""
+        """Return the body of the next response, valid until the next call."""
         opcode, size = HEADER.unpack(self._read(HEADER.size))[3:]
         body = self._read(size)
         assert opcode != 0, bytes(body)
@@ -90,13 +90,13 @@ def long_text(value: str) -> bytes:
 
 
 def execute(statement: bytes, *cells: bytes) -> bytes:
-    """Return the body of an EXECUTE with values."""
+    """Return the body of an EXECUTE request with these values."""
     values = b"".join(len(cell).to_bytes(4, "big") + cell for cell in cells)
     return statement + struct.pack(">HBH", ONE, 0x01, len(cells)) + values
 
 
 def writes(client: Client) -> float:
-    """Return single-row UPDATEs per second, with pre- and postimage, 32 in flight."""
+    """Return single-row UPDATEs per second, with preimages and postimages, 32 in flight."""
     client.query("TRUNCATE ks.t_scylla_cdc_log")
     statement = client.prepare("UPDATE ks.t SET a = ?, b = ? WHERE pk = ? AND ck = ?")
     bodies = (
@@ -114,7 +114,7 @@ def writes(client: Client) -> float:
 
 
 def log_rows(client: Client) -> float:
-    """Return rows of the log per second, read page by page."""
+    """Return log rows per second, read page by page."""
     statement = client.prepare("SELECT * FROM ks.imaged_scylla_cdc_log")
     start = time.perf_counter()
     rows = sum(size for size, _ in pages(client, statement, PAGE_ROWS))
@@ -132,7 +132,7 @@ def replayed(client: Client) -> float:
 
 
 def pages(client: Client, statement: bytes, page_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield (rows, bytes) of each page; rows is 0 if metadata precedes them."""
+    """Yield (rows, bytes) for each page. If the page has metadata, `rows` is 0."""
     options, state = struct.pack(">HBI", ONE, 0x02 | 0x04, page_rows), b""
     while True:
         body = client.ask(EXECUTE, statement + options + state)
@@ -148,7 +148,7 @@ def pages(client: Client, statement: bytes, page_rows: int) -> Iterator[tuple[in
 
 
 def fill(client: Client) -> None:
-    """Create and fill the tables of the benchmarks."""
+    """Create and fill the tables to measure."""
     client.query(
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     )
@@ -172,7 +172,7 @@ def fill(client: Client) -> None:
 
 
 def serve(parent: Connection) -> None:
-    """Run the server: report the port, replay the filled tables, stop on request."""
+    """Run the server: send its port, replay a table after it is filled, and stop on request."""
     with EmbeddedScylla() as scylla:
         parent.send(scylla.port)
         parent.recv()
@@ -183,7 +183,7 @@ def serve(parent: Connection) -> None:
 
 @contextmanager
 def server() -> Iterator[Client]:
-    """Yield a client of a filled server."""
+    """Yield a client of a server that has been filled."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
     process.start()

@@ -1,4 +1,4 @@
-"""The Spark source on two executors against one, each on a processor core of its own."""
+"""The Spark source on two executors compared with one, each pinned to a processor core."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.cluster.standalone import Standalone, standalone
 PAGE_ROWS = 8_000
 PAGES = 100
 PARTITIONS = 8
-"""Number of tasks that share the work; each executor runs them one after another."""
+"""Number of tasks; each executor runs its tasks one after another."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @frozen
 class Read:
-    """A read: its rows and duration, and the CPU time of everything but the executors."""
+    """One read: its rows, its duration, and the CPU seconds of all processes but the executors."""
 
     rows: int
     seconds: float
@@ -53,7 +53,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
         standalone(Path(name), Isolation.NONE, java_options="") as cluster,
     ):
         fill(served, PAGE_ROWS)
-        # With a fixed end, all reads are planned alike, however old the log is by then.
+        # With a fixed end, all reads have the same plan, whatever the age of the log.
         end = format_timestamp(SystemClock().now())
         served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
         for core, worker in enumerate(cluster.workers):
@@ -78,7 +78,7 @@ def scale_figures(times: int) -> Iterator[Figure]:
 
 
 def _pin(worker: Machine, core: int) -> None:
-    """Pin the worker, and so the executors that it starts, to one core."""
+    """Pin the worker, and so the executors it starts, to one core."""
     for pid in worker.pids():
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(ProcessLookupError):
@@ -86,7 +86,7 @@ def _pin(worker: Machine, core: int) -> None:
 
 
 def _read(cluster: Standalone, served: Served, executors: int, end: str) -> Read:
-    """Read up to `end` with this many executors, which have read once before."""
+    """Read up to `end` with this many executors, after a warm-up read."""
     settings = {
         **cluster.conf,
         "spark.cores.max": str(executors),
@@ -136,5 +136,5 @@ def _parent(folder: Path) -> int:
 
 
 def _stat(folder: Path) -> list[str]:
-    """Return the fields of a process, from its state on: its name may contain blanks."""
+    """Return the fields of a process from its state on; the name before may contain blanks."""
     return (folder / "stat").read_text().rpartition(") ")[2].split()

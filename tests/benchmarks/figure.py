@@ -11,7 +11,7 @@ from attrs import frozen
 class Figure:
     """A measured value in `unit`, and the `rival`'s value in the same unit.
 
-    `against` names the rival, and `ratio` is the value divided by the rival's. `at_least` and
+    `against` describes the rival, and `ratio` is the value divided by the rival's. `at_least` and
     `at_most` bound the ratio, or the value if there is no rival. A figure with a `cell` (row and
     column) is shown in a separate table.
     """
@@ -32,20 +32,20 @@ class Figure:
 
     @property
     def target(self) -> str:
-        """Return the bounds as text."""
+        """The bounds as text."""
         low = "" if self.at_least is None else f"≥ {self.at_least:g}"
         high = "" if self.at_most is None else f"≤ {self.at_most:g}"
         return f"{low}{high}"
 
     @property
     def is_met(self) -> bool:
-        """Return True if the target is reached, or if there is none."""
+        """True if the value or ratio is within its bounds, or has none."""
         judged = self.value if self.ratio is None else self.ratio
         low, high = self.at_least, self.at_most
         return (low is None or judged >= low) and (high is None or judged <= high)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure as values that JSON can represent."""
+        """Return the attributes as JSON values."""
         return {
             "value": self.value,
             "unit": self.unit,

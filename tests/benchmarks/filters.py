@@ -1,7 +1,7 @@
-"""Options that bound a batch read, against the same condition on the DataFrame.
+"""Options that limit a batch read, compared with the same condition on the DataFrame.
 
-Spark applies a condition to the rows that it gets, so all of them are read; options bound what is
-read at all.
+Spark applies a condition to the rows it gets, so all rows are read; the options limit which rows
+are read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from tests.benchmarks.serving import KEYSPACE, Row, Served, serving
 from tests.benchmarks.turns import take_turns
 
 ROWS, LATER, KEYS = 50_000, 5_000, 100
-"""Rows of the log; how many of them come after the moment from which rows are wanted; and keys."""
+"""Rows of the log; how many of them follow the start of the filtered read; number of keys."""
 TABLE = "filtered"
 
 
 @frozen
 class _Case:
-    """An option, the DataFrame's way to ask for the same, and the rows that both give."""
+    """An option, the DataFrame operation with the same result, and the number of rows in that
+    result.
+    """
 
     name: str
     option: dict[str, str]
@@ -41,7 +43,7 @@ class _Case:
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure reads of some rows of a log, and of some columns."""
+    """Measure reads with row filters and with column pruning."""
     with tempfile.TemporaryDirectory() as name, serving(vnodes=16) as served:
         spark = local_session("benchmarks", Path(name) / "spark.log")
         try:
@@ -94,7 +96,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _fill(served: Served) -> int:
-    """Write the rows, and return the moment after which the later ones are written, in µs."""
+    """Write the rows; return the time between the first and the later ones, in µs."""
     columns = "pk int, ck int, name text, amount bigint, ratio double, note text"
     served.execute(
         f"CREATE TABLE {KEYSPACE}.{TABLE} ({columns}, PRIMARY KEY (pk, ck)) "

@@ -17,11 +17,11 @@ from tests.benchmarks.serving import KEYSPACE, serving
 
 VNODES, SHARDS = 25_600, 64
 SECONDS, MEGABYTES = 20.0, 400.0
-"""The bounds on reading them."""
+"""The limits on the time and memory to read them."""
 
 
 def main() -> None:
-    """Print the figures; fail if they exceed the bounds."""
+    """Print the results. The exit status is 1 if they exceed the limits."""
     with serving(vnodes=VNODES, shards=SHARDS) as served:
         connection = Connection(served.config, ReadConfig())
         generations = TableGenerations(connection, TableName(KEYSPACE, "t"))

@@ -72,7 +72,7 @@ def _cost(spark: SparkSession, served: Served, seconds: int, **more: str) -> Cos
     with tempfile.TemporaryDirectory() as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
-            while not query.recentProgress:  # Spark starts, and fixes the start position
+            while not query.recentProgress:  # Spark starts and fixes the start position
                 time.sleep(0.1)
             time.sleep(2 * TRIGGER)
             first, asked = _last(Path(checkpoint)), served.asked()
@@ -84,5 +84,5 @@ def _cost(spark: SparkSession, served: Served, seconds: int, **more: str) -> Cos
 
 
 def _last(checkpoint: Path) -> int:
-    """Return the number of the last micro-batch that was begun."""
+    """Return the number of the last micro-batch that was started."""
     return max(int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*"))

@@ -1,4 +1,4 @@
-"""The latency of eager delivery: from a write to the call of the handler."""
+"""The latency of eager delivery: the time from a write to the handler call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = f"{KEYSPACE}.latency"
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Return the median latency of single writes at random moments."""
+    """Measure the median latency of single writes at random times."""
     with serving(vnodes=16, shards=2) as served:
         served.execute(
             f"CREATE TABLE {TABLE} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true}}"
@@ -46,7 +46,7 @@ def _latencies(served: Served, writes: int) -> Iterator[float]:
         session = cluster.connect()
         write = session.prepare(f"INSERT INTO {TABLE} (pk, v) VALUES (?, 1)")
         with _consuming(served, hear):
-            for number in range(-3, writes):  # the consumer is still starting during the first ones
+            for number in range(-3, writes):  # the consumer starts during the first ones
                 time.sleep(random.uniform(0, 0.2))
                 sent = time.perf_counter()
                 session.execute(write, (number,))

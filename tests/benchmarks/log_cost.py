@@ -1,8 +1,8 @@
 """Prints what CDC adds to a write: rows and bytes of the log, for each choice of images.
 
 ``python -m tests.benchmarks.log_cost`` writes to an embedded server; with ``--scylla HOST:PORT``,
-to a real one, in a keyspace of its own that it drops afterwards. Bytes are those of the values that
-are not null, as the native protocol encodes them: what a node stores before it compresses.
+to a real one, in a keyspace that is dropped at the end. Bytes are those of non-null values in the
+native protocol, which a node stores before compression.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CDC = {
     "preimage `full`, postimage": "'preimage': 'full', 'postimage': true",
     "neither, delta `keys`": "'delta': 'keys'",
 }
-"""The options of a log, by their names in the printed table."""
+"""The CDC options to compare, by their names in the printed table."""
 COLUMNS = "customer bigint, number int, status text, amount bigint, note text"
 
 
 @frozen
 class Statement:
-    """A write, and the bytes of the values that it writes, keys included."""
+    """A write, and the size of the values that it writes, keys included, in bytes."""
 
     name: str
     cql: str
@@ -61,7 +61,7 @@ STATEMENTS = (
 
 @frozen
 class Size:
-    """Rows of a log, and the bytes of their values."""
+    """The number of rows in a log, and the bytes of their values."""
 
     rows: int
     bytes: int
@@ -79,7 +79,7 @@ def execute(connection: Connection, cql: str) -> None:
 
 
 def size_of(connection: Connection, log: str) -> Size:
-    """Return the size of all that a log holds."""
+    """Return the size of the whole log."""
     rows = held = 0
     for page in connection.pages(Query(f"SELECT * FROM {log}")):
         buffer = Buffer(page.body, page.metadata.rows_offset)
@@ -90,7 +90,7 @@ def size_of(connection: Connection, log: str) -> Size:
 
 
 def costs(connection: Connection, options: str, table: str) -> Iterator[Size]:
-    """Yield what each statement adds to the log of a table with these cdc options."""
+    """Yield what each statement adds to the log of a table with these CDC options."""
     cdc = ", ".join(filter(None, ("'enabled': true", options)))
     columns = f"{COLUMNS}, PRIMARY KEY (customer, number)"
     execute(connection, f"CREATE TABLE {table} ({columns}) WITH cdc = {{{cdc}}}")

@@ -20,9 +20,9 @@ def log_of(table: str) -> str:
 
 
 def fill(served: Served, rows: int = PAGE_ROWS) -> None:
-    """Create both tables; the first gets `rows` changes of one log row each.
+    """Create both tables. The first gets `rows` inserts, each with one log row.
 
-    Changes of the second have three log rows each, so a third as many fill a page.
+    The second gets updates with three log rows each, a third as many for a page of the same size.
     """
     _create(served, FLAT, "{'enabled': true}")
     served.execute(_INSERT.format(table=f"{KEYSPACE}.{FLAT}"), _inserts(rows))

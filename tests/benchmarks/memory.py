@@ -1,4 +1,4 @@
-"""Memory used to read many rows, and while a slow handler delays reading."""
+"""Memory used to read many rows, and memory used while a slow handler delays reading."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 
 FEW, MANY = 50_000, 5_000_000
 CONSUMED, WARM, SLOW_EVERY = 2_000_000, 100_000, 50
-"""Changes to consume, changes before measuring begins, and how often the handler is slow."""
+"""Changes to consume, changes per memory sample, and every how many changes the handler is slow."""
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Compare the peak of a process that reads many rows with one that reads few."""
+    """Compare the peak memory of a process that reads many rows with one that reads few."""
     del times  # a peak needs no median
     with serving() as served:
         fill(served)
@@ -49,17 +49,17 @@ def _reading(config: ConnectionConfig, read: Callable[[CdcReader], int], rows: i
 
 
 def batches(reader: CdcReader) -> int:
-    """Read all batches; return the number of rows."""
+    """Read all batches, and return the number of rows."""
     return sum(batch.num_rows for batch in reader.batches())
 
 
 def changes(reader: CdcReader) -> int:
-    """Read all changes; return their number."""
+    """Read all changes, and return their number."""
     return sum(1 for change in reader.changes() if change.key)
 
 
 def _consumed(config: ConnectionConfig) -> tuple[float, float]:
-    """Return the rise in memory after the first changes, in MB, and the total seconds."""
+    """Return the rise in memory since the first sample, in MB, and the total time, in seconds."""
     seen: list[float] = []
     numbers = itertools.count(1)
 

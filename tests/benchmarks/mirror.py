@@ -1,4 +1,4 @@
-"""A copy in a Delta table, against the same merge fed from Parquet files of the same changes."""
+"""A copy in a Delta table, compared with the same merge of the same changes from Parquet files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.benchmarks.turns import take_turns
 
 TABLE = "mirrored"
 ROWS, CHANGES = 20_000, 10_000
-"""Rows inserted, and later changes of them: the micro-batch has all of these."""
+"""Rows inserted, and rows changed later; one micro-batch has all of these changes."""
 
 
 def figures(times: int) -> Iterator[Figure]:

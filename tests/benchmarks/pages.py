@@ -1,4 +1,4 @@
-"""Pages to measure with: recorded from a real server, or generated like a small log."""
+"""Pages to measure with: recorded from a real server, or generated like those of a small log."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _COMPILED = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
 
 @frozen
 class RecordedPage:
-    """The body of a prepared statement's RESULT, and its columns as we and the driver know them.
+    """The body of a prepared statement's result, with its columns.
 
-    `described` is the driver's own result metadata.
+    `columns` are for this package; `described` is the same metadata for the driver.
     """
 
     body: bytes
@@ -42,14 +42,14 @@ class RecordedPage:
         return decoding.Page.parse(self.body, self.columns)
 
     def by_driver(self) -> list[tuple[Any, ...]]:
-        """Return the rows as the driver's compiled parser makes them."""
+        """Return the rows as the driver's compiled parser returns them."""
         message = read_result(self.body, self.described, _COMPILED)
         rows: list[tuple[Any, ...]] = message.parsed_rows
         return rows
 
 
 def page_of(body: bytes) -> RecordedPage:
-    """Return the page of a body, with its metadata removed."""
+    """Return the page of a body, and remove its metadata."""
     metadata = parse_metadata(body)
     described = read_result(body, None, _COMPILED).column_metadata
     header = struct.pack(">iii", 2, 4, metadata.column_count)
@@ -57,7 +57,7 @@ def page_of(body: bytes) -> RecordedPage:
 
 
 def rich_pages() -> list[RecordedPage]:
-    """Return recorded pages of tables with a column of each type, and of their logs."""
+    """Return recorded pages of tables with columns of all types, and of their logs."""
     results = json.loads(gzip.decompress(_RECORDED.read_bytes()))["results"]
     bodies = (body for result in results if result["label"] in _RICH for body in result["bodies"])
     return [page_of(base64.b64decode(body)) for body in bodies]

@@ -1,6 +1,6 @@
-"""Reading a log from a server: batches and changes, against the driver's own rows.
+"""Reading a log from a server: batches and changes, compared with the driver's rows.
 
-The server replays pages, in a process of its own, so that the client is the bottleneck.
+The server replays pages in a separate process, so that the client is the bottleneck.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS = PAGES * PAGE_ROWS
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure rows per second until the client has seen all rows."""
+    """Measure rows per second, until the client has read all rows."""
     with serving() as served:
         fill(served)
         yield from _figures(served, FLAT, times, targets=True)
@@ -71,14 +71,14 @@ def batches(reader: CdcReader) -> None:
 
 
 def changes(reader: CdcReader) -> None:
-    """Read all changes: operation, key, deltas, and the row before and after."""
+    """Read the operation, key and deltas of all changes, and the rows before and after them."""
     for change in reader.changes():
         _ = change.operation, change.key, change.deltas, change.before, change.after
 
 
 @contextmanager
 def driver(served: Served) -> Iterator[Callable[[str, object], Callable[[], None]]]:
-    """Make a function that reads all rows of a log with the driver alone."""
+    """Yield a function that returns a reader of all rows of a log, with the driver alone."""
     with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
         profiles = {
             factory: ExecutionProfile(row_factory=factory)

@@ -1,7 +1,7 @@
-"""Converts the driver's rows to the Arrow columns that our kernel makes of the same page.
+"""Converts the driver's rows to the Arrow columns that the kernel makes of the same page.
 
-Each column is converted only as far as `pa.array` needs, by a function chosen once for its type, as
-a careful user of the driver would write it.
+Values are converted only if `pa.array` needs it, by a function chosen once per column, as a careful
+user of the driver would do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NATIVE: dict[str, Convert] = {
 
 
 def arrays_of(rows: Sequence[tuple[Any, ...]], types: Sequence[CqlType]) -> list[pa.Array]:
-    """Return the driver's rows as Arrow columns."""
+    """Convert the driver's rows to Arrow columns."""
     return [
         _array(cql_type, values)
         for cql_type, values in zip(types, zip(*rows, strict=True), strict=True)
@@ -53,7 +53,9 @@ def _array(cql_type: CqlType, values: Sequence[Any]) -> pa.Array:
 
 
 def _convert(cql_type: CqlType) -> Convert | None:
-    """Return the conversion of a value for `pa.array`; None if it needs none."""
+    """Return the function that converts a value for `pa.array`, or None if it needs no
+    conversion.
+    """
     match cql_type:
         case Native(name):
             return _NATIVE.get(name)

@@ -1,4 +1,4 @@
-"""Large clusters: reading a generation of 1.6 million streams, and a window by each strategy."""
+"""Large clusters: reading a generation of 1.6 million streams, and planning a window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _ROWS_A_PAGE = 800
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure time and memory from the wire to a plan, and the queries of an idle window."""
+    """Measure the time and memory to read and plan a generation, and the queries of an idle
+    window.
+    """
     with serving() as served:
         served.execute(
             f"CREATE TABLE {KEYSPACE}.{TABLE} (pk int PRIMARY KEY) WITH cdc = {{'enabled': true}}"
@@ -42,7 +44,9 @@ def figures(times: int) -> Iterator[Figure]:
 
 
 def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
-    """Return seconds, MB before and at the peak, streams and queries of a plan of one second."""
+    """Plan one second; return the seconds, MB before, peak MB, and numbers of streams and
+    queries.
+    """
     connection = Connection(config, ReadConfig())
     table = CdcTable(connection, TableName(KEYSPACE, TABLE))
     planner = Planner(table.generations, ReadConfig().chunk_size)
@@ -57,7 +61,7 @@ def _plan(config: ConnectionConfig) -> tuple[float, float, float, int, int]:
 
 
 def description_pages() -> list[bytes]:
-    """Return the pages of `cdc_streams_descriptions_v2` that describe such a generation."""
+    """Return the pages of `cdc_streams_descriptions_v2` that describe the generation."""
     ranges = NODES * VNODES
     return [
         _page(range(first, min(first + _ROWS_A_PAGE, ranges)), ranges)

@@ -1,4 +1,4 @@
-"""The embedded ScyllaDB in a separate process, so that it takes no time from the client."""
+"""The embedded ScyllaDB in a separate process, so that it takes no CPU time from the client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Served:
 
     @property
     def config(self) -> ConnectionConfig:
-        """Return how to connect to it."""
+        """The configuration to connect to the server."""
         return ConnectionConfig("127.0.0.1", port=self.port, consistency="ONE")
 
     def execute(self, cql: str, rows: Iterable[Row] = ((),)) -> None:
@@ -47,33 +47,34 @@ class Served:
         self._ask(_execute, cql, list(rows))
 
     def replay(self, table: str, times: int, page_rows: int = 5_000, *, selected: str = "*") -> int:
-        """Answer every read of a table with its first page, `times` times; return the page's size.
+        """Return `times` copies of the table's first page to every read; return the page size in
+        bytes.
 
-        The size is in bytes. `selected` is what the reads select.
+        `selected` is what the reads select.
         """
         size: int = self._ask(_replay, table, times, page_rows, selected)
         return size
 
     def replay_on(self, table: str, times: int, page_rows: int = 5_000) -> None:
-        """Like `replay`, but each record is later than the one before, as in a real log.
+        """Like `replay`, but each record is later than the previous one, as in a real log.
 
-        Grouping rows into changes relies on this, and some clients drop a row that is not later
-        than their last one.
+        Grouping rows into changes relies on this order, and some clients drop a row that is not
+        later than their last one.
         """
         self._ask(_replay_on, table, times, page_rows)
 
     def replay_columns(
         self, table: str, columns: Sequence[str], times: int, page_rows: int
     ) -> None:
-        """Answer every read of a table with `times` pages, which have only these columns.
+        """Return `times` pages with only these columns to every read of a table.
 
-        Two pages take turns: like `replay_on`, but for less memory.
+        Two pages alternate: like `replay_on`, but with less memory.
         """
         selected = ", ".join(f'"{name}"' for name in columns)
         self._ask(_replay_on, table, times, page_rows, selected, 2)
 
     def replay_pages(self, keyspace: str, table: str, pages: Sequence[bytes]) -> None:
-        """Answer every read of a table with these pages."""
+        """Return these pages to every read of a table."""
         self._ask(EmbeddedScylla.replay, keyspace, table, pages)
 
     def asked(self) -> int:
@@ -91,13 +92,15 @@ class Served:
 
 @contextmanager
 def serving(*, vnodes: int = 1, shards: int = 1) -> Iterator[Served]:
-    """Yield a server with this many streams; with one, each window takes one query."""
+    """Yield a server with this many vnodes and shards. With one of each, a window takes one
+    query.
+    """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(theirs, vnodes, shards), daemon=True
     )
     process.start()
-    theirs.close()  # so that a server's death is noticed
+    theirs.close()  # to notice if the server ends
     try:
         yield Served(ours, ours.recv())
     finally:
@@ -119,7 +122,7 @@ def _serve(pipe: Connection, vnodes: int, shards: int) -> None:
                 return
             try:
                 pipe.send(action(scylla, *arguments))
-            except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+            except Exception as error:  # noqa: BLE001 - raised again by the caller
                 pipe.send(error)
 
 
@@ -156,8 +159,8 @@ def _replay_on(
 
 
 def _going_on(page: bytes, found: list[bytes], times: int) -> Iterator[bytes]:
-    """Repeat the page, with each record 100 ns later than the one before."""
-    records: list[list[int]] = []  # the places of its rows' times in the page, by record
+    """Repeat the page; each record is 100 ns later than the previous one."""
+    records: list[list[int]] = []  # offsets of each record's times in the page
     place = -1
     for at, rows in itertools.groupby(found):
         records.append([])

@@ -1,7 +1,7 @@
-"""Reading a table's rows: a snapshot's batches and changes, against the driver's own paging.
+"""Reading a table's rows: a snapshot's batches and changes, compared with the driver's paging.
 
-The server replays pages, in a process of its own, so that the client is the bottleneck. Each range
-of tokens gets the same pages, so a snapshot's rows are those of the ranges it cuts.
+The server replays pages in a separate process, so that the client is the bottleneck. Each token
+range gets the same pages, so the number of rows depends on how many ranges a snapshot cuts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from tests.benchmarks.serving import KEYSPACE, Served, serving
 from tests.benchmarks.turns import take_turns
 
 PAGES, RANGES = 5, 40
-"""Pages of each range, and ranges of the driver: about as many as a snapshot cuts of such pages."""
+"""Pages per range, and ranges that the driver reads: about as many as a snapshot cuts of such
+pages.
+"""
 LARGE = 20
-"""Pages of each range where memory is measured: the ranges keep their size."""
+"""Pages per range when memory is measured; the ranges keep their size."""
 FEW, MANY = 50_000, 5_000_000
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure rows per second, and how memory rises with the number of rows."""
+    """Measure rows per second, and how memory grows with the number of rows."""
     with serving() as served:
         fill(served)
         yield from _rates(served, times)
@@ -88,12 +90,12 @@ def _rate(
 
 
 def _batches(reader: CdcReader) -> int:
-    """Read all rows as batches."""
+    """Read all rows as batches, and return their number."""
     return sum(batch.num_rows for batch in reader.snapshot().batches())
 
 
 def _changes(reader: CdcReader) -> int:
-    """Read all changes, and the key and the row that each shows."""
+    """Read the key and the row of all changes, and return their number."""
     count = 0
     for change in reader.snapshot().changes():
         _ = change.operation, change.key, change.after
@@ -102,7 +104,7 @@ def _changes(reader: CdcReader) -> int:
 
 
 def _reading(config: ConnectionConfig, rows: int) -> float:
-    """Read at least this many rows of a snapshot; return the peak of memory, in MB."""
+    """Read at least this many rows of a snapshot; return the peak memory, in MB."""
     found = 0
     with CdcReader(config, f"{KEYSPACE}.{FLAT}") as reader:
         for batch in reader.snapshot().batches():
@@ -115,7 +117,7 @@ def _reading(config: ConnectionConfig, rows: int) -> float:
 
 @contextmanager
 def _driver(served: Served, selected: str) -> Iterator[Callable[[], int]]:
-    """Return a function that reads the table with the driver alone, range after range."""
+    """Yield a function that reads the table with the driver alone, one range after another."""
     edges = [MIN_TOKEN + (MAX_TOKEN - MIN_TOKEN) * n // RANGES for n in range(RANGES + 1)]
     with Cluster(["127.0.0.1"], port=served.port, protocol_version=4) as cluster:
         cluster.add_execution_profile("tuples", ExecutionProfile(row_factory=tuple_factory))

@@ -1,4 +1,6 @@
-"""The Spark source against Python data sources that do no work, so as to measure Spark itself."""
+"""The Spark source compared with Python data sources that do no work, which measure Spark
+itself.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +28,26 @@ from tests.benchmarks.spark_sources import Ready
 from tests.benchmarks.turns import take_turns
 
 PAGE_ROWS = 8_000
-"""These take nearly 1 MiB, the most that a server puts into a page of one stream."""
+"""The number of rows that take nearly 1 MiB, the largest page a server returns for one stream."""
 PAGES = 1_250
-"""Enough to make the start of a read negligible, for our source and for its rivals."""
+"""Enough pages that the start of a read is negligible, for this source and its rivals."""
 ROWS = PAGES * PAGE_ROWS
 IMAGE_ROWS = 4_999
-"""Of a log with images, a page that ends where a change does: it is replayed as it is."""
+"""Rows of a page of the log with images that ends at the end of a change, so it can be repeated."""
 PARTITIONS, MICRO_BATCHES = 2, 8
-"""Partitions of a micro-batch, and micro-batches measured per query, after two that are not."""
+"""Partitions per micro-batch, and micro-batches measured per query after two that warm up."""
 
 
 @frozen
 class Bench:
-    """A Spark session, a server, and a working folder."""
+    """A Spark session, a server, and a working directory."""
 
     spark: SparkSession
     served: Served
     folder: Path
 
     def ours(self, table: str) -> dict[str, str]:
-        """Return the options of our source."""
+        """Return the options of this project's source."""
         return {
             "hosts": f"127.0.0.1:{self.served.port}",
             "keyspace": KEYSPACE,
@@ -57,7 +59,7 @@ class Bench:
         }
 
     def ready(self, frame: DataFrame, rows: int) -> dict[str, str]:
-        """Return the options of a source with the first rows of a frame, as one batch."""
+        """Return the options of a source that returns the first rows of a frame, as one batch."""
         [batch] = frame.limit(rows).toArrow().combine_chunks().to_batches()
         path = self.folder / f"{rows}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
@@ -72,10 +74,10 @@ class Bench:
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure reads of ten million rows, micro-batches with almost none, and several executors."""
+    """Measure reads of ten million rows, nearly empty micro-batches, and several executors."""
     with tempfile.TemporaryDirectory() as name, serving() as one, serving(vnodes=16) as many:
         folder = Path(name)
-        # Compiled as in production. This takes a while, but ends before the measurement begins.
+        # Optimised as in production. This takes a while, but ends before the measurement begins.
         optimised = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = local_session("benchmarks", folder / "spark.log", **optimised)
         spark.dataSource.register(Ready)
@@ -93,7 +95,7 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
     bench.served.replay(log_of(FLAT), PAGES, PAGE_ROWS)
 
     def ours() -> DataFrame:
-        # One partition, like the rival: the server replays all pages to every reader.
+        # One partition, like the rival, because the server replays all pages to every reader.
         options = {**bench.ours(FLAT), "maxPartitions": "1", "fetchSize": str(PAGE_ROWS)}
         return bench.spark.read.format("scylla_cdc").options(**options).load()
 
@@ -127,7 +129,7 @@ def _batch_figures(bench: Bench, times: int) -> Iterator[Figure]:
 
 
 def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """Measure formats `changes` and `envelope` against `log`, each with the columns it reads."""
+    """Compare the formats `changes` and `envelope` with `log`, each with the columns it reads."""
     rows = PAGES * IMAGE_ROWS
     frames: dict[str, DataFrame] = {}
     for shape in ("log", "changes", "envelope"):
@@ -157,7 +159,7 @@ def _format_figures(bench: Bench, times: int) -> Iterator[Figure]:
 
 
 def _columns(given: dict[str, str]) -> list[str]:
-    """Return the columns of the log that a query with these options reads."""
+    """Return the log columns that a query with these options reads."""
     options = SourceOptions.parse(given)
     output = row_format(options, schema_of(options))
     return [column.name for column in output.log_columns(output.schema.names)]
@@ -168,7 +170,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _stream_figures(bench: Bench, times: int) -> Iterator[Figure]:
-    """Return the medians over all queries' micro-batches; the queries take turns."""
+    """Compare the median durations of micro-batches; the queries take turns."""
     table = "stream"
     bench.served.execute(
         f"CREATE TABLE {KEYSPACE}.{table} (pk int PRIMARY KEY, v int) "
@@ -203,7 +205,7 @@ def _writer(served: Served, table: str) -> Callable[[], None]:
 def _micro_batches(
     bench: Bench, name: str, options: dict[str, str], write: Callable[[], None]
 ) -> list[float]:
-    """Run a query until enough micro-batches ran; return their milliseconds, without warm-up."""
+    """Run a query for enough micro-batches; return their durations in ms, without the warm-up."""
     query = (
         bench.spark.readStream.format(name)
         .options(**options)
@@ -223,7 +225,7 @@ def _micro_batches(
 
 
 def _durations(query: StreamingQuery) -> list[float]:
-    """Return the duration of each micro-batch that ran, by number; idle polls are left out."""
+    """Return the duration of each micro-batch that ran, in order; idle polls are left out."""
     ran = {
         progress.batchId: progress.durationMs["triggerExecution"]
         for progress in query.recentProgress

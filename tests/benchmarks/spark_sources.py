@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 
 class Ready(DataSource):
-    """Returns a batch stored in the file `path`, `times` times.
+    """Returns the batch stored in the file `path`, `times` times.
 
-    `kind` is ``arrow`` or ``tuples``; tuples are made once. `schema` is Spark's, as JSON. A stream
-    returns the batch once per micro-batch in each of `partitions`.
+    `kind` is ``batches`` or ``tuples``; tuples are made once. `schema` is Spark's schema, as JSON.
+    A stream returns the batch once per micro-batch in each of its `partitions`.
     """
 
     @classmethod
@@ -42,7 +42,7 @@ class Ready(DataSource):
 
 
 class ReadyReader(DataSourceReader):
-    """One partition."""
+    """Reads the data as one partition."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._times = options["path"], int(options["times"])
@@ -64,7 +64,7 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadyStream(DataSourceStreamReader):
-    """A micro-batch whenever Spark asks; the offset is a point in time."""
+    """Has a micro-batch whenever Spark asks; the offset is a time."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._partitions = options["path"], int(options["partitions"])

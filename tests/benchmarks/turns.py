@@ -12,20 +12,20 @@ from attrs import frozen
 
 @frozen
 class Turn:
-    """The time of one run, in seconds; `cpu` is this process's, all threads included."""
+    """The time of one run, in seconds; `cpu` is that of all threads of this process."""
 
     wall: float
     cpu: float
 
 
 def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str, Turn]:
-    """Return the medians of `times` runs of each way, in turns, after a warm-up run.
+    """Run each way `times` times, in turns after a warm-up run, and return the medians.
 
     A way that runs in a separate process returns its own Turn.
     """
     taken: dict[str, list[Turn]] = {way: [] for way in ways}
     gc.collect()
-    gc.freeze()  # the garbage collector then scans only what a run makes, not the whole program
+    gc.freeze()  # the garbage collector then scans only what a run creates, not the whole program
     for number in range(times + 1):
         for way, run in ways.items():
             turn = _timed(run)
@@ -36,7 +36,7 @@ def take_turns(ways: Mapping[str, Callable[[], object]], times: int) -> dict[str
 
 
 def median(turns: list[Turn]) -> Turn:
-    """Return the median of each part separately."""
+    """Return the medians of the wall times and of the CPU times."""
     return Turn(*(statistics.median(getattr(t, part) for t in turns) for part in ("wall", "cpu")))
 
 

@@ -32,14 +32,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Iter
 
 @pytest.fixture(scope="session")
 def log(cluster: Standalone) -> Iterator[NumberedLog]:
-    """The log that applications on the cluster read; each test adds to it."""
+    """The log that applications on the cluster read; tests add rows to it."""
     with numbered_log(cluster.driver.address, ROWS) as log:
         yield log
 
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """A cluster on whose machines `python3` has no packages."""
+    """A cluster whose machines have a `python3` without packages."""
     folder = tmp_path_factory.mktemp("bare")
     empty = make_environment(folder / "environment").folder
     with standalone(folder / "cluster", best_isolation(), empty) as cluster:

@@ -12,15 +12,15 @@ from packaging.requirements import Requirement
 from tests.packaging.conftest import Environment, make_environment
 
 BESIDE = ("pandas", "click", "rich", "deltalake")
-"""What Spark needs for Python data sources, what the command `doctor` needs, and what the tests
-write Delta tables with.
+"""Packages beside the wheel's: Spark needs them for Python data sources, the command `doctor`
+prints with them, and tests write Delta tables with them.
 """
 
 
 def executor_environment(folder: Path, wheel: Path) -> Environment:
     """Create an environment as on a cluster's machines, where Spark is installed separately.
 
-    Installs the wheel, and copies its dependencies from the environment of the tests.
+    It has the wheel, and copies of the wheel's dependencies from the environment of the tests.
     """
     made = make_environment(folder)
     made.install(wheel)
@@ -31,7 +31,7 @@ def executor_environment(folder: Path, wheel: Path) -> Environment:
 
 
 def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:
-    """Return the names of the distributions and their dependencies, except the excluded ones."""
+    """Yield the names of the distributions and their dependencies, without those in `left_out`."""
     wanted, seen = list(names), set[str]()
     while wanted:
         name = wanted.pop()
@@ -47,7 +47,7 @@ def _closure(names: Iterable[str], left_out: set[str]) -> Iterator[str]:
 
 
 def _copy(distribution: metadata.Distribution, folder: Path) -> None:
-    """Copy the files of an installed distribution into a folder of packages."""
+    """Copy the files of an installed distribution into a site-packages directory."""
     for file in distribution.files or ():
         path = folder / file
         if ".." not in file.parts and not path.exists():

@@ -1,4 +1,4 @@
-"""A table whose changes are numbered, on an embedded ScyllaDB that all machines reach."""
+"""A table whose changes are numbered, on an embedded ScyllaDB that all machines can reach."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NOTE = "a text as long as a short note in a row of a real table may be"
 
 @define
 class NumberedLog:
-    """The log of the table `ks.t`: each write inserts the next number."""
+    """The log of the table `ks.t`; each write inserts the next number."""
 
     scylla: EmbeddedScylla
     _session: Session
     written: int = field(default=0, init=False)
-    """How many rows were inserted: the numbers below this one."""
+    """The number of rows inserted, and the next number to insert."""
 
     @property
     def options(self) -> dict[str, str]:
-        """The options of the source to read the log."""
+        """The options with which the source reads the log."""
         return {
             "hosts": self.scylla.contact_point,
             "keyspace": "ks",
@@ -49,11 +49,13 @@ class NumberedLog:
 
     @property
     def whole(self) -> list[int]:
-        """Return what to find if each number is there once: rows, distinct, least, greatest."""
+        """What a read finds if each number is there once: the counts of all and of distinct
+        numbers, the least and the greatest.
+        """
         return [self.written, self.written, 0, self.written - 1]
 
     def fill(self, rows: int) -> None:
-        """Insert this many rows at once."""
+        """Insert this many rows."""
         note = _NOTE.encode()
         for number in range(self.written, self.written + rows):
             key = struct.pack(">i", number)
@@ -62,7 +64,7 @@ class NumberedLog:
 
     @contextmanager
     def growing(self) -> Iterator[None]:
-        """Insert row after row in the background."""
+        """Insert rows in the background, one after another."""
         stop = threading.Event()
         insert = self._session.prepare(_INSERT)
 
@@ -82,10 +84,10 @@ class NumberedLog:
 
 @contextmanager
 def numbered_log(address: str, rows: int) -> Iterator[NumberedLog]:
-    """Yield a log of this many rows, on a server with this address."""
+    """Yield a log with this many rows, on a server that listens on `address`."""
     with EmbeddedScylla(address, vnodes=4, ring_delay_ms=0) as scylla:
         session = open_session(scylla.host, scylla.port)
-        session.use_client_timestamp = False  # the server's time is that of the order of writes
+        session.use_client_timestamp = False  # the server's timestamps follow the order of writes
         for statement in (_KEYSPACE, _TABLE):
             session.execute(statement)
         log = NumberedLog(scylla, session)

@@ -1,12 +1,11 @@
-"""Machines for tests: each has a disk, processes and, if root makes it, a network address.
+"""Machines for tests: each has a disk, processes and, if root creates it, a network address.
 
-`best_isolation` finds the best that this system allows:
+`best_isolation` finds the best isolation that this system allows:
 
-| isolation | needs | a machine has its own |
-|---|---|---|
-| `NETWORK` | root, `unshare`, `nsenter`, `ip` | address, whose cable can be cut; disk; processes |
-| `DISK` | user namespaces, `unshare`, `nsenter` | loopback address; disk; processes |
-| `NONE` | nothing | loopback address; folder, which the others see |
+| isolation | needs | separate for each machine | |---|---|---| | `NETWORK` | root, `unshare`,
+`nsenter`, `ip` | address, whose cable can be cut; disk; processes | | `DISK` | user namespaces,
+`unshare`, `nsenter` | loopback address; disk; processes | | `NONE` | nothing | loopback address;
+directory, which other machines see |
 
 A machine's namespaces live as long as its first process, which reads a pipe from the test. When the
 test ends, even by kill -9, the pipe closes, and the kernel ends all processes of the machine and
@@ -30,7 +29,7 @@ from typing import Any, Self
 from attrs import define, field
 
 UNTIL_CLOSED = "echo ready && read -r _"
-"""What a first process runs: it reads until the test closes its end of the pipe."""
+"""The command of a machine's first process: it reads until the test closes the pipe."""
 _HOME, _STORE = Path("/srv"), Path("/mnt")
 _MOUNT = f"""
 set -e
@@ -46,7 +45,7 @@ _OWN_FILES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Isolation(Enum):
-    """What a machine has of its own; the value has the options of `unshare` besides its files."""
+    """What machines do not share; the value has options of `unshare` beyond those for files."""
 
     NETWORK = ("--net",)
     DISK = ("--user", "--map-root-user")
@@ -65,7 +64,7 @@ def best_isolation() -> Isolation:
 
 
 def hold(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the first process of namespaces; it ends when its standard input is closed."""
+    """Start the first process of new namespaces; it ends when its standard input is closed."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
@@ -76,7 +75,7 @@ def hold(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def release(process: subprocess.Popen[str]) -> None:
-    """End the first process of namespaces, and with it all others in them."""
+    """End the first process of some namespaces, which ends all other processes in them."""
     assert process.stdin is not None
     process.stdin.close()
     process.wait()
@@ -87,9 +86,10 @@ class Machine:
     """A machine with a name and an address.
 
     Its programs see its disk and the store at paths that are the same on all machines. `store` is
-    the only folder that all machines share, like an object store. `spark` is a Spark, which appears
-    as the folder of that name on its disk. `hidden` are folders that its programs must not see. If
-    it is to have its own network and the isolation allows that, `Network.connect` connects it.
+    the only directory that all machines share, like an object store. `spark` is a Spark
+    installation, which the programs see as the directory `spark` of the disk. They must not see the
+    `hidden` directories. `Network.connect` gives the machine a separate network, if `has_network`
+    is set and the isolation allows it.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Machine:
     _hidden: Iterable[Path] = ()
     _has_network: bool = True
     pid: int = field(default=0, init=False)
-    """The process whose namespaces are the machine's."""
+    """The process that keeps the machine's namespaces."""
     _enter: tuple[str, ...] = field(default=(), init=False)
     _started: list[subprocess.Popen[str]] = field(factory=list, init=False)
     _stack: ExitStack = field(factory=ExitStack, init=False)
@@ -144,23 +144,23 @@ class Machine:
 
     @property
     def has_network(self) -> bool:
-        """Whether the machine has a network of its own, and so a cable."""
+        """True if the machine has a separate network, with a cable."""
         return self._has_network and self._isolation is Isolation.NETWORK
 
     @property
     def home(self) -> Path:
-        """The machine's disk as its programs see it."""
+        """The path of the machine's disk for its programs."""
         return self.disk if self._isolation is Isolation.NONE else _HOME
 
     @property
     def store(self) -> Path:
-        """The shared store as the machine's programs see it."""
+        """The path of the shared store for the machine's programs."""
         return self._store if self._isolation is Isolation.NONE else _STORE
 
     def start(
         self, *command: str | Path, env: Mapping[str, str], **settings: Any
     ) -> subprocess.Popen[str]:
-        """Start a program in the machine's home; it and what it starts are in one session."""
+        """Start a program in the machine's home directory; it and its children are one session."""
         inside = ("env", "-C", str(self.home), *map(str, command))
         process = subprocess.Popen(
             [*self._enter, *inside],
@@ -173,25 +173,27 @@ class Machine:
         return process
 
     def run(self, *command: str | Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run a program in the machine's home to its end."""
+        """Run a program in the machine's home directory, and wait for it to end."""
         pipe = subprocess.PIPE
         process = self.start(*command, env=env, stdout=pipe, stderr=pipe)
         output, errors = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def pids(self, word: str = "") -> list[int]:
-        """Return the processes of the machine with this word in their command line."""
+        """Return the ids of the machine's processes whose command line contains `word`."""
         sessions = {process.pid for process in self._started}
         found = []
         for pid in sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
             with suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_text()  # empty if it has ended
+                command = Path(f"/proc/{pid}/cmdline").read_text()  # empty if the process has ended
                 if command and word in command and os.getsid(pid) in sessions:
                     found.append(pid)
         return found
 
     def kill(self, word: str = "") -> list[int]:
-        """Kill these processes with SIGKILL, and return their ids when they have ended."""
+        """Kill the processes that `pids` returns with SIGKILL; return their ids when they have
+        ended.
+        """
         killed = self.pids(word)
         with ExitStack() as opened:
             ending = []

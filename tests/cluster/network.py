@@ -1,4 +1,4 @@
-"""A network that connects machines: a bridge with a cable to each, or else the loopback."""
+"""A network that connects machines: a bridge with a cable to each machine, or else the loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.cluster.machine import UNTIL_CLOSED, Isolation, Machine, hold, release
 
 _NODES = 4
-"""Number of addresses that belong to this system: nodes of ScyllaDB listen there."""
+"""The number of addresses for the test's system, where ScyllaDB nodes listen."""
 _COUNT = itertools.count()
 _SWITCH = f"""
 set -e
@@ -26,10 +26,10 @@ ip link set switch up
 
 @define(eq=False)
 class Network:
-    """The addresses 1 to 254 of a network; the first ones are the test's own.
+    """The addresses 1 to 254 of a network; the first few are for the test.
 
-    The bridge is in a namespace of its own, so that nothing of it outlives the test. Addresses are
-    of 198.18.0.0/15, which is set apart for tests of networks (RFC 2544).
+    The bridge is in a separate namespace, so that nothing of it outlives the test. Addresses are in
+    198.18.0.0/15, which is reserved for network tests (RFC 2544).
     """
 
     isolation: Isolation
@@ -59,7 +59,7 @@ class Network:
 
     @property
     def _link(self) -> str:
-        """Return the name of the test's end of its cable."""
+        """The name of the test's end of its cable."""
         return f"cdc{os.getpid()}-{self._number}"
 
     def address(self, number: int) -> str:
@@ -69,7 +69,7 @@ class Network:
         return f"{first}.{18 + high}.{low}.{number}"
 
     def connect(self, machine: Machine) -> None:
-        """Lay a cable to a machine that has a network of its own."""
+        """Connect a machine that has a separate network."""
         if not machine.has_network:
             return
         inside = ("nsenter", f"--target={machine.pid}", "--net")

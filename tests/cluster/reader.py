@@ -1,4 +1,4 @@
-"""An application that reads a log as a test requests, with its own driver."""
+"""An application with its own driver, which reads a log in the ways that a test requests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from attrs import frozen
 from tests.cluster.log import NumberedLog
 
 PROGRAM = Path(__file__).parent / "programs" / "reading.py"
-SETTLED = {"confidenceWindow": "0s"}  # nobody writes while a query runs
+SETTLED = {"confidenceWindow": "0s"}  # no rows are written while a query runs
 
 
 @frozen
 class Reader:
-    """The application; `store` is where it keeps what it writes."""
+    """The running application; it writes its output to `store`."""
 
     _driver: Popen[str]
     _store: Path
     _log: NumberedLog
 
     def read(self, way: str, folder: str = "", **options: str) -> Any:
-        """Return what the application finds in this way; see `programs/reading.py`."""
+        """Return what the application finds if it reads in this way; see `programs/reading.py`."""
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         given = {**self._log.options, **SETTLED, **options}

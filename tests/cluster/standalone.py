@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and workers, each on a machine with its own Python."""
+"""A standalone Spark cluster: a master and workers, each on a machine with a separate Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 WORKERS = 2
 WORKER_MEMORY = "1g"
 START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java that runs for a minute: optimising code would cost more than it saves."""
+"""JVM options for processes that run for a minute: optimising code would cost more than it
+saves.
+"""
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 _REGISTERED = "Successfully registered with master"
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -34,9 +36,9 @@ SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 class Standalone:
     """A running cluster.
 
-    Master and drivers are on the machine `driver`, which shares the test's network: a server of the
-    test listens on its address. All machines have Spark in the folder `spark` of their disks, and
-    `python3` is the Python of their folder `environment`, if it exists.
+    The master and the drivers run on the machine `driver`, which shares the test's network: a
+    server in the test listens on its address. All machines have Spark in the directory `spark` of
+    their disks, and `python3` is the Python of their directory `environment`, if there is one.
     """
 
     network: Network
@@ -44,17 +46,17 @@ class Standalone:
     driver: Machine
     workers: list[Machine]
     java_options: str
-    """The options of all machines' JVMs."""
+    """The options of the JVMs on all machines."""
     master: str = field(default="", init=False)
 
     @property
     def store(self) -> Path:
-        """The folder that all machines share, as the test sees it."""
+        """The path for the test of the directory that all machines share."""
         return self.folder / "store"
 
     @property
     def conf(self) -> dict[str, str]:
-        """Return settings with which several applications fit into the workers."""
+        """Settings that leave room on the workers for several applications."""
         return {
             "spark.driver.bindAddress": self.driver.address,
             "spark.driver.host": self.driver.address,
@@ -67,14 +69,14 @@ class Standalone:
 
     @property
     def pyspark(self) -> str:
-        """Return the PYTHONPATH with which Python finds the pyspark of the machine's Spark."""
+        """The PYTHONPATH of the pyspark in the machines' Spark."""
         return ":".join(
             f"{self.driver.home}/spark/python/lib/{path.name}"
             for path in (SPARK / "python/lib").glob("*.zip")
         )
 
     def variables(self, machine: Machine) -> dict[str, str]:
-        """The environment variables of a machine's programs."""
+        """Return the environment variables for programs on a machine."""
         java = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
         return {
             **java,
@@ -93,7 +95,7 @@ class Standalone:
         conf: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Popen[str]:
-        """Start a driver: a Python program, whose first argument is Spark's settings as JSON."""
+        """Start a driver: a Python program whose first argument is Spark's settings as JSON."""
         copy = self.driver.disk / program.name
         shutil.copy(program, copy)
         given = {**self.conf, "spark.master": self.master, **(conf or {})}
@@ -111,16 +113,16 @@ class Standalone:
         )
 
     def start_worker(self, machine: Machine) -> None:
-        """Start Spark's worker on a machine, and wait until the master knows it."""
+        """Start a Spark worker on a machine, and wait until it is registered with the master."""
         size = ("--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", f"{machine.home}/work")
         self._start(machine, "worker.Worker", _REGISTERED, *size, self.master)
 
     def start_master(self) -> None:
-        """Start Spark's master."""
+        """Start the Spark master."""
         self.master = self._start(self.driver, "master.Master", _MASTER_URL)[1]
 
     def _start(self, machine: Machine, name: str, pattern: str, *arguments: str) -> re.Match[str]:
-        """Start a part of Spark, and wait for this text in its log."""
+        """Start a Spark daemon, and wait until its log matches `pattern`; return the match."""
         ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
         process = machine.start(
             machine.home / "spark/bin/spark-class",
@@ -147,7 +149,7 @@ def standalone(
     environment: Path | None = None,
     java_options: str = START_FAST,
 ) -> Iterator[Standalone]:
-    """Yield a running master and workers, with all disks in the folder.
+    """Yield a running master and workers, whose disks are in `folder`.
 
     Each disk has a copy of the Python environment, as `environment`.
     """
@@ -185,11 +187,11 @@ def standalone(
 
 
 def copy_environment(environment: Path, folder: Path) -> None:
-    """Copy an environment by linking its files."""
+    """Copy an environment with hard links to its files."""
     shutil.copytree(environment, folder, symlinks=True, copy_function=os.link)
 
 
 def _drain(stream: IO[str]) -> None:
-    """Read a stream to its end, so that its writer never waits."""
+    """Read a stream to its end, so that its writer never blocks."""
     with stream:
         stream.read()

@@ -1,4 +1,4 @@
-"""On a cluster whose machines share no files, each fault is named, and its remedy works."""
+"""On a cluster whose machines share no files, `doctor` names each fault, and its remedy works."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ print(reader.option("consistencyLevel", "ONE").load("ks.t").count(), "rows")
 
 @frozen
 class Driver:
-    """The machine from which applications are started, in the folder `work` of its disk.
+    """The machine that starts applications, in the directory `work` of its disk.
 
-    Its folder `own` is an environment with the package; `python3` on its PATH has nothing.
+    The directory `own` is an environment with the package; `python3` on the PATH has no packages.
     """
 
     cluster: Standalone
 
     @property
     def environment(self) -> Path:
-        """The environment with the package, as programs see it."""
+        """The path of the environment with the package, for programs on the machine."""
         return self.cluster.driver.home / "own"
 
     @property
     def work(self) -> Path:
-        """Where applications are started, as the test sees it."""
+        """The path for the test of the directory in which applications start."""
         return self.cluster.driver.disk / "work"
 
     @property
     def activated(self) -> dict[str, str]:
-        """The variables of a shell in which the environment is activated."""
+        """The variables of a shell that has activated the environment."""
         return {"PATH": f"{self.environment}/bin:{SYSTEM_PATH}"}
 
     def examine(
         self, *arguments: str, conf: Mapping[str, str] | None = None, **variables: str
     ) -> str:
-        """Return what the command `doctor` says; its lines are not broken."""
+        """Return the output of `doctor`; check that it fits the exit status."""
         given = [f"--conf={name}={value}" for name, value in (conf or {}).items()]
         command = ["-m", "pyspark_scylla_cdc", "doctor", *arguments, *given]
         ran = self.run(*command, **variables)
@@ -78,12 +78,12 @@ class Driver:
         return ran.stdout
 
     def run(self, *arguments: str, **variables: str) -> CompletedProcess[str]:
-        """Run the environment's Python, which is not activated."""
+        """Run the Python of the environment, without activating it."""
         spark = {"PYTHONPATH": self.cluster.pyspark}
         return self._run(f"{self.environment}/bin/python", *arguments, **spark, **variables)
 
     def enter(self, command: str) -> None:
-        """Run a command of the shell, which must not fail."""
+        """Run a shell command, which must succeed."""
         ran = self._run("sh", "-c", command)
         assert ran.returncode == 0, ran.stderr
 
@@ -95,7 +95,7 @@ class Driver:
 
 @pytest.fixture(scope="module")
 def driver(bare: Standalone, environment: Path) -> Driver:
-    """The driver of a cluster that has no packages."""
+    """The driver of a cluster without packages."""
     driver = Driver(bare)
     driver.work.mkdir()
     copy_environment(environment, bare.driver.disk / "own")
@@ -104,7 +104,9 @@ def driver(bare: Standalone, environment: Path) -> Driver:
 
 @pytest.fixture(scope="module")
 def archive(driver: Driver) -> dict[str, str]:
-    """The setting that ships the driver's environment, without what only other tests need."""
+    """The setting that ships the driver's environment, without a package that only other tests
+    need.
+    """
     machine = driver.cluster.driver
     with tarfile.open(machine.disk / "environment.tar.gz", "w:gz", compresslevel=1) as file:
         file.add(machine.disk / "own", ".", filter=lambda at: None if UNUSED in at.name else at)
@@ -112,12 +114,12 @@ def archive(driver: Driver) -> dict[str, str]:
 
 
 def remedies(told: str) -> list[str]:
-    """Return the remedies in what the command said."""
+    """Return the remedies in the output of `doctor`."""
     return re.findall("^ +Remedy: (.+)$", told, re.MULTILINE)
 
 
 def test_python_of_an_environment_that_is_not_activated(driver: Driver) -> None:
-    """Spark plans with another Python, which has no package."""
+    """Spark plans with another Python, which does not have the package."""
     local = ("--master", "local[1]")
     told = driver.examine(*local)
     assert "Spark plans with" in told
@@ -146,7 +148,7 @@ def test_package_on_the_driver_only(driver: Driver, wheel: Path, environment: Pa
 
 
 def test_table_that_is_not_reached(driver: Driver) -> None:
-    """Each machine reads the table's schema, if the options say where it is."""
+    """If the options say where the table is, each machine reads its schema."""
     own = f"{driver.environment}/bin/python"
     with numbered_log(driver.cluster.driver.address, 1) as log:
         where = ("--option", f"hosts={log.scylla.contact_point}", "--option", "path=ks.missing")
@@ -156,7 +158,7 @@ def test_table_that_is_not_reached(driver: Driver) -> None:
 
 
 def test_archive(driver: Driver, archive: dict[str, str]) -> None:
-    """The archive's Python must be on the driver, too; nothing may override it on executors."""
+    """The archive's Python must also be on the driver; no setting may override it on executors."""
     cluster = driver.cluster
     master, conf = ("--master", cluster.master), {**cluster.conf, **archive}
     shipped = {"PYSPARK_PYTHON": "./environment/bin/python"}
@@ -170,7 +172,7 @@ def test_archive(driver: Driver, archive: dict[str, str]) -> None:
     told = driver.examine(*master, conf=conf, **overridden)
     assert re.search(r"on [\d.]+ executor \d+, \S+ does not run \(.*No such file", told)
     unset = "unset PYSPARK_DRIVER_PYTHON, which overrides PYSPARK_PYTHON=./environment/bin/python"
-    assert unset in remedies(told)[0]  # then nothing differs from what is healthy above
+    assert unset in remedies(told)[0]  # the rest equals the healthy case above
 
     driver.enter("rm environment")
     settings = [f"{name}={value}" for name, value in {**conf, "spark.master": master[1]}.items()]

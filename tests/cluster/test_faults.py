@@ -1,7 +1,7 @@
 """A streaming query on several machines survives the loss of each part of the cluster.
 
 One query follows a log throughout. Rows are written while a part fails; afterwards, the sink has
-each of them exactly once.
+each row exactly once.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ PROGRAM = Path(__file__).parent / "programs" / "following.py"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "deploy.worker.Worker"
 SILENCE = 30.0  # seconds without network
-LONGEST = 1.5  # seconds into a micro-batch, the time one takes
+LONGEST = 1.5  # seconds into a micro-batch, about its duration
 OPTIONS = {
     "confidenceWindow": "1s",
     "minAdvance": "200ms",
-    "idleAdvance": "1s",  # so that the position tells when all is read
+    "idleAdvance": "1s",  # so that the position shows when all rows have been read
     "maxPartitions": "4",
 }
 NOTICED = {
-    # A machine without network counts as lost before it comes back, and comes back as a stranger.
+    # A machine without network counts as lost before it returns, and then registers as a new one.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
     "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "2s",
@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 class ClusterQuery(FollowedQuery):
-    """A followed query whose driver is on a cluster's machine."""
+    """A followed query whose driver runs on a machine of the cluster."""
 
     def __init__(self, cluster: Standalone, options: dict[str, str]) -> None:
         super().__init__(cluster.store, options)
@@ -66,7 +66,7 @@ class ClusterQuery(FollowedQuery):
 
 @define
 class Followed:
-    """A log, and the query that follows it."""
+    """A log, and a query that follows it."""
 
     cluster: Standalone
     log: NumberedLog
@@ -76,7 +76,9 @@ class Followed:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Run an action within a micro-batch with rows; then check that each row is there once."""
+        """Run the block during a micro-batch with rows; then check that each row is in the sink
+        once.
+        """
         with self.log.growing():
             self.run(3)
             self.query.stay(self.chance.uniform(0, LONGEST))
@@ -92,7 +94,7 @@ class Followed:
                 pass
 
     def check(self) -> None:
-        """Compare the sink's rows with the written ones."""
+        """Check that the sink has exactly the written rows."""
         found = self.reader.read("kept")
         print(f"{self.log.written} rows were written")
         assert found == self.log.whole
@@ -102,7 +104,7 @@ class Followed:
 
 @pytest.fixture(scope="module")
 def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
-    """An application without executors, which looks at the sink."""
+    """An application without executors, which reads the sink."""
     local = {"spark.master": "local[1]"}
     with (cluster.folder / "reading.log").open("w") as errors:
         driver = cluster.application(READING, conf=local, stdin=PIPE, stdout=PIPE, stderr=errors)
@@ -112,7 +114,7 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[Followed]:
-    """A query that has read everything written before it began."""
+    """A query that has read all rows written before."""
     seed = int(os.environ.get("KILL_SEED") or random.randrange(10**6))
     print(f"KILL_SEED={seed}")
     with ClusterQuery(cluster, {**log.options, **OPTIONS}) as query:
@@ -121,14 +123,16 @@ def followed(cluster: Standalone, log: NumberedLog, reader: Reader) -> Iterator[
 
 
 def test_executor_is_killed(followed: Followed) -> None:
-    """Another executor does its tasks."""
+    """Another executor takes over its tasks."""
     with followed.failing():
         machine = followed.chance.choice(followed.cluster.workers)
         assert machine.kill(EXECUTOR)
 
 
 def test_worker_is_killed(followed: Followed) -> None:
-    """The worker's executor ends too; the other machine continues alone until it is back."""
+    """The worker's executor ends too. The other machine continues alone until the worker is
+    back.
+    """
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         assert machine.kill(WORKER)
@@ -148,7 +152,7 @@ def test_driver_is_killed(followed: Followed) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_worker_loses_its_network(followed: Followed) -> None:
-    """For half a minute neither Spark nor ScyllaDB can reach it; then it comes back."""
+    """For half a minute the worker can reach neither Spark nor ScyllaDB."""
     machine = followed.chance.choice(followed.cluster.workers)
     with followed.failing():
         followed.cluster.network.cut(machine)
@@ -159,6 +163,6 @@ def test_worker_loses_its_network(followed: Followed) -> None:
 
 
 def test_node_joins_scylladb(followed: Followed) -> None:
-    """The log continues in new streams, which the new node serves too."""
+    """The log continues in new streams, some of them on the new node."""
     with followed.failing():
         followed.log.scylla.join(vnodes=4)

@@ -1,4 +1,4 @@
-"""The how-to, followed word for word on machines with nothing but Spark and Python."""
+"""The how-to, followed word for word on machines that have only Spark and Python."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def blocks(language: str) -> list[str]:
-    """Return the blocks of the page in a language."""
+    """Return the page's code blocks in this language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @frozen
 class Reader:
-    """A reader who follows the page, in the folder `reader` of the driver's disk."""
+    """A reader who follows the page, in the directory `reader` of the driver's disk."""
 
     cluster: Standalone
 
     @property
     def folder(self) -> Path:
-        """Where the reader's shell is, as the test sees it."""
+        """The path for the test of the directory in which the reader works."""
         return self.cluster.driver.disk / "reader"
 
     def adapted(self, text: str, hosts: str) -> str:
-        """Replace the page's cluster, server and storage by the test's."""
+        """Replace the page's cluster, server and storage with those of the test."""
         text = text.replace("spark://spark.example.com:7077", self.cluster.master)
         text = text.replace("scylla.example.com:9042", hosts)
         return text.replace("/data/", f"{self.cluster.driver.store}/")
 
     def run(self, *command: str, **variables: str) -> CompletedProcess[str]:
-        """Run a command."""
+        """Run a command in the reader's directory."""
         machine = self.cluster.driver
         here = f"{machine.home}/reader"
         unset = ("PYSPARK", "PYTHON", "SPARK", "VIRTUAL_ENV")
@@ -74,7 +74,7 @@ class Reader:
             "PATH": f"{machine.home}/spark/bin:{python}:{own['PATH']}",
             "PIP_CONSTRAINT": f"{here}/{CONSTRAINTS}",
             "PIP_FIND_LINKS": f"{here} {system.get('PIP_FIND_LINKS', '')}",
-            "SPARK_CONF_DIR": here,  # settings that an administrator has made
+            "SPARK_CONF_DIR": here,  # an administrator's settings
             **variables,
         }
         return machine.run("env", "-C", here, *command, env=env)
@@ -82,7 +82,7 @@ class Reader:
 
 @contextmanager
 def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[str]:
-    """The server of the page's table, with `ROWS` rows in its log; yields its contact point."""
+    """Run a server with the page's table and `ROWS` rows in its log; yield its contact point."""
     with EmbeddedScylla(cluster.driver.address, vnodes=4, credentials=login) as scylla:
         session = open_session(scylla.host, scylla.port, login)
         session.use_client_timestamp = False
@@ -97,7 +97,7 @@ def shop(cluster: Standalone, login: tuple[str, str] | None = None) -> Iterator[
 
 @pytest.fixture(scope="module")
 def reader(bare: Standalone, wheel: Path) -> Reader:
-    """The reader, to whom `pip install scylla-cdc` gives this version."""
+    """The reader, for whom `pip install scylla-cdc` installs this version."""
     reader = Reader(bare)
     reader.folder.mkdir()
     (reader.folder / wheel.name).write_bytes(wheel.read_bytes())
@@ -111,7 +111,7 @@ def reader(bare: Standalone, wheel: Path) -> Reader:
 
 @pytest.fixture(scope="module")
 def followed(reader: Reader) -> Iterator[tuple[str, str]]:
-    """Run the page's commands in order; return their output, and the server's contact point."""
+    """The output of the page's commands, run in order, and the server's contact point."""
     with shop(reader.cluster) as hosts:
         [application] = blocks("python")
         (reader.folder / "orders.py").write_text(reader.adapted(application, hosts))
@@ -123,7 +123,7 @@ def followed(reader: Reader) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.usefixtures("followed")
 def test_application(bare: Standalone) -> None:
-    """After the application has run, the storage has the rows."""
+    """The application has written all rows to the storage."""
     import pyarrow.dataset as ds
 
     rows = ds.dataset(bare.store / "orders_from_cluster", exclude_invalid_files=True).to_table()
@@ -131,7 +131,7 @@ def test_application(bare: Standalone) -> None:
 
 
 def test_doctor(followed: tuple[str, str]) -> None:
-    """`doctor` finds no fault, and reaches the server from all machines."""
+    """`doctor` finds no fault, and each machine reaches the server."""
     told, _ = followed
     assert HEALTHY in told
     assert len(re.findall(r"^ *(?:planner|executor) .* reached *$", told, re.MULTILINE)) == 3
@@ -139,7 +139,7 @@ def test_doctor(followed: tuple[str, str]) -> None:
 
 @pytest.mark.usefixtures("followed")
 def test_size_of_the_archive(reader: Reader) -> None:
-    """The size is within a fifth of the page's figure, because pyspark is not included."""
+    """The archive has no pyspark, so its size is within 20 % of the size on the page."""
     archive = reader.folder / "environment.tar.gz"
     size = archive.stat().st_size / 1e6
     print(f"environment.tar.gz: {size:.0f} MB")
@@ -150,7 +150,7 @@ def test_size_of_the_archive(reader: Reader) -> None:
 
 
 def test_notebook(reader: Reader, followed: tuple[str, str]) -> None:
-    """Python starts Spark; the password is in a file on each machine's own disk."""
+    """Python starts Spark; the password is in a file on each machine's disk."""
     bare, (_, hosts) = reader.cluster, followed
     for machine in (bare.driver, *bare.workers):
         file = machine.disk / "password"

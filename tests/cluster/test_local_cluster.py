@@ -1,4 +1,4 @@
-"""Spark's own cluster of processes on one machine, which starts executors as any cluster does."""
+"""Spark's `local-cluster` mode: on one machine, it starts executors as any cluster does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """A Spark whose own folder takes the files of its workers."""
+    """A Spark installation in its own directory, where its workers put their files."""
     home = tmp_path / "spark"
     home.mkdir()
     for part in SPARK.iterdir():
@@ -40,7 +40,7 @@ def spark_home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(spark_home: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The application."""
+    """The driver of the application."""
     require_java()
     with (tmp_path / "driver.log").open("w") as errors:
         driver = subprocess.Popen(
@@ -57,7 +57,7 @@ def driver(spark_home: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.spark
 def test_batch_and_stream(driver: subprocess.Popen[str], tmp_path: Path) -> None:
-    """Each row comes once, and both executors read."""
+    """Each row is read once, and both executors read."""
     with numbered_log("127.0.0.1", 2_000) as log:
         reader = Reader(driver, tmp_path, log)
         assert reader.read("batch") == log.whole

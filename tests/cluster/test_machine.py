@@ -1,4 +1,4 @@
-"""A machine has what its isolation promises, and leaves nothing behind."""
+"""A machine has the isolation that it promises, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ISOLATED = [isolation for isolation in ALLOWED if isolation is not Isolation.NON
 
 
 class Broken(Exception):
-    """An error with which a test fails."""
+    """The error that fails a test on purpose."""
 
 
 def start_sleeping(machine: Machine) -> subprocess.Popen[str]:
-    """Start a program that is running when this returns."""
+    """Start a program, and return when it runs."""
     sleeping = machine.start(
         "sh", "-c", "echo ready; exec sleep 1001", env=PATH, stdout=subprocess.PIPE
     )
@@ -40,7 +40,7 @@ def start_sleeping(machine: Machine) -> subprocess.Popen[str]:
 
 @contextmanager
 def two_machines(folder: Path, isolation: Isolation) -> Iterator[tuple[Network, list[Machine]]]:
-    """Two machines that are connected."""
+    """Yield a network and two machines connected to it."""
     store, spark = folder / "store", folder / "spark"
     store.mkdir()
     spark.mkdir()
@@ -64,13 +64,15 @@ def two_machines(folder: Path, isolation: Isolation) -> Iterator[tuple[Network, 
 
 
 def links(pid: int) -> list[str]:
-    """Return the network devices of this test process."""
+    """Return the network devices of a test process."""
     return [link for _, link in socket.if_nameindex() if link.startswith(f"cdc{pid}-")]
 
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_disks_and_store(isolation: Isolation, tmp_path: Path) -> None:
-    """A program writes to its own disk and to the store, and does not see hidden folders."""
+    """Programs write to their machine's disk and to the store, and do not see hidden
+    directories.
+    """
     with two_machines(tmp_path, isolation) as (_, (one, two)):
         for machine in (one, two):
             write = (
@@ -85,7 +87,7 @@ def test_disks_and_store(isolation: Isolation, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_killed_processes(isolation: Isolation, tmp_path: Path) -> None:
-    """A machine knows its processes by their command lines, and kills them with SIGKILL."""
+    """A machine finds its processes by their command lines, and kills them with SIGKILL."""
     with two_machines(tmp_path, isolation) as (_, (one, two)):
         started = [start_sleeping(machine) for machine in (one, two)]
         assert one.kill("1001")
@@ -100,7 +102,7 @@ def test_killed_processes(isolation: Isolation, tmp_path: Path) -> None:
     reason="a machine's network is cut in a network namespace, which only root can make",
 )
 def test_cable(tmp_path: Path) -> None:
-    """Machines reach each other; one whose cable is cut cannot be reached until it is mended."""
+    """While its cable is cut, a machine cannot be reached."""
     with two_machines(tmp_path, Isolation.NETWORK) as (network, (one, two)):
         ping = f"timeout 1 bash -c 'exec 3<>/dev/tcp/{two.address}/9' 2>&1"
 
@@ -116,7 +118,7 @@ def test_cable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isolation", ALLOWED)
 def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -> None:
-    """Neither processes nor network devices remain."""
+    """No processes or network devices remain."""
     machines: list[Machine] = []
 
     def fail() -> None:
@@ -134,7 +136,7 @@ def test_nothing_is_left_after_a_failure(isolation: Isolation, tmp_path: Path) -
 
 @pytest.mark.parametrize("isolation", ISOLATED)
 def test_nothing_is_left_when_the_test_is_killed(isolation: Isolation, tmp_path: Path) -> None:
-    """The kernel ends what the test could not end."""
+    """The kernel ends all processes and removes the network."""
     command = [sys.executable, "-m", PROBE, str(tmp_path), isolation.name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
         assert test.stdout is not None

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
-    """The application, which has an executor on each worker."""
+    """An application with an executor on each worker."""
     with (cluster.folder / "reading.log").open("w") as errors:
         driver = cluster.application(PROGRAM, stdin=PIPE, stdout=PIPE, stderr=errors)
         yield Reader(driver, cluster.driver.store, log)
@@ -27,21 +27,21 @@ def reader(cluster: Standalone, log: NumberedLog) -> Iterator[Reader]:
 
 
 def test_batch(reader: Reader, log: NumberedLog) -> None:
-    """The executors of all workers share the read."""
+    """The executors of all workers take part in the read."""
     assert reader.read("batch") == log.whole
     assert len(reader.read("places")) == WORKERS
 
 
 @pytest.mark.parametrize("way", ["parquet", "for_each_batch", "delta"])
 def test_stream(reader: Reader, log: NumberedLog, way: str) -> None:
-    """A query that is started again resumes where it ended."""
+    """A restarted query resumes where it stopped."""
     assert reader.read(way, way, **STREAM) == log.whole
     log.fill(MORE)
     assert reader.read(way, way, **STREAM) == log.whole
 
 
 def test_snapshot(reader: Reader, log: NumberedLog) -> None:
-    """The rows of the table come first, then those written to it."""
+    """The existing rows come first, then the rows written later."""
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole
     log.fill(MORE)
     assert reader.read("parquet", "snapshot", snapshot="initial") == log.whole

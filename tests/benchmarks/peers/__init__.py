@@ -1,6 +1,6 @@
 """The official CDC libraries in other languages, as rivals on the same pages and server.
 
-Each runs where its compiler is installed.
+Each library runs if its compiler is installed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def go() -> list[str] | None:
     if shutil.which("go") is None:
         return None
     program = (BUILD / "go" / "scylla-cdc-peer").resolve()
-    # -mod=mod: the checksums of the modules are not kept, so they are computed again.
+    # -mod=mod: the module checksums are not stored, so they are computed again.
     places = ["-C", str(_SOURCES / "go"), "-mod=mod", "-o", str(program)]
     subprocess.run(["go", "build", *places], check=True)
     return [str(program)]
@@ -51,9 +51,9 @@ def java() -> list[str] | None:
     """Build the program with ScyllaDB's Java library; return its command, or None without mvn."""
     if shutil.which("mvn") is None:
         return None
-    target = (BUILD / "java").resolve()  # Maven would put a relative path among the sources
+    target = (BUILD / "java").resolve()  # Maven resolves a relative path in the source directory
     manifest = ["--file", str(_SOURCES / "java" / "pom.xml"), f"-Dtarget={target}"]
-    # Retry failed look-ups: the library's parent POM is not where it should be.
+    # Retry failed look-ups: the library's parent POM is not in the expected place.
     quiet = ["--batch-mode", "--quiet", "--update-snapshots"]
     build = ["mvn", *quiet, *manifest, "compile", "dependency:copy-dependencies"]
     subprocess.run(build, stdout=sys.stderr, check=True)
@@ -63,11 +63,11 @@ def java() -> list[str] | None:
 
 
 def _on_few_processors(jvm: str) -> list[str]:
-    """Return the JVM's command for the fastest run of the library on two processors.
+    """Return the JVM command with which the library runs fastest on two processors.
 
     With few processors a JVM has no common pool, and the library would start a thread for each row.
-    Rows pass from thread to thread, so one processor gives steady figures; two are up to four times
-    slower.
+    Rows pass from thread to thread, so one processor gives steady results; with two, the library is
+    up to four times slower.
     """
     processors = os.sched_getaffinity(0)
     if len(processors) > 2:
@@ -81,20 +81,20 @@ PEERS: dict[str, Callable[[], list[str] | None]] = {"rust": rust, "go": go, "jav
 
 
 def figures(times: int) -> Iterator[Figure]:
-    """Measure rows per second, and CPU per row, against each peer that can run here."""
+    """Measure rows per second, and CPU time per row, against each peer that can run here."""
     commands = {peer: _built(peer, build) for peer, build in PEERS.items()}
     with serving() as served:
         fill(served)
         start = _now_ms() - 60_000
         served.replay_on(log_of(FLAT), PAGES, PAGE_ROWS)
-        time.sleep(0.1)  # a peer reads up to now, so all rows must be older
+        time.sleep(0.1)  # peers read up to now, so all rows must be older
         for peer, command in commands.items():
             if command is not None:
                 yield from _against(peer, _reading(command, served, start), served, times)
 
 
 def _built(peer: str, build: Callable[[], list[str] | None]) -> list[str] | None:
-    """Return the command of a peer; None, with a message, if it cannot run here."""
+    """Return the command of a peer, or print why it cannot run here and return None."""
     try:
         command = build()
     except subprocess.CalledProcessError as error:
@@ -123,7 +123,7 @@ def _against(peer: str, read: Callable[[], Turn], served: Served, times: int) ->
 
 
 def _reading(command: list[str], served: Served, start: int) -> Callable[[], Turn]:
-    """Run a peer once: return the wall time it reports, and its CPU time."""
+    """Return a function that runs a peer once; its Turn has the time that the peer reports."""
 
     def read() -> Turn:
         place = [f"127.0.0.1:{served.port}", KEYSPACE, FLAT, str(start), str(_now_ms())]
@@ -139,7 +139,7 @@ def _reading(command: list[str], served: Served, start: int) -> Callable[[], Tur
 
 
 def _cpu_of_children() -> float:
-    """Return the CPU seconds of all ended child processes; the server still runs."""
+    """Return the CPU seconds of all child processes that have ended; the server still runs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

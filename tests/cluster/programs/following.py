@@ -1,6 +1,6 @@
 """A streaming query on the cluster, which the test watches: SETTINGS_JSON FOLDER OPTIONS_JSON.
 
-It does what `following_query.py` does on one machine.
+It does on a cluster what `following_query.py` does on one machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts two machines and waits to be killed: FOLDER ISOLATION; prints the processes of both."""
+"""Starts two machines, prints their process ids, and waits to be killed: FOLDER ISOLATION."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""An application that reads a log in the way that the test requests: SETTINGS_JSON.
+"""An application that reads a log in the ways that the test requests: SETTINGS_JSON.
 
-Each line of its input is JSON: the name of a way to read, the options of the source, and a folder
-for output. It answers with one line: what it found in the column `number`, or an error.
+Each line of its input is JSON: the name of a way to read, the options of the source, and a
+directory for output. For each, it prints one line: what it found in the column `number`, or an
+error.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ Options = dict[str, str]
 
 
 def batch(spark: SparkSession, options: Options, _folder: str) -> list[int]:
-    """Return what a batch read finds."""
+    """Read a batch; return what `found` returns."""
     return found(spark.read.format("scylla_cdc").options(**options).load())
 
 
 def places(spark: SparkSession, options: Options, _folder: str) -> list[str]:
-    """Return the folders of the executors that take part in a batch read."""
+    """Return the working directories of the executors that take part in a batch read."""
     frame = spark.read.format("scylla_cdc").options(**options).load().select("number")
     return sorted({row.place for row in frame.mapInArrow(place, "place string").collect()})
 
 
 def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return where a partition with rows is read."""
+    """Yield the working directory of the executor, if its partition has rows."""
     if sum(batch.num_rows for batch in batches):
         yield pa.RecordBatch.from_pydict({"place": [str(Path.cwd())]})
 
 
 def parquet(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Return what a query has written to Parquet files."""
+    """Write a query's rows to Parquet files; return what these have."""
     run(changes(spark, options).format("parquet").option("path", f"{folder}/rows"), folder)
     return kept(spark, options, folder)
 
 
 def kept(spark: SparkSession, _options: Options, folder: str) -> list[int]:
-    """Return what a query, this one or another, has kept in Parquet files."""
+    """Return what the Parquet files have, even if another query wrote them."""
     return found(spark.read.parquet(f"{folder}/rows"))
 
 
 def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Return what a query has passed to a function that keeps each micro-batch by its number."""
+    """Write each micro-batch to Parquet files under its number; return what these have."""
 
     def keep(frame: DataFrame, number: int) -> None:
         frame.write.mode("overwrite").parquet(f"{folder}/rows/batch={number}")
@@ -61,7 +62,9 @@ def for_each_batch(spark: SparkSession, options: Options, folder: str) -> list[i
 
 
 def delta(spark: SparkSession, options: Options, folder: str) -> list[int]:
-    """Return what a query has appended to a Delta table, with one commit per micro-batch."""
+    """Append a query's rows to a Delta table, with one commit per micro-batch; return what it
+    has.
+    """
     rows = f"{folder}/rows"
 
     def append(frame: DataFrame, number: int) -> None:
@@ -81,18 +84,18 @@ WAYS = {way.__name__: way for way in (batch, places, parquet, kept, for_each_bat
 
 
 def changes(spark: SparkSession, options: Options) -> DataStreamWriter:
-    """Return a query that ends once it has read everything settled."""
+    """Return a query that ends when it has read all settled rows."""
     frame = spark.readStream.format("scylla_cdc").options(**options).load()
     return frame.writeStream.trigger(availableNow=True)
 
 
 def run(writer: DataStreamWriter, folder: str) -> None:
-    """Run the query to its end."""
+    """Run the query until it ends."""
     writer.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
 
 
 def found(frame: DataFrame) -> list[int]:
-    """Return the number of rows, the distinct numbers, the least and the greatest."""
+    """Return the counts of all and of distinct numbers, the least and the greatest."""
     number = sf.col("number")
     [row] = frame.agg(
         sf.count(number), sf.count_distinct(number), sf.min(number), sf.max(number)
@@ -101,7 +104,7 @@ def found(frame: DataFrame) -> list[int]:
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
@@ -109,7 +112,7 @@ def main(settings: dict[str, Any]) -> None:
             answer: dict[str, Any] = {
                 "found": WAYS[asked["way"]](spark, asked["options"], asked["folder"])
             }
-        except Exception:  # noqa: BLE001 - the test shows it
+        except Exception:  # noqa: BLE001 - the test prints it
             answer = {"error": traceback.format_exc()}
         print(json.dumps(answer), flush=True)
     spark.stop()
