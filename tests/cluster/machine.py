@@ -2,10 +2,11 @@
 
 `best_isolation` finds the best isolation that this system allows:
 
-| isolation | needs | separate for each machine | |---|---|---| | `NETWORK` | root, `unshare`,
-`nsenter`, `ip` | address, whose cable can be cut; disk; processes | | `DISK` | user namespaces,
-`unshare`, `nsenter` | loopback address; disk; processes | | `NONE` | nothing | loopback address;
-directory, which other machines see |
+| isolation | needs | separate for each machine |
+|---|---|---|
+| `NETWORK` | root, `unshare`, `nsenter`, `ip` | address, whose cable can be cut; disk; processes |
+| `DISK` | user namespaces, `unshare`, `nsenter` | loopback address; disk; processes |
+| `NONE` | nothing | loopback address; directory, which other machines see |
 
 A machine's namespaces live as long as its first process, which reads a pipe from the test. When the
 test ends, even by kill -9, the pipe closes, and the kernel ends all processes of the machine and
