@@ -1,4 +1,4 @@
-"""Runs of a streaming query by trigger `availableNow`, in each version of Spark."""
+"""Runs of a streaming query with the trigger `availableNow`, in each version of Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def read_available(writer: DataStreamWriter) -> list[StreamingQueryProgress]:
-    """Read everything available; return the progress of each micro-batch.
+    """Read all available rows; return the progress of each micro-batch.
 
-    Before Spark 4.2 a run has one micro-batch, so runs are repeated until one finds nothing.
+    Before Spark 4.2 a run has one micro-batch, so runs are repeated until one has no rows.
     """
     found: list[StreamingQueryProgress] = []
     while True:

@@ -1,4 +1,4 @@
-"""One real Spark session for all tests of the source, and the options to reach the server."""
+"""One real Spark session for all tests of the source, and the options to connect to the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Load = Callable[..., "DataFrame"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session on two cores, started once; its log is kept for the run."""
+    """A Spark session with two cores, started once. Its log is kept for the test run."""
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
         "tests",
@@ -38,14 +38,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_connection_outlives_its_server() -> Iterator[None]:
-    """Close what the source keeps open in this process.
+    """Close the connections that the source keeps open in this process.
 
-    Otherwise its driver would try to reach stopped servers at random intervals as long as the tests
-    run, and Hypothesis forbids other users of the random source.
+    Otherwise the driver would try to reach stopped servers, at random intervals, until the tests
+    end. Hypothesis does not allow other users of the random source.
     """
     yield
     for found in gc.get_objects():
-        if type(found) is Connection:  # a proxy would query an object that may be gone
+        if type(found) is Connection:  # a proxy would access an object that may be gone
             found.close()
 
 
@@ -65,7 +65,7 @@ def options(scylla: Scylla, keyspace: str) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, options: dict[str, str]) -> Load:
-    """Load table `t` of the test's keyspace as a DataFrame, with more options if given."""
+    """Load table `t` of the test's keyspace as a DataFrame, with additional options."""
 
     def load(*, stream: bool = False, **more: str) -> DataFrame:
         reader = spark.readStream if stream else spark.read
@@ -89,7 +89,7 @@ def rows(options: dict[str, str]) -> Rows:
 
 @pytest.fixture
 def execute(scylla: Scylla, keyspace: str) -> Execute:
-    """Execute statements one after another; ``{t}`` is the table."""
+    """Execute statements in order; ``{t}`` stands for the table."""
 
     def execute(*statements: str) -> None:
         for statement in statements:

@@ -1,4 +1,4 @@
-"""A streaming query in separate processes, and the test's view of it."""
+"""A streaming query in separate processes, as the test sees it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from attrs import frozen
 
 SCRIPT = Path(__file__).with_name("following_query.py")
 FAILURES = 3
-"""Failures in a row, without a micro-batch in between, after which the query counts as lost."""
+"""The query counts as lost after this many failures in a row without a micro-batch."""
 
 
 class Role(Enum):
-    """The role of a process in the query; the value appears only in its command line."""
+    """The role of a process in the query; the value occurs only in its command line."""
 
     DRIVER = SCRIPT.name
     JVM = "bin/java"
     SOURCE = "python_streaming_source_runner"
-    """Decides how far the log may be read, and plans the reads."""
+    """The process that decides how far the log may be read, and plans the reads."""
     TASKS = "pyspark.worker"
-    """Read the log: a process that forks, and its children."""
+    """The processes that read the log: one that forks, and its children."""
 
 
 @frozen
 class MicroBatch:
-    """The report on a finished micro-batch.
-
-    It has the rows, the position after it (µs), and the JVM's heap in use (MB).
+    """The report on a finished micro-batch: its rows, the position after it (µs), and the JVM's
+    heap in use (MB).
     """
 
     rows: int
@@ -65,12 +64,12 @@ class FollowedQuery:
         self.kill()
 
     def start(self) -> None:
-        """Start the query, from its checkpoint if there is one, in its own process group."""
+        """Start the query, from its checkpoint if it has one, in a separate process group."""
         with (self.folder / "stderr.log").open("ab") as errors:
             self._process = self._launch(errors)
 
     def _launch(self, errors: IO[bytes]) -> subprocess.Popen[str]:
-        """Start the driver, whose standard output is a pipe."""
+        """Start the driver process; its standard output is a pipe."""
         return subprocess.Popen(
             [sys.executable, str(SCRIPT), str(self.folder), self._options],
             stdout=subprocess.PIPE,
@@ -80,12 +79,12 @@ class FollowedQuery:
         )
 
     def kill(self) -> None:
-        """Kill the driver, Python and JVM at once."""
+        """Kill the driver with all processes that it started, Python and JVM."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
     def kill_some(self, role: Role, chance: random.Random) -> bool:
-        """Kill one or more of the workers that have this role; False if there are none now."""
+        """Kill one or more workers with this role; return False if there are none."""
         workers = self.pids(role)
         for pid in chance.sample(workers, chance.randint(1, len(workers)) if workers else 0):
             with suppress(ProcessLookupError):
@@ -93,28 +92,28 @@ class FollowedQuery:
         return bool(workers)
 
     def kill_within(self, seconds: float, role: Role, chance: random.Random) -> None:
-        """Kill processes of this role at a random moment within the next `seconds`.
+        """Kill processes with this role at a random moment within the next `seconds`.
 
-        If its driver is killed, the query is restarted; without workers it recovers by itself.
+        A killed driver is restarted; after the loss of workers the query recovers by itself.
         """
         self.stay(chance.uniform(0, seconds))
         if role is Role.DRIVER:
             self.kill()
             self.start()
         else:
-            while not self.kill_some(role, chance):  # it has not noticed yet that others are gone
+            while not self.kill_some(role, chance):  # earlier kills are not noticed yet
                 self.next_batch()
 
     def pids(self, role: Role) -> list[int]:
-        """Return the processes that have this role."""
+        """Return the ids of the processes with this role."""
         return [pid for pid, command in self._commands().items() if role.value in command]
 
     def resident_mb(self, role: Role) -> float:
-        """Return the resident memory of the largest process of this role."""
+        """Return the resident memory of the largest process with this role, in MB."""
         return max(map(_resident_mb, self.pids(role)))
 
     def next_batch(self) -> MicroBatch:
-        """Wait for the end of the next micro-batch, and return it."""
+        """Wait for the end of the next micro-batch, and return its report."""
         failures = 0
         while failures < FAILURES:
             told = json.loads(self._next_line())
@@ -125,12 +124,12 @@ class FollowedQuery:
         raise AssertionError(f"the query fails again and again: {self.failures[-1]}")
 
     def await_position(self, position: int) -> None:
-        """Wait until everything written before `position` is in the sink."""
+        """Wait until all rows written before `position` are in the sink."""
         while self.next_batch().position < position:
             pass
 
     def stay(self, seconds: float) -> None:
-        """Let the query run for some seconds."""
+        """Let the query run for some seconds; fail if it ends."""
         with suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"it ended by itself: {self._process.wait(seconds)}")
 
@@ -141,7 +140,7 @@ class FollowedQuery:
         return line
 
     def _commands(self) -> dict[int, str]:
-        """Return the command lines of all processes of the query's session, in order."""
+        """Return the command lines of all processes in the query's session, by process id."""
         found = {}
         for pid in sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
             with suppress(OSError):

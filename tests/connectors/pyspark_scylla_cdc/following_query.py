@@ -1,7 +1,7 @@
 """A streaming query in a separate process, to be killed or measured: FOLDER OPTIONS_JSON.
 
 It follows a log into the Parquet files of FOLDER/rows, and restarts after a failure. It prints a
-line of JSON for each micro-batch and for each failure.
+line of JSON for each micro-batch and each failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 class Narrator(StreamingQueryListener):
-    """Reports each micro-batch: its rows, the position after it, and the heap in use, in MB."""
+    """Prints for each micro-batch its rows, the position after it, and the heap in use, in MB."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark._jvm
@@ -48,7 +48,7 @@ class Narrator(StreamingQueryListener):
 
 
 def tell(**facts: Any) -> None:
-    """Print one line for the test."""
+    """Print a line of JSON for the test."""
     print(json.dumps(facts), flush=True)
 
 

@@ -1,6 +1,6 @@
-"""Writes a table as fast as its server accepts, until standard input ends: HOST PORT.
+"""Writes to a table as fast as its server accepts, until standard input ends: HOST PORT.
 
-Each row has the next number; at the end it prints how many rows there are.
+Each row has the next number. At the end it prints the number of rows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from cassandra.concurrent import execute_concurrent_with_args
 
 from cdc_reader.testing.cql_session import open_session
 
-KEYS = 10_000  # rows of the base table; only the log grows
+KEYS = 10_000  # number of rows in the base table; only the log grows
 NOTE = "a text as long as a short note in a row of a real table may be"
 IN_FLIGHT = 100
 
 
 def rows(stop: threading.Event) -> Iterator[tuple[int, int, str]]:
-    """Yield rows until told to stop."""
+    """Yield rows until `stop` is set."""
     for number in itertools.count():
         if stop.is_set():
             return
@@ -28,7 +28,7 @@ def rows(stop: threading.Event) -> Iterator[tuple[int, int, str]]:
 
 
 def stopping() -> threading.Event:
-    """Return the event that is set when standard input ends."""
+    """Return an event that is set when standard input ends."""
     stop = threading.Event()
 
     def wait() -> None:
@@ -42,7 +42,7 @@ def stopping() -> threading.Event:
 def main(host: str, port: int) -> None:
     """Write rows, and print how many the server accepted."""
     session = open_session(host, port)
-    session.use_client_timestamp = False  # the server sets a write's time when it accepts the write
+    session.use_client_timestamp = False  # the server sets the timestamp when it accepts the write
     insert = session.prepare("INSERT INTO ks.t (pk, number, note) VALUES (?, ?, ?)")
     taken = execute_concurrent_with_args(
         session, insert, rows(stopping()), concurrency=IN_FLIGHT, results_generator=True

@@ -1,4 +1,4 @@
-"""Readers as the source makes them, with a clock that the test advances."""
+"""Readers as the source creates them, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def stream_reader(options: SourceOptions, clock: Clock) -> StreamReader:
 
 @contextmanager
 def stream_readers(known: Mapping[str, str], clock: Clock) -> Iterator[Callable[..., StreamReader]]:
-    """Yield a function that makes stream readers, with `known` options; then close them all."""
+    """Yield a function that creates stream readers with the options `known` and more; close them at
+    the end.
+    """
     with ExitStack() as opened:
 
         def make(**more: str) -> StreamReader:

@@ -1,4 +1,4 @@
-"""`readStrategy` ``auto`` in a stream: the chosen queries, and the rows."""
+"""`readStrategy=auto` in a stream: which queries are made, and which rows are read."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 LOG = "ks.t_scylla_cdc_log"
 PARTITIONS, QUERIES = 8, 16
-"""Partitions of a micro-batch, and queries of a partition read by streams: there are 8,192."""
+"""Partitions per micro-batch, and queries per partition if it is read by streams (8,192 in all)."""
 SPARSE, DENSE, KEYS = 10, 2, 900
-"""Seconds with one key written, seconds with many, and their number: one micro-batch each."""
+"""Seconds in which one key is written, seconds in which many are written, and how many."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The cluster's clock; all rows written by the test have settled by Spark's clock."""
+    """The cluster's clock, so far in the past that all rows have settled by Spark's clock."""
     return ManualClock(SystemClock().now() - 600 * SECOND)
 
 
 @pytest.fixture
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster whose table has its streams to fill."""
+    """A cluster with a table that has no rows yet."""
     with EmbeddedScylla(clock=clock, vnodes=256, shards=32) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -49,7 +49,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) -> int:
-    """Write to a number of keys per second; return the end."""
+    """Write `keys` rows per second for some seconds; return the end."""
     for _ in range(seconds):
         for key in range(keys):
             cluster.execute("INSERT INTO ks.t (pk) VALUES (?)", [struct.pack(">i", key)])
@@ -60,7 +60,9 @@ def write(cluster: EmbeddedScylla, clock: ManualClock, seconds: int, keys: int) 
 def test_auto_chooses_by_measurements(
     spark: SparkSession, cluster: EmbeddedScylla, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Reads go by ranges until the streams fill, then by streams; each row comes once."""
+    """Micro-batches are read by ranges until most streams have rows, then by streams. Each row is
+    read once.
+    """
     start = clock.now()
     quiet = write(cluster, clock, SPARSE, 1)
     busy = write(cluster, clock, DENSE, KEYS)
@@ -84,7 +86,9 @@ def test_auto_chooses_by_measurements(
 def asked(
     spark: SparkSession, cluster: EmbeddedScylla, folder: Path, start: int, end: int
 ) -> tuple[int, int]:
-    """Follow the log to `end`, a second per micro-batch; count queries by streams and by ranges."""
+    """Follow the log to `end`, with a second per micro-batch; count queries by streams and by
+    ranges.
+    """
     ways = [
         Fault("delay", f"{LOG} WHERE {by}", times=None, seconds=1e-6)
         for by in ("cdc$stream_id IN", "token(cdc$stream_id)")

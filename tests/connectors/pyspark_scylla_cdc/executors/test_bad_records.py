@@ -1,4 +1,4 @@
-"""Rows that cannot be converted: the query ends, or they are skipped or quarantined, exactly."""
+"""Rows that cannot be converted end the query, or exactly these rows are skipped or quarantined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FITTING = {"decimalType": "decimal(6, 2)"}
 NUMBERS = ("1", "2.50", "-9999.99", "null", "1.234", "99999.5", "1e10")
 KEYS = ("1", "2", "3", "99999", "123456", "-99999999999999999999999999999999999999999")
 TIMES = ("1000", "-86400000", "null", str((1 << 63) - 1), str(1 - (1 << 63)))
-"""The last two or three of each do not fit; times are in ms, and Arrow counts µs."""
+"""The last two or three of each list do not fit; times are in ms, and Arrow counts µs."""
 UNITS = Context(prec=6, traps=[Inexact, InvalidOperation])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BAD = object()
@@ -74,10 +74,10 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
 def test_good_rows_are_whole_and_bad_ones_counted(
     execute: Execute, rows: Rows, seed: int, count: int, way: str
 ) -> None:
-    """The rows are compared with a read in which everything fits: decimals as text, times as ms.
+    """The rows are compared with a read in which all values fit: decimals as text, times as ms.
 
-    `skip` leaves out rows that cannot be converted, and nothing else. `quarantine` has all rows;
-    those that it marks lack the cells that cannot be converted, and no others.
+    `skip` leaves out the rows that cannot be converted, and no others. `quarantine` has all rows;
+    marked rows lack the cells that cannot be converted, and no others.
     """
     images, options = WAYS[way]
     execute(TABLE + images, f"ALTER TABLE {{t}} WITH cdc = {images}")
@@ -109,13 +109,15 @@ def test_good_rows_are_whole_and_bad_ones_counted(
 
 
 def statements(seed: int, count: int) -> list[str]:
-    """Return writes of values that fit and of some that do not."""
+    """Return writes of values that fit, and of some that do not."""
     draw = random.Random(seed)
     return [statement(draw) for _ in range(count)]
 
 
 def statement(draw: random.Random) -> str:
-    """Draw a write, or a batch of several writes to one partition: one record of the log."""
+    """Draw a write, or a batch of several writes to one partition, which is one record of the
+    log.
+    """
     pk = draw.randrange(2)
     if draw.random() < 0.2:
         several = [write(draw, pk) for _ in range(draw.randrange(2, 5))]
@@ -145,7 +147,9 @@ def write(draw: random.Random, pk: int) -> str:
 
 
 def converted(row: Row, *, has_times: bool) -> Row:
-    """Return the expected row, with `BAD` for values that do not fit; `at` follows from `ms`."""
+    """Return the expected row, with `BAD` for values that do not fit; `at` is computed from
+    `ms`.
+    """
     made: Row = {}
     for name, cell in row.items():
         if name in ("before", "after") and cell is not None:
@@ -166,7 +170,9 @@ def converted(row: Row, *, has_times: bool) -> Row:
 
 
 def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert a cell, a field of an envelope, or a collection, which is bad as a whole."""
+    """Convert a cell, a field of an envelope, or a collection. A collection with a bad element is
+    bad.
+    """
     match cell:
         case None:
             return None
@@ -182,7 +188,7 @@ def each(cell: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def number(text: str) -> Any:
-    """Return the number, if the type of the test holds it."""
+    """Return the number as a decimal, or `BAD` if the test's decimal type cannot hold it."""
     try:
         return UNITS.quantize(Decimal(text), Decimal("0.01"))
     except (Inexact, InvalidOperation):
@@ -190,14 +196,14 @@ def number(text: str) -> Any:
 
 
 def moment(millis: int) -> Any:
-    """Return the time, if 64 bits of microseconds hold it."""
+    """Return the time, or `BAD` if its microseconds exceed 64 bits."""
     if abs(millis) * 1_000 >= 1 << 63:
         return BAD
     return EPOCH + timedelta(milliseconds=millis)
 
 
 def leaves(cell: Any) -> list[Any]:
-    """Return the cells of a row, at any depth."""
+    """Return the cells of a row at all depths."""
     match cell:
         case dict():
             return [leaf for part in cell.values() for leaf in leaves(part)]
@@ -207,7 +213,7 @@ def leaves(cell: Any) -> list[Any]:
 
 
 def without_bad(cell: Any) -> Any:
-    """Return the row with null for what is bad."""
+    """Return the row with null for each bad cell."""
     match cell:
         case dict():
             return {name: without_bad(part) for name, part in cell.items()}
@@ -216,7 +222,9 @@ def without_bad(cell: Any) -> Any:
 
 
 def in_order(rows: Any) -> list[Row]:
-    """Return rows in order of the writes, without the columns that differ between reads."""
+    """Return rows in order of the writes, without the column `ts_ms`, which differs between
+    reads.
+    """
     found = [{name: row[name] for name in row if name != "ts_ms"} for row in rows]
     return sorted(found, key=place)
 
@@ -231,7 +239,7 @@ def place(row: Row) -> tuple[Any, ...]:
 
 
 def plain(row: Row) -> Row:
-    """Return the row without values that only reading column `at` gives."""
+    """Return the row without values that depend on whether the column `at` is read."""
     kept = {name: cell for name, cell in row.items() if name != "cdc$deleted_at"}
     for name in ("_modified_columns", "_nulled_columns"):
         if kept.get(name) is not None:
@@ -240,7 +248,7 @@ def plain(row: Row) -> Row:
 
 
 def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> None:
-    """The error names the option with which the query continues."""
+    """The error names the option that lets the query continue."""
     execute(
         TABLE + FULL,
         f"INSERT INTO {{t}} (pk, k, d, at) VALUES (1, 1, 1e10, {TIMES[-1]})",
@@ -255,7 +263,9 @@ def test_a_bad_row_ends_the_query_by_default(execute: Execute, rows: Rows) -> No
 def test_bad_rows_are_logged_without_their_values(
     execute: Execute, rows: Rows, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    """A line has the key, time and reason of a skipped row; another has the number of each read."""
+    """One event has the key, time and reason of a skipped row; another has the number of bad
+    rows.
+    """
     execute(
         TABLE + POSTIMAGES,
         "INSERT INTO {t} (pk, k, d) VALUES (7, 1, 31415926535)",
@@ -274,7 +284,9 @@ def test_bad_rows_are_logged_without_their_values(
 
 
 def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
-    """The record has the log's row, with unconvertible values as they were."""
+    """The record has the log's rows, with the original values of cells that could not be
+    converted.
+    """
     at = TIMES[-2]
     execute(
         TABLE + POSTIMAGES,
@@ -294,7 +306,9 @@ def test_a_quarantined_record(execute: Execute, rows: Rows) -> None:
 
 
 def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
-    """A change from before postimages were turned on is a bad record; the others are read."""
+    """Such a change was made before postimages were turned on. It is a bad record; the others are
+    read.
+    """
     execute(
         TABLE + DELTAS,
         "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)",
@@ -315,7 +329,7 @@ def test_a_change_without_its_postimage(execute: Execute, rows: Rows) -> None:
 def test_a_data_frame_without_the_column_is_refused(
     execute: Execute, options: dict[str, str]
 ) -> None:
-    """Without the column, bad rows would look like good ones."""
+    """Otherwise bad rows would look like good ones."""
     execute(TABLE + FULL, "INSERT INTO {t} (pk, k, d) VALUES (1, 1, 1)")
     parsed = SourceOptions.parse({**options, "format": "changes", "onBadRecord": "quarantine"})
     reader = BatchReader(parsed, schema_of(parsed), ("pk", "d"))
@@ -324,7 +338,7 @@ def test_a_data_frame_without_the_column_is_refused(
 
 
 def test_a_snapshot(execute: Execute, rows: Rows) -> None:
-    """Rows of the table follow the same rules; a bad static column does not affect other rows."""
+    """Rows of a snapshot follow the same rules; a bad static column does not affect other rows."""
     execute(
         TABLE + FULL,
         "INSERT INTO {t} (pk, k, d, s) VALUES (1, 1, 1, 1e10)",
@@ -355,14 +369,16 @@ WRITES = (
     "UPDATE {t} SET d = 2 WHERE pk = 1 AND k = 2",
     "INSERT INTO {t} (pk, k, d) VALUES (1, 99999, 3)",
 )
-"""Three rows are good: the first INSERT, the preimage of the first UPDATE, and what the second one
-made. Bad are two inserts, an update, a delete, a preimage, and the last row.
+"""Three rows are good: the first INSERT, the preimage of the first UPDATE, and the row that the
+second UPDATE made. Bad are two inserts, an update, a delete, a preimage, and the last row.
 """
 
 
 @pytest.mark.spark
 def test_folded(execute: Execute, load: Load) -> None:
-    """Deletes apply if their keys can be converted; other bad rows leave the row as it was."""
+    """Deletes are applied if their keys can be converted; other bad rows leave the row
+    unchanged.
+    """
     execute(TABLE + FULL, *WRITES)
     changes = load(format="changes", **FITTING, onBadRecord="quarantine", columns="d")
     assert changes.schema["_bad_record"].dataType.simpleString() == (
@@ -379,7 +395,7 @@ def test_folded(execute: Execute, load: Load) -> None:
 def test_a_repeated_micro_batch_has_the_same_rows(
     execute: Execute, load: Load, tmp_path: Path, policy: str, count: int
 ) -> None:
-    """The query fails after reading its micro-batch, and is started again."""
+    """The query fails after it has read a micro-batch, and is restarted."""
     execute(TABLE + FULL, *WRITES)
     seen: list[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Format ``changes``: the rows of each statement, with and without images."""
+"""The format ``changes``: the rows of each statement, with and without images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = ("pk", "ck")
 
 @pytest.fixture
 def table(execute: Execute) -> Callable[[str], None]:
-    """Make a table with all kinds of columns, and these CDC options."""
+    """Create a table with all kinds of columns and these CDC options."""
 
     def make(images: str) -> None:
         execute(
@@ -37,7 +37,9 @@ def changes(rows: Rows, *names: str, **options: str) -> list[tuple[Any, ...]]:
 
 
 def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With both images each change shows its row before and after, as Delta's feed does."""
+    """With preimages and postimages, each change has the row before and after, as in Delta's
+    feed.
+    """
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -58,7 +60,9 @@ def test_whole_rows(table: Callable[[str], None], execute: Execute, rows: Rows) 
 
 
 def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Without preimages the statement decides what is an insert, and deletes have a key only."""
+    """Without preimages, the statement determines what is an insert, and deletes have only the
+    key.
+    """
     table("'postimage': true")
     execute(
         "UPDATE {t} SET v = 4 WHERE pk = 1 AND ck = 2",
@@ -73,7 +77,9 @@ def test_postimages_alone(table: Callable[[str], None], execute: Execute, rows: 
 
 
 def test_delta_alone(execute: Execute, rows: Rows) -> None:
-    """Without images a row has the values set, and names the columns modified or set to null."""
+    """Without images, a row has the written values, and lists the columns modified and set to
+    null.
+    """
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int, f frozen<list<int>>) "
         "WITH cdc = {'enabled': true}",
@@ -92,7 +98,7 @@ def test_delta_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_delta_beside_images(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """With images the row is complete, and the same columns are named."""
+    """With images the row is complete, and lists the same columns."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v, m, l) VALUES (1, 2, 3, {1: 'a'}, [5, 6])",
@@ -111,7 +117,9 @@ def test_delta_beside_images(table: Callable[[str], None], execute: Execute, row
 
 
 def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """A preimage of touched columns appears only with `_modified_columns`."""
+    """Preimages of only the modified columns are returned only together with
+    `_modified_columns`.
+    """
     table("'preimage': true, 'postimage': true")
     execute(
         "INSERT INTO {t} (pk, ck, v, w) VALUES (1, 2, 3, 'a')",
@@ -130,7 +138,7 @@ def test_partial_preimages(table: Callable[[str], None], execute: Execute, rows:
 
 
 def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """The images of several rows interleave in the log; each change gets its own."""
+    """The images of several rows interleave in the log; each change gets its own images."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, v) VALUES (1, 1, 10)",
@@ -153,7 +161,7 @@ def test_rows_of_one_batch(table: Callable[[str], None], execute: Execute, rows:
 def test_written_and_deleted_at_once(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """A row written and deleted in one record is deleted, by any kind of delete."""
+    """If one record writes and deletes a row, the row is deleted, whatever the kind of delete."""
     table(FULL)
     now = SystemClock().now()
     for later, where in enumerate(("pk = 1 AND ck = 1", "pk = 1")):
@@ -169,7 +177,7 @@ def test_written_and_deleted_at_once(
 
 
 def test_static_rows(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """A change of static columns is a separate row, without a clustering key."""
+    """A change of static columns is a separate row without a clustering key."""
     table(FULL)
     execute(
         "INSERT INTO {t} (pk, ck, s, v) VALUES (1, 2, 3, 4)",
@@ -198,7 +206,9 @@ def test_range_deletes(
     where: str,
     expected: tuple[Any, ...],
 ) -> None:
-    """Ranges are never silently dropped: they end the query, or appear with their bounds."""
+    """Range deletes are never dropped silently: they end the query, or are returned with their
+    bounds.
+    """
     table("'postimage': true")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)", f"DELETE FROM {{t}} WHERE pk = 1 AND {where}")
     with pytest.raises(ConfigurationError, match=r"rangeDeletes is 'fail': at .*give 'emit'"):
@@ -210,7 +220,7 @@ def test_range_deletes(
 
 
 def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
-    """A partition of such a table is a row, so its delete deletes one row."""
+    """Each partition of such a table is one row, so deleting the partition deletes a row."""
     execute(
         f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) WITH cdc = {{'enabled': true, {FULL}}}",
         "INSERT INTO {t} (pk, v) VALUES (1, 2)",
@@ -250,7 +260,7 @@ def test_table_without_clustering_key(execute: Execute, rows: Rows) -> None:
 def test_missing_images_are_refused(
     table: Callable[[str], None], rows: Rows, images: str, given: dict[str, str], expected: str
 ) -> None:
-    """If the log lacks something, the error has the statement that adds it."""
+    """The error has the statement that enables the missing images."""
     table(images)
     with pytest.raises(UnsupportedTableError, match=expected):
         changes(rows, **given)
@@ -259,7 +269,7 @@ def test_missing_images_are_refused(
 def test_the_printed_statement_works(
     table: Callable[[str], None], execute: Execute, rows: Rows
 ) -> None:
-    """The printed statement makes the table usable; older changes are refused."""
+    """After the statement the table can be read; older changes raise an error."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck) VALUES (1, 2)")
     with pytest.raises(UnsupportedTableError) as refused:
@@ -274,7 +284,7 @@ def test_the_printed_statement_works(
 
 
 def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Rows) -> None:
-    """Fewer columns need fewer images, and the other columns are absent."""
+    """Fewer columns need fewer images. The other columns are left out."""
     table("'ttl': 3600")
     execute("INSERT INTO {t} (pk, ck, v, m) VALUES (1, 2, 3, {1: 'a'})")
     (row,) = rows(format="changes", columns="v", includeDelta="true")
@@ -285,7 +295,7 @@ def test_chosen_columns(table: Callable[[str], None], execute: Execute, rows: Ro
 
 
 def test_a_name_that_is_taken(execute: Execute, rows: Rows) -> None:
-    """A base column with the name of an added column is refused."""
+    """A base column with the name of an added column is rejected."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, \"_sequence\" int) WITH cdc = {'enabled': true}")
     with pytest.raises(CdcError, match="has a column _sequence"):
         changes(rows, includeDelta="true")

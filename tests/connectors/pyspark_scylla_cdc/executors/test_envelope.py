@@ -1,4 +1,4 @@
-"""Format ``envelope``: the rows that consumers of the Debezium connector expect."""
+"""The format ``envelope``: the rows that consumers of the Debezium connector expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HISTORY = (
 
 
 def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Validator:
-    """Return the packaged schema, with these columns required in each row."""
+    """Return a validator for the packaged schema that requires these columns in each row."""
     path = files("cdc_reader.changes.frames") / "envelope.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
@@ -37,24 +37,24 @@ def validator(keys: tuple[str, ...], columns: tuple[str, ...]) -> Draft202012Val
 
 
 def envelopes(rows: Rows, **options: str) -> list[tuple[Any, ...]]:
-    """Return operation, before and after, in commit order."""
+    """Return operation, before and after of each envelope, in commit order."""
     found = rows(format="envelope", **options)
     found.sort(key=lambda row: (row["source"]["commit_version"], row["source"]["sequence"]))
     return [(row["op"], row["before"], row["after"]) for row in found]
 
 
 def row(v: Any, w: Any) -> dict[str, Any]:
-    """Return the row of the tests with these cells."""
+    """Return the expected row with these cells."""
     return {"pk": 1, "ck": 2, "v": v, "w": w}
 
 
 def cell(value: Any) -> dict[str, Any]:
-    """Return a column that is shown."""
+    """Return the cell of a column that has a known value."""
     return {"value": value}
 
 
 def test_with_images(execute: Execute, rows: Rows) -> None:
-    """Before and after are complete rows, and a null differs from a column that is not shown."""
+    """`before` and `after` are complete rows; a null value differs from an unknown one."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     first, second = row(cell(3), cell("a")), row(cell(None), cell("a"))
     assert envelopes(rows) == [("c", None, first), ("u", first, second), ("d", second, None)]
@@ -66,7 +66,7 @@ def test_with_images(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
-    """A preimage of touched columns shows only these; a delete's preimage shows all."""
+    """The preimage of an update has only the modified columns; that of a delete has all."""
     execute(TABLE + "{'enabled': true, 'preimage': true, 'postimage': true}", *HISTORY)
     (_, created, updated), (_, _, last), (_, deleted, _) = [
         (op, before, after) for op, before, after in envelopes(rows)
@@ -77,7 +77,7 @@ def test_with_partial_preimages(execute: Execute, rows: Rows) -> None:
 
 
 def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
-    """Without images a cell appears if the change set it."""
+    """Without images, an envelope has the cells that the change wrote."""
     execute(TABLE + "{'enabled': true}", *HISTORY)
     assert envelopes(rows) == [
         ("c", None, row(cell(3), cell("a"))),
@@ -87,7 +87,7 @@ def test_with_deltas_alone(execute: Execute, rows: Rows) -> None:
 
 
 def test_static_columns(execute: Execute, rows: Rows) -> None:
-    """A static row shows its columns, and other rows theirs."""
+    """A static row has only static columns, and other rows only the others."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, s int static, v int, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -110,7 +110,7 @@ def test_static_columns(execute: Execute, rows: Rows) -> None:
 def test_refused(
     execute: Execute, rows: Rows, given: dict[str, str], error: type[Exception], expected: str
 ) -> None:
-    """An unsupported table is refused, with the remedy."""
+    """The error says what to change."""
     execute(TABLE + "{'enabled': true}")
     with pytest.raises(error, match=expected):
         envelopes(rows, **given)
@@ -118,7 +118,7 @@ def test_refused(
 
 @pytest.mark.spark
 def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
-    """The documents that Spark makes of envelopes satisfy the packaged schema."""
+    """Envelopes that Spark converts to JSON are valid by the packaged schema."""
     execute(TABLE + "{'enabled': true, 'preimage': 'full', 'postimage': true}", *HISTORY)
     frame = load(format="envelope").selectExpr(
         "to_json(struct(*), map('ignoreNullFields', 'false')) AS document"
@@ -133,7 +133,7 @@ def test_as_json(execute: Execute, load: Callable[..., DataFrame]) -> None:
 
 
 def test_projected(execute: Execute, rows: Rows) -> None:
-    """The time of a change is that of its write, in both units."""
+    """The time of a change is that of the write, in µs and in ms."""
     execute(TABLE + "{'enabled': true}", HISTORY[0])
     (found,) = rows(format="envelope")
     source = found["source"]

@@ -1,4 +1,4 @@
-"""`CdcReader.change_batches` gives the same rows as the Spark source."""
+"""`CdcReader.change_batches` returns the same rows as the Spark source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_python_and_spark_give_the_same_rows(
     count: int,
     way: str,
 ) -> None:
-    """This holds for all statements, cell for cell."""
+    """This holds for all statements and all cells."""
     execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS") + images)
     before = SystemClock().now()
     execute(*random_statements(seed, count, before))
@@ -58,12 +58,12 @@ def test_python_and_spark_give_the_same_rows(
 
 
 def unordered(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table, sorted; maps as in the fixture `rows`."""
+    """Return the rows of a table, sorted, with maps as the fixture `rows` returns them."""
     return in_order(table.to_pylist(maps_as_pydicts="strict"))
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows in a fixed order, without the time of the read."""
+    """Return the rows in a fixed order, without the column `ts_ms`, the time of the read."""
     for row in rows:
         row.pop("ts_ms", None)
     return sorted(rows, key=repr)

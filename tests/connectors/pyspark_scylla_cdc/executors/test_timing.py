@@ -1,4 +1,4 @@
-"""Measurements of reads, from which a strategy is chosen."""
+"""Measurements of reads, which decide the strategy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL, LARGE = 100, 1_000
 
 @frozen
 class Reads:
-    """Successive reads of one log; each waits for its rows as `COST` says."""
+    """Successive reads of one log; `COST` determines how long each waits for its rows."""
 
     clock: ManualClock = field(factory=lambda: ManualClock(0))
     choice: StrategyChoice = field(factory=lambda: StrategyChoice(Strategy.AUTO))
@@ -41,7 +41,7 @@ class Reads:
 
 @pytest.mark.parametrize(("often", "once"), [(SMALL, LARGE), (LARGE, SMALL)])
 def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
-    """A large read by the better strategy takes longer than a small one by the other."""
+    """Reads of different sizes are compared by their time per stream."""
     reads = Reads()
     assert {reads.read(often) for _ in range(20)} == {Strategy.STREAMS}
     assert reads.read(once) is Strategy.RANGES
@@ -49,7 +49,7 @@ def test_reads_of_all_sizes_compare(often: int, once: int) -> None:
 
 
 def test_time_spent_by_the_consumer_does_not_count() -> None:
-    """Spark's processing time says nothing about the strategy."""
+    """Spark's processing time does not depend on the strategy."""
     reads = Reads()
     for _ in range(20):
         reads.read(LARGE)
@@ -58,7 +58,7 @@ def test_time_spent_by_the_consumer_does_not_count() -> None:
 
 
 def test_streams_with_rows_are_counted() -> None:
-    """If many streams have rows, reads go by streams without trials."""
+    """While many streams have rows, only the strategy `streams` is used."""
     reads = Reads()
     assert {reads.read(LARGE, filled=LARGE // 10) for _ in range(50)} == {Strategy.STREAMS}
     for _ in range(21):
@@ -75,5 +75,5 @@ def test_an_abandoned_read_is_not_recorded() -> None:
         used = reads.choice.next()
         rows = timed(batches, reads.choice, used, reads.clock, streams=SMALL, queries=10)
         next(rows)
-        rows.close()  # type: ignore[attr-defined]  # of a generator, as in Spark's hands
+        rows.close()  # type: ignore[attr-defined]  # it is a generator, which Spark closes
         assert used is Strategy.STREAMS

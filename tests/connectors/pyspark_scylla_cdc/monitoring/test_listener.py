@@ -56,14 +56,14 @@ def source(start: str | Json, end: str | Json, rows: int) -> dict[str, Any]:
 
 
 def text(offset: Offset) -> str:
-    """Return the offset as Spark stores it."""
+    """Return the offset in the form in which Spark stores it."""
     return json.dumps(offset.to_json())
 
 
 def event(
     *sources: dict[str, Any], batch: int = 3, run: UUID = COPY, name: str | None = "copy"
 ) -> QueryProgressEvent:
-    """Return what Spark passes to a listener after a micro-batch."""
+    """Return the event that Spark passes to a listener after a micro-batch."""
     progress = {
         "id": str(COPY),
         "runId": str(run),
@@ -80,7 +80,7 @@ def event(
 
 
 def ended(run: UUID = COPY, exception: str | None = None) -> QueryTerminatedEvent:
-    """Return what Spark passes to a listener after a query."""
+    """Return the event that Spark passes to a listener after a query."""
     return QueryTerminatedEvent(COPY, run, exception, None)
 
 
@@ -92,7 +92,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def registry() -> CollectorRegistry:
-    """The user's registry."""
+    """The registry that the user passes."""
     return CollectorRegistry()
 
 
@@ -108,7 +108,7 @@ def listener(clock: ManualClock, registry: CollectorRegistry) -> Iterator[Scylla
 def test_the_figures_of_a_micro_batch(
     listener: ScyllaCdcListener, shown: Callable[[Offset], str | Json]
 ) -> None:
-    """Lag and headroom are in seconds, so they need no arithmetic.
+    """Lag and headroom are in seconds.
 
     With Connect, Spark passes an offset as the text of a dict.
     """
@@ -126,7 +126,7 @@ def test_the_figures_of_a_micro_batch(
 def test_lag_grows_without_progress(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The lag grows as a value and in each scrape; the headroom shrinks."""
+    """Without progress the lag grows and the headroom shrinks, in `streams` and in each scrape."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     clock.advance(3_600 * SECOND)
     (status,) = listener.streams
@@ -150,7 +150,9 @@ def test_a_log_without_a_ttl_keeps_rows_for_good(
 def test_the_share_of_a_snapshot(
     listener: ScyllaCdcListener, clock: ManualClock, registry: CollectorRegistry
 ) -> None:
-    """The share follows from the offset's token, the time left from the time taken so far."""
+    """The share is computed from the offset's token, and the time left from the time taken so
+    far.
+    """
     pending = evolve(START, snapshot=SnapshotState.PENDING)
     first, second = (evolve(pending, token=(quarter - 2) << 62) for quarter in (1, 2))
     done = evolve(START, snapshot=SnapshotState.DONE)
@@ -169,7 +171,7 @@ def test_the_share_of_a_snapshot(
 def test_a_new_snapshot_names_what_was_lost(
     listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loss is in the line of the first micro-batch, and in a value."""
+    """The first micro-batch reports the lost span, in its log event and in `streams`."""
     caplog.set_level("INFO")
     lost = Window(NOW - 9_000 * SECOND, NOW - 5_400 * SECOND)
     first = evolve(END, snapshot=SnapshotState.PENDING, token=0, lost=lost)
@@ -188,7 +190,7 @@ def test_a_new_snapshot_names_what_was_lost(
     "other", ["0", "null", '{"position": 3}', '{"orders":{"0":23}}', "None", "x"]
 )
 def test_other_sources_are_passed_over(listener: ScyllaCdcListener, other: str) -> None:
-    """Other sources may be alone or beside ours, with any offsets."""
+    """Such sources may be alone or beside the `scylla_cdc` source, with any offsets."""
     listener.onQueryProgress(event(source(other, other, 9)))
     assert not listener.streams
     ours = source(text(START), text(END), 4)
@@ -205,7 +207,7 @@ def test_a_query_without_a_name_goes_by_its_id(listener: ScyllaCdcListener) -> N
 def test_counters_sum_up_over_restarts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A query that has ended has no lag; its counts and its failure remain."""
+    """A query that has ended has no lag, but its counters remain, with its failure."""
     first, second = uuid4(), uuid4()
     for number, run in enumerate((first, first, second)):
         ours = source(text(START), text(END), 4)
@@ -225,7 +227,7 @@ def test_counters_sum_up_over_restarts(
 def test_a_restart_that_fails_at_once_is_a_failure_too(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """A run without a micro-batch is known by what the query read earlier."""
+    """A run without a micro-batch is identified by earlier runs of the query."""
     listener.onQueryProgress(event(source(text(START), text(END), 4)))
     listener.onQueryTerminated(ended())
     listener.onQueryTerminated(ended(uuid4(), "it failed"))
@@ -235,7 +237,7 @@ def test_a_restart_that_fails_at_once_is_a_failure_too(
 def test_the_later_of_two_sources_of_one_table_counts(
     listener: ScyllaCdcListener, registry: CollectorRegistry
 ) -> None:
-    """Prometheus gets one lag for both; `streams` has two values."""
+    """Prometheus gets the larger lag; `streams` has one status for each source."""
     behind = evolve(END, position=NOW - 60 * SECOND)
     sources = [source(text(START), text(end), 4) for end in (behind, END)]
     listener.onQueryProgress(event(*sources))
@@ -245,7 +247,7 @@ def test_the_later_of_two_sources_of_one_table_counts(
 
 
 def report(task: int, place: int, **plan: Any) -> Report:
-    """Return a task's report about the micro-batch of `event`."""
+    """Return the report of a task of `event`'s micro-batch."""
     planned = Plan(
         **{
             "table": str(TABLE),
@@ -268,7 +270,7 @@ def tell(listener: ScyllaCdcListener, *reports: Report) -> None:
 
 
 def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None:
-    """The figures sum the reports of all tasks, and the driver's queries for the plan."""
+    """The values are sums over all tasks, plus the driver's queries for the plan."""
     tell(listener, report(1, 0), report(2, 1))
     (status,) = listener.streams
     assert (status.queries, status.retries, status.waiting_seconds) == (19, 2, 1.25)
@@ -278,7 +280,7 @@ def test_figures_of_tasks_arrive_as_reports(listener: ScyllaCdcListener) -> None
 
 
 def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: CollectorRegistry) -> None:
-    """The figures are then too low, and the count shows that."""
+    """Without some reports the values are too low, and the counter shows how many are missing."""
     tell(listener, report(1, 0))
     (status,) = listener.streams
     assert (status.partitions, status.partitions_reported) == (2, 1)
@@ -287,14 +289,16 @@ def test_lost_reports_are_counted(listener: ScyllaCdcListener, registry: Collect
 
 
 def test_a_datagram_that_comes_twice_counts_once(listener: ScyllaCdcListener) -> None:
-    """Queries of a task that is repeated, or read twice by foreachBatch, do count twice."""
+    """The queries of a repeated task count twice, and so do those of a second read by
+    foreachBatch.
+    """
     tell(listener, report(1, 0), report(1, 0), report(2, 1), report(3, 1))
     (status,) = listener.streams
     assert (status.queries, status.partitions_reported) == (3 + 8 * 3, 2)
 
 
 def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
-    """Such reports may be of another micro-batch, table or position."""
+    """These reports are for another micro-batch, table or position."""
     others = [
         evolve(report(1, 0), batch=2),
         report(2, 0, table="shop.items"),
@@ -305,13 +309,13 @@ def test_reports_of_others_do_not_count(listener: ScyllaCdcListener) -> None:
 
 
 def test_late_rows_that_are_only_reported_come_with_the_plan(listener: ScyllaCdcListener) -> None:
-    """Late rows count once, however many tasks there are."""
+    """The number of late rows counts once, although each task's report has it."""
     tell(listener, report(1, 0, late_rows=5), report(2, 1, late_rows=5))
     assert listener.streams[0].late_rows == 5
 
 
 def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixture) -> None:
-    """Each micro-batch has one line; unknown figures are left out."""
+    """Each micro-batch has one event; values that are unknown are left out."""
     with caplog.at_level("INFO", "pyspark_scylla_cdc"):
         listener.onQueryProgress(event(source(text(START), text(END), 4)))
         tell(listener, report(1, 0), report(2, 1))
@@ -324,7 +328,7 @@ def test_the_log_line(listener: ScyllaCdcListener, caplog: pytest.LogCaptureFixt
 
 
 def test_the_address_needs_a_host_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example is a client of Spark Connect, whose host executors may not reach."""
+    """For example, executors may not reach the host of a Spark Connect client."""
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(Exception, match=r"host.*give the address where executors reach"):
         _ = ScyllaCdcListener().address
@@ -339,7 +343,7 @@ def test_a_query_in_spark(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Spark calls the listener, and the tasks of each micro-batch report to it."""
+    """Spark calls the listener, and the tasks of each micro-batch send their reports."""
     execute(
         "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
         *(f"INSERT INTO {{t}} (pk, v) VALUES ({pk}, 0)" for pk in range(10)),

@@ -38,7 +38,7 @@ Stored = dict[str, Any]
 
 @frozen
 class Tables:
-    """A server's tables, and queries that read them; both tell the time by `clock`."""
+    """The tables of a server, and queries that read them, all by `clock`."""
 
     server: EmbeddedScylla
     clock: ManualClock
@@ -59,7 +59,7 @@ class Tables:
         return batch_reader(SourceOptions.parse({**where, **more}), self.clock)
 
     def advanced(self, stream: StreamReader) -> Stored:
-        """Return the offset of a query that has read everything settled."""
+        """Return the offset of a query that has read all settled rows."""
         start = stream.initialOffset()
         self.clock.advance(120 * SECOND)
         return stream.latestOffset(start, LIMIT)
@@ -72,18 +72,18 @@ def keys(stream: StreamReader) -> list[int]:
 
 
 def batch_keys(batch: BatchReader) -> list[int]:
-    """Return the keys of the rows of a batch."""
+    """Return the keys of the rows of a batch query."""
     return read(batch, batch.partitions())
 
 
 def read(reader: StreamReader | BatchReader, parts: Sequence[InputPartition]) -> list[int]:
-    """Return the keys of the rows of some partitions."""
+    """Return the keys of the rows in some partitions."""
     return [key for part in parts for batch in reader.read(part) for key in batch["pk"].to_pylist()]
 
 
 @pytest.fixture
 def tables() -> Iterator[Tables]:
-    """A server with a keyspace, and no tables yet."""
+    """A server with a keyspace and no tables."""
     clock = ManualClock(EPOCH)
     with EmbeddedScylla(clock=clock, ring_delay_ms=0) as server:
         server.execute(
@@ -94,7 +94,7 @@ def tables() -> Iterator[Tables]:
 
 
 def refused(stream: StreamReader, start: Stored, message: str) -> None:
-    """Check that each of Spark's first calls raises the one-line error."""
+    """Check that each method that Spark calls first raises the one-line error."""
     for ask in (lambda: stream.latestOffset(start, LIMIT), lambda: stream.partitions(start, start)):
         with pytest.raises(CheckpointError, match=message) as error:
             ask()
@@ -102,7 +102,7 @@ def refused(stream: StreamReader, start: Stored, message: str) -> None:
 
 
 def test_an_offset_names_its_table(tables: Tables) -> None:
-    """An offset of an earlier version gains the name when it moves."""
+    """An offset of an earlier version gets the table's name when the position advances."""
     tables.create()
     offset = tables.advanced(tables.query())
     assert list(offset) == ["version", "position", "table", "id", "snapshot", "ttl", "began"]
@@ -114,7 +114,7 @@ def test_an_offset_names_its_table(tables: Tables) -> None:
 
 
 def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
-    """This holds for each version, regardless of changes to the table."""
+    """This holds for each version, even if the table has changed."""
     tables.create()
     offset = tables.advanced(tables.query())
     tables.server.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'ttl': 60}")
@@ -123,7 +123,7 @@ def test_an_offset_at_rest_stays_as_it_is(tables: Tables) -> None:
 
 
 def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
-    """The position means nothing for this table."""
+    """The position has no meaning for another table."""
     tables.create("t1")
     tables.create("t2")
     offset = tables.advanced(tables.query("t1"))
@@ -135,7 +135,7 @@ def test_a_checkpoint_of_another_table_is_refused(tables: Tables) -> None:
 
 
 def test_a_table_created_again_is_refused(tables: Tables) -> None:
-    """This holds for a restarted query and for a running one."""
+    """This holds for a query that is restarted and for one that is running."""
     tables.create()
     running = tables.query()
     offset = tables.advanced(running)
@@ -152,7 +152,7 @@ def test_a_table_created_again_is_refused(tables: Tables) -> None:
 
 
 def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
-    """A snapshot cannot be left out before it is read either; afterwards the option is ignored."""
+    """Nor can a pending snapshot be left out. After the snapshot, the option is ignored."""
     tables.create()
     message = (
         "^snapshot is 'initial', but the query of this checkpointLocation began without a snapshot"
@@ -174,7 +174,7 @@ def test_a_snapshot_cannot_be_added_later(tables: Tables) -> None:
 
 
 def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
-    """Version 2 records that a snapshot is pending; version 1 records nothing."""
+    """Version 2 records a pending snapshot; version 1 does not."""
     tables.create()
     tables.clock.advance(HOUR)
     pending = {"version": 2, "position": tables.clock.now() - 100 * SECOND}
@@ -191,7 +191,7 @@ def test_a_snapshot_and_offsets_of_earlier_versions(tables: Tables) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
-    """A new query begins at the offset."""
+    """A new query starts at the offset, whatever its version."""
     tables.create()
     tables.clock.advance(HOUR // 2)
     offset = tables.query().reportLatestOffset() | {"position": tables.clock.now() - 60 * SECOND}
@@ -200,9 +200,9 @@ def test_starting_offsets_of_each_version(tables: Tables, version: int) -> None:
 
 
 def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
-    """Return an offset before row 2, which expires by a TTL of an hour; row 3 follows.
+    """Return an offset before row 2, which expires by a TTL of an hour; row 3 is written later.
 
-    The TTL is `later_ttl`, in s, by then.
+    By then, the TTL is `later_ttl` seconds.
     """
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
@@ -221,7 +221,7 @@ def expired(tables: Tables, version: int, later_ttl: int) -> dict[str, Any]:
 def test_starting_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """The rules are those of a checkpoint; only an offset of version 3 knows an earlier TTL."""
+    """The rules are those for checkpoints. Only an offset of version 3 records the earlier TTL."""
     given = expired(tables, version, later_ttl)
     tables.clock.advance(120 * SECOND)
     strict = tables.query(startingOffsets=json.dumps(given))
@@ -245,7 +245,7 @@ def test_starting_offsets_whose_rows_expired(
 def test_a_batch_from_offsets_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, version: int, later_ttl: int
 ) -> None:
-    """The rules are those of a stream."""
+    """The rules are those for streams."""
     given = expired(tables, version, later_ttl)
     starting = {"startingOffsets": json.dumps(given)}
     is_known = version == 3 or later_ttl == 3_600
@@ -264,7 +264,7 @@ def test_a_batch_from_offsets_whose_rows_expired(
 def test_a_starting_timestamp_whose_rows_expired(
     tables: Tables, caplog: pytest.LogCaptureFixture, *, has_end: bool
 ) -> None:
-    """A batch and a stream read the remaining rows, and warn."""
+    """A batch and a stream log a warning and read the remaining rows."""
     tables.create(ttl=3_600)
     starting = {"startingTimestamp": format_timestamp(tables.clock.now())}
     if has_end:
@@ -281,7 +281,7 @@ def test_a_starting_timestamp_whose_rows_expired(
 
 
 def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """A batch has no rows then, and a stream waits."""
+    """A batch has no rows, a stream waits, and both log a warning."""
     tables.create()
     start = tables.clock.now() + HOUR
     starting = {"startingTimestamp": format_timestamp(start)}
@@ -299,7 +299,7 @@ def test_a_start_in_the_future_is_told(tables: Tables, caplog: pytest.LogCapture
 def test_a_starting_timestamp_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log that is younger than its TTL has lost nothing."""
+    """A log younger than its TTL has lost nothing."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     tables.clock.advance(HOUR // 2)
@@ -313,7 +313,7 @@ def test_a_starting_timestamp_before_the_table(
 def test_rows_with_a_write_time_before_the_table(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They expire like any other, before a task reads them or before the query is planned."""
+    """Such rows may expire before a task reads them, or before the query is planned."""
     tables.clock.advance(SystemClock().now() - tables.clock.now())
     tables.create(ttl=3_600)
     made = tables.clock.now()
@@ -335,7 +335,7 @@ def test_rows_with_a_write_time_before_the_table(
 
 
 def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) -> None:
-    """A query that was stopped in its first micro-batch has not read the rows yet."""
+    """A query that stopped during its first micro-batch has not read the rows yet."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (2, 2)")
@@ -350,7 +350,7 @@ def test_starting_offsets_that_expire_before_the_first_commit(tables: Tables) ->
 
 
 def test_starting_offsets_of_another_table(tables: Tables) -> None:
-    """Such offsets are refused at `load()`."""
+    """Such offsets are rejected at `load()`."""
     tables.create("t1")
     tables.create("t2")
     given = json.dumps(tables.query("t1").reportLatestOffset())
@@ -367,7 +367,7 @@ def test_starting_offsets_of_another_table(tables: Tables) -> None:
 
 
 def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
-    """Rows expired by the TTL in force when they were written."""
+    """Rows expired by the TTL at the time of their write."""
     tables.create(ttl=3_600)
     offset = tables.advanced(tables.query())
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -382,7 +382,7 @@ def test_raising_the_ttl_does_not_hide_a_loss(tables: Tables) -> None:
 
 
 def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
-    """Older rows live on and newer ones expire earlier, in a running query too."""
+    """Older rows keep the old TTL and newer ones have the new TTL, even for a running query."""
     tables.create(ttl=86_400)
     stream = tables.query(startingTimestamp="latest")
     offset = tables.advanced(stream)
@@ -401,7 +401,7 @@ def test_lowering_the_ttl_is_no_loss(tables: Tables) -> None:
 
 
 def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPartition]]:
-    """Return a query, and its second micro-batch; row 1 of it expires after an hour."""
+    """Return a query and its second micro-batch, which has row 1. The row expires after an hour."""
     tables.create(ttl=3_600)
     stream = tables.query(**more)
     offset = tables.advanced(stream)
@@ -412,7 +412,7 @@ def planned(tables: Tables, **more: str) -> tuple[StreamReader, Sequence[InputPa
 
 @pytest.mark.parametrize("late_rows", ["ignore", "deliver"])
 def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows: str) -> None:
-    """The task that comes too late ends the query; one that comes in time does not."""
+    """A task that reads too late ends the query; one that reads in time does not."""
     stream, parts = planned(tables, lateRows=late_rows)
     sent = pickle.loads(pickle.dumps(parts))
     assert read(stream, sent) == [1]
@@ -426,7 +426,7 @@ def test_rows_that_expire_before_their_task_reads_them(tables: Tables, late_rows
 def test_a_task_that_comes_too_late_may_go_on(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task logs the span in which the row that it did not find was written."""
+    """The task logs the span in which the missing row was written."""
     stream, parts = planned(tables, onDataLoss="continue")
     assert "rows_lost" not in caplog.text
     tables.clock.advance(2 * HOUR)
@@ -445,7 +445,7 @@ def test_a_task_that_comes_too_late_may_go_on(
 def test_rows_that_expire_before_a_batch_reads_them(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str], is_error: bool
 ) -> None:
-    """A batch without a start reads what there is, and warns."""
+    """A batch without a start logs a warning and reads the remaining rows."""
     tables.create(ttl=3_600)
     given = json.dumps(tables.advanced(tables.query()))
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -468,7 +468,9 @@ def test_rows_that_expire_before_a_batch_reads_them(
 def test_the_oldest_rows_of_an_old_log(
     tables: Tables, caplog: pytest.LogCaptureFixture, start: dict[str, str]
 ) -> None:
-    """Such rows expire all the time, so rows that expire soon are not promised."""
+    """These rows expire all the time, so a query need not read rows that expire soon after its
+    start.
+    """
     tables.create(ttl=3_600)
     tables.clock.advance(2 * HOUR)
     tables.server.execute("INSERT INTO ks.t (pk, v) VALUES (1, 1)")
@@ -488,7 +490,7 @@ def test_the_oldest_rows_of_an_old_log(
 def test_spark_ends_with_rows_that_expired_in_its_tasks(
     execute: Callable[..., None], load: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Rows that live for five seconds may have expired whenever they are read."""
+    """With a TTL of five seconds, the rows may expire at any time."""
     cdc = "{'enabled': true, 'ttl': 5}"
     execute(f"CREATE TABLE {{t}} (pk int PRIMARY KEY) WITH cdc = {cdc}")
 
@@ -518,7 +520,7 @@ def test_spark_shows_the_error(
     load: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """Our error is the last part of Spark's own error."""
+    """This project's error is the last part of Spark's message."""
 
     def run(name: str) -> None:
         frame = load(stream=True, table=name, confidenceWindow="0s")

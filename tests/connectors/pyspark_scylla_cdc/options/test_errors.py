@@ -1,4 +1,4 @@
-"""Errors as this package raises them for Spark; `test_bad_input` shows them in Spark."""
+"""Errors as this package raises them for Spark; `test_bad_input` tests them in Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except Exception:
 
 
 def test_hiding_tracebacks_leaves_a_users_process_unchanged() -> None:
-    """Outside Spark's workers, an error loses its frames, and the environment is unchanged."""
+    """In a user's process the error loses its stack frames, but the environment stays unchanged."""
     with pytest.raises(SchemaError, match="so it is") as refused, hide_traceback():
         raise SchemaError("so it is")
     assert refused.value.__suppress_context__
@@ -37,7 +37,7 @@ def test_hiding_tracebacks_leaves_a_users_process_unchanged() -> None:
 
 @pytest.mark.parametrize(("error", "hidden"), [("SchemaError('x')", "1"), ("KeyError(1)", "None")])
 def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -> None:
-    """Any other error is a bug, and keeps its frames."""
+    """Any other error is a bug, and keeps its stack frames."""
     ran = subprocess.run(
         [sys.executable, "-c", AS_WORKER.format(error=error)],
         capture_output=True,
@@ -48,7 +48,7 @@ def test_a_worker_hides_the_frames_of_our_errors_only(error: str, hidden: str) -
 
 
 def test_every_method_of_a_refused_stream_says_why() -> None:
-    """Spark requests its start or, on a restart, its partitions."""
+    """Spark first requests the stream's start or, after a restart, its partitions."""
     stream = RefusedStream(SchemaError("so it is"))
     start = {"version": 1, "position": 0}
     for ask in (

@@ -1,4 +1,4 @@
-"""The options table: parsing, errors, and the reference page made from it."""
+"""The table of options: parsing, errors, and the reference page generated from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse(**given: str) -> SourceOptions:
 
 
 def refusal(**given: str) -> str:
-    """Return the one-line error for the options."""
+    """Return the one-line error for these options."""
     with pytest.raises(ConfigurationError) as refused:
         parse(**given)
     message = str(refused.value)
@@ -47,7 +47,7 @@ def refusal(**given: str) -> str:
 
 
 def test_defaults() -> None:
-    """The three required options suffice for a query over the whole log."""
+    """The three required options are enough for a query of the whole log."""
     options = parse()
     assert options.connection().endpoints() == [("db1", 9042), ("db2", 9043)]
     assert str(options.table) == "shop.orders"
@@ -58,7 +58,7 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_no_option_may_be_empty(option: Option) -> None:
-    """The message is short, and names the option and what to give."""
+    """The message is short, names the option, and says what to give."""
     for text in [""] if option.secret else ["", " "]:
         refused = refusal(**{option.name: text})
         assert re.match(rf"{option.name} is '(|{text}|\(not shown\))': give ", refused)
@@ -88,7 +88,7 @@ def test_the_message_of_an_empty_option(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_options_that_cannot_be_zero(option: Option) -> None:
-    """Such options are numbers, durations above zero and words; a file may be called 0."""
+    """They are numbers, durations and words. Files may have the name 0."""
     may_be = {"hosts", "ssl.caFile", "localDC", "columns", "startingTimestamp", "retryTimeout"}
     if option.name in {*may_be, "confidenceWindow"}:
         parse(**{option.name: "0"})
@@ -101,7 +101,7 @@ def test_options_that_cannot_be_zero(option: Option) -> None:
 
 
 def test_a_query_that_begins_after_its_end_is_refused() -> None:
-    """The latest moment is known when a query begins; a checkpoint may be earlier."""
+    """`latest` is the time at which a query starts; a start from a checkpoint may be earlier."""
     end = 1_795_219_200_000_000
     options = parse(startingTimestamp="latest", endingTimestamp="2026-11-21")
     assert options.window(now=end - 1) == Window(end - 1, end)
@@ -110,7 +110,7 @@ def test_a_query_that_begins_after_its_end_is_refused() -> None:
 
 
 def test_options_of_this_source() -> None:
-    """Options of formats, bounds and limits reach their values."""
+    """The options of formats, bounds and limits become values."""
     options = parse(
         format="Changes",
         includeDelta="TRUE",
@@ -156,7 +156,7 @@ def test_options_of_this_source() -> None:
 
 
 def test_times_ago_count_from_when_the_options_are_read() -> None:
-    """Relative times are resolved once, when a query starts."""
+    """Relative times are resolved once, when the query starts."""
     before = SystemClock().now()
     options = parse(startingTimestamp="-1h", endingTimestamp="-30m")
     after = SystemClock().now()
@@ -175,7 +175,7 @@ def test_times_ago_count_from_when_the_options_are_read() -> None:
     ],
 )
 def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None:
-    """A path is the argument of `load`; the two options may repeat it."""
+    """The argument of `load` is the path; the options `keyspace` and `table` may repeat it."""
     alone = {"hosts": "db1", "path": path}
     assert SourceOptions.parse(alone).table == expected
     assert SourceOptions.parse(alone | {"table": expected.name}).table == expected
@@ -184,13 +184,13 @@ def test_a_path_names_keyspace_and_table(path: str, expected: TableName) -> None
 
 
 def test_names_are_case_insensitive() -> None:
-    """Spark lower-cases names; users may write them in any case."""
+    """Spark converts names to lower case, and users may use any case."""
     assert parse(maxpartitions="3").max_partitions == 3
     assert parse(maxPartitions="3") == parse(MAXPARTITIONS="3")
 
 
 def test_every_option_is_read() -> None:
-    """Each option of the table reaches its value."""
+    """Each option in the table changes its value."""
     options = parse(
         **{
             "port": "19042",
@@ -236,7 +236,7 @@ def test_every_option_is_read() -> None:
 
 
 def test_latest_is_the_moment_of_the_query() -> None:
-    """`latest` is resolved when the query starts."""
+    """`latest` is the time at which the query starts."""
     assert parse(startingTimestamp="latest").window(now=42).start == 42
 
 
@@ -350,7 +350,7 @@ def test_latest_is_the_moment_of_the_query() -> None:
     ],
 )
 def test_refusals(given: dict[str, str], expected: str) -> None:
-    """The error has the option, its value and the remedy."""
+    """The error has the option and its value, and says what to give."""
     assert expected in refusal(**given)
 
 
@@ -364,18 +364,18 @@ def test_required_options(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pasword", "secretKey", "sessionToken"])
 def test_misspelt_secrets_are_not_shown(name: str) -> None:
-    """The value of an unknown option that looks like a secret stays out of the message."""
+    """If the name of an unknown option looks like that of a secret, the message omits the value."""
     assert "hunter2" not in refusal(**{name: "hunter2"})
 
 
 def test_password_shows_nowhere() -> None:
-    """Neither the options' nor the connection's text contains the password."""
+    """Neither the options nor the connection show it as text."""
     options = parse(username="u", password="hunter2")
     assert "hunter2" not in repr(options) + str(options) + repr(options.connection())
 
 
 def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
-    """Only the path of a password file is sent; each machine reads its own file."""
+    """Only the path of the file is sent; each machine reads its own file."""
     secret = tmp_path / "password"
     secret.write_text("hunter2\n")
     options = parse(username="u", passwordFile=str(secret))
@@ -385,7 +385,7 @@ def test_password_file_is_read_on_the_spot(tmp_path: Path) -> None:
 
 
 def test_reference_page_is_current() -> None:
-    """The page contains the current tables of options, aliases and types."""
+    """The page has the current tables of options, aliases and types."""
     page = REFERENCE.read_text(encoding="utf-8")
     assert markdown() in page
     assert aliases_markdown() in page
@@ -393,7 +393,7 @@ def test_reference_page_is_current() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """Each option has a one-sentence description that fits a table row."""
+    """Each option has a description of one sentence that fits a table row."""
     for option in OPTIONS:
         assert option.doc.endswith(".")
         assert "|" not in option.doc

@@ -33,16 +33,17 @@ KEY = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock: the table is made now, with minutes of writes ahead.
+    """The cluster's clock, a day ago. It reaches the present when the table is created.
 
-    The streams are a day older.
+    So the streams are a day older than the table, and the writes are in the future by Spark's
+    clock.
     """
     return ManualClock(SystemClock().now() - DAY)
 
 
 @pytest.fixture(scope="module")
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster on 32 streams; one key is written for minutes, others now and then."""
+    """A cluster with 32 streams. One key is written for minutes, others now and then."""
     with EmbeddedScylla(clock=clock, vnodes=16, shards=2) as server:
         server.execute(
             "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', "
@@ -76,7 +77,7 @@ def given(cluster: EmbeddedScylla) -> dict[str, str]:
 
 @pytest.fixture
 def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
-    """Loads all of the log, whose end is ahead of Spark's clock."""
+    """Loads the whole log, whose end is in the future by Spark's clock."""
 
     def load(**more: str) -> DataFrame:
         end = {"endingTimestamp": format_timestamp(clock.now())}
@@ -86,7 +87,7 @@ def load(spark: SparkSession, given: dict[str, str], clock: ManualClock) -> Any:
 
 
 def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
-    """Return the keys of all rows of the log."""
+    """Return the keys of all rows in the log."""
     columns = ", ".join(f'"{name}"' for name in KEY)
     return Counter(
         (stream or b"", uuid.UUID(bytes=time), int.from_bytes(number or b"", "big"))
@@ -97,7 +98,7 @@ def in_log(cluster: EmbeddedScylla) -> Counter[tuple[bytes, uuid.UUID, int]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["streams", "ranges"])
 def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, strategy: str) -> None:
-    """No partition has much more than its share, and each row of the log comes once."""
+    """No partition has much more than its share, and each row of the log is read once."""
     frame = load(readStrategy=strategy).select(*KEY, sf.spark_partition_id().alias("partition"))
     rows = frame.collect()
     counts = Counter(row["partition"] for row in rows)
@@ -110,7 +111,7 @@ def test_a_batch_is_read_in_equal_parts(cluster: EmbeddedScylla, load: Any, stra
 
 @pytest.mark.spark
 def test_changes_fold_to_the_table(cluster: EmbeddedScylla, load: Any) -> None:
-    """Each row ends with its last change, whichever partition its changes are in."""
+    """Each row ends with its last change, whichever partitions have its changes."""
     table = fold(load(format="changes")).collect()
     cells = cluster.execute("SELECT pk, ck, v FROM ks.t")
     kept = [tuple(int.from_bytes(cell or b"", "big") for cell in row) for row in cells]
@@ -125,7 +126,9 @@ def test_a_stream_spreads_a_key_only_where_that_is_wanted(
     least: str | None,
     expected: int,
 ) -> None:
-    """In a micro-batch a key is in one partition, in order, unless more are requested."""
+    """In a micro-batch a key is in one partition, in order, unless more partitions are
+    requested.
+    """
     options = SourceOptions.parse({**given, **({"minPartitions": least} if least else {})})
     reader = stream_reader(options, clock)
     end = {"version": 1, "position": clock.now()}
@@ -148,7 +151,7 @@ def test_a_partition_key_is_asked_for_once(
     least: str,
     partitions: int,
 ) -> None:
-    """One query covers its whole time, unless more partitions are requested."""
+    """One query covers the whole time range, unless more partitions are requested."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     key = {"partitionKey": '{"pk": 0}', "minPartitions": least}
     options = SourceOptions.parse({**given, **end, **key})
@@ -166,7 +169,7 @@ def test_a_partition_key_is_asked_for_once(
 def test_chosen_columns(
     cluster: EmbeddedScylla, given: dict[str, str], clock: ManualClock, strategy: str
 ) -> None:
-    """Columns needed internally are read, but not returned."""
+    """Other columns that the source needs are read, but not returned."""
     end = {"endingTimestamp": format_timestamp(clock.now())}
     options = SourceOptions.parse({**given, **end, "readStrategy": strategy})
     reader = BatchReader(options, schema_of(options), ("pk",))

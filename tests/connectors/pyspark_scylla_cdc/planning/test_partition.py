@@ -1,4 +1,4 @@
-"""Spark partitions: the queries of a plan, small on the wire."""
+"""Spark partitions: the queries of a plan, in a compact form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOW = Window(0, 9)
 
 @frozen
 class Full:
-    """A source in which each of some streams has a row at each time."""
+    """A source in which each of the streams has a row at each microsecond."""
 
     streams: tuple[StreamId, ...]
 
@@ -56,21 +56,23 @@ def streams_of(tokens: list[int]) -> Streams:
 
 
 def planned(streams: Streams, count: int, slices: int = 1) -> list[LogPartition]:
-    """Return the partitions of one window, as executors get them."""
+    """Return the partitions of one window, as executors receive them."""
     parts = spans(Timeline((0,)), WINDOW, lambda _: len(streams))
     made = partitions(divide(parts, 1, count, slices), lambda _: streams)
     return list(pickle.loads(pickle.dumps(made)))
 
 
 def not_loaded(generation: int) -> Streams:
-    """Fail if a generation is read."""
+    """Fail, because no generation should be read."""
     raise AssertionError(f"generation {generation} was read")
 
 
 @pytest.mark.parametrize("size", [50, INLINE + 1])
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_stream_in_order(size: int, count: int) -> None:
-    """Few streams are sent with the partition; many are read by the executor."""
+    """Up to a limit, streams are sent with the partition; if there are more, the executor reads
+    them.
+    """
     streams = streams_of(list(range(size)))
     load = not_loaded if size <= INLINE else (lambda _: streams)
     asked: list[StreamId] = []
@@ -96,9 +98,9 @@ def test_every_stream_in_order(size: int, count: int) -> None:
 def test_streams_and_ranges_have_the_same_rows(
     tokens: list[int], count: int, slices: int, others: list[int]
 ) -> None:
-    """By ranges, each partition has the rows that it has by streams.
+    """Each partition has the same rows by ranges as by streams.
 
-    This holds even if tokens repeat, and with streams of another generation between its own.
+    This holds even if tokens repeat, and if streams of another generation lie between.
     """
     streams = streams_of(tokens)
     own = [stream for task in streams.tasks(WINDOW, 99) for stream in task.streams]
@@ -118,7 +120,7 @@ def rows(reads: Iterator[LogRead], source: Full) -> list[tuple[bytes, int]]:
 
 
 def test_size_on_the_wire() -> None:
-    """A partition costs 16 bytes per stream; with many streams, almost nothing."""
+    """A pickled partition takes 16 bytes per stream or, with many streams, almost nothing."""
     few, many = streams_of(list(range(4_000))), streams_of(list(range(INLINE + 1)))
     (small,), (large,) = planned(few, 1), planned(many, 1)
     assert len(pickle.dumps(small)) < 4_000 * 16 + 500

@@ -1,4 +1,4 @@
-"""The changes of one partition key: few queries on any cluster, and only its rows."""
+"""The changes of one partition key take few queries on any cluster, and have only its rows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ GENERATIONS = 3
 
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
-    """The cluster's clock; all rows written by the tests have settled by Spark's clock."""
+    """The cluster's clock, so far in the past that all rows have settled by Spark's clock."""
     return ManualClock(SystemClock().now() - 600 * SECOND)
 
 
 @pytest.fixture(scope="module")
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A cluster that grew twice while all keys were written to."""
+    """A cluster that grew twice, and whose tables have rows of all keys in each generation."""
     with EmbeddedScylla(clock=clock, vnodes=32, ring_delay_ms=0) as server:
         session = open_session(server.host, server.port)
         session.use_client_timestamp = False
@@ -44,7 +44,7 @@ def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
 
 
 def write(session: Session, clock: ManualClock, server: EmbeddedScylla) -> None:
-    """Write to each key in each generation."""
+    """Write each key in each generation."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -79,7 +79,9 @@ def read(cluster: EmbeddedScylla) -> Callable[..., list[dict[str, Any]]]:
 def test_one_query_a_generation(
     cluster: EmbeddedScylla, read: Callable[..., list[dict[str, Any]]]
 ) -> None:
-    """Each generation is queried once, whatever its number of streams; other rows stay out."""
+    """Each generation takes one query, however many streams it has; rows of other keys are left
+    out.
+    """
     for pk in (0, 7, 41):
         asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
         with cluster.faults.during(asked):
@@ -90,7 +92,7 @@ def test_one_query_a_generation(
 
 
 def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> None:
-    """The key is given in JSON; every format returns only the partition."""
+    """The key is given as JSON. Each format returns only the changes of the partition."""
     key = json.dumps({"a": "7", "b": str(ID)})
     rows = read(table="c", partitionKey=key, readStrategy="ranges")
     assert {(row["a"], row["b"]) for row in rows} == {("7", str(ID))}
@@ -108,7 +110,7 @@ def test_a_key_of_several_columns(read: Callable[..., list[dict[str, Any]]]) -> 
     ],
 )
 def test_refused(read: Callable[..., list[dict[str, Any]]], key: str, expected: str) -> None:
-    """An invalid key is refused, with the option's name."""
+    """The error names the option."""
     with pytest.raises(ConfigurationError, match=f"^partitionKey is .*{expected}"):
         read(partitionKey=key)
 
@@ -120,9 +122,9 @@ def test_ranges_of_the_ring(
     read: Callable[..., list[dict[str, Any]]],
     count: int,
 ) -> None:
-    """By ranges, each partition queries a generation once, and each row comes once.
+    """By ranges, each partition takes one query per generation, and each row is read once.
 
-    The time of the rows is too short to be divided.
+    The rows span too short a time to be divided.
     """
     asked = Fault("delay", "ks.t_scylla_cdc_log", times=None, seconds=1e-6)
     given = {"endingTimestamp": format_timestamp(clock.now()), "maxPartitions": str(count)}
@@ -135,7 +137,7 @@ def test_ranges_of_the_ring(
 
 
 def test_partitions_of_one_plan_may_be_read_in_different_ways(cluster: EmbeddedScylla) -> None:
-    """With `auto`, strategies may differ, across generations too; each row comes once."""
+    """With `auto`, partitions may be read by different strategies. Each row is still read once."""
     given = {"hosts": cluster.contact_point, "keyspace": "ks", "table": "t"}
     readers = [
         BatchReader(options, schema_of(options), ("pk", "v", "cdc$operation"))

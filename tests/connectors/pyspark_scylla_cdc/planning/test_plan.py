@@ -28,17 +28,17 @@ DAY = 24 * HOUR
 
 
 def timeline(starts: list[int]) -> Timeline:
-    """Return generations that begin at 0 and at these times."""
+    """Return a timeline of generations that begin at 0 and at these times."""
     return Timeline((0, *starts))
 
 
 def one_generation(streams: int, length: int) -> list[StreamSpan]:
-    """Return spans of a generation with this many streams, over this many µs."""
+    """Return the spans of one generation with this many streams, over `length` µs."""
     return spans(timeline([]), Window(0, length), lambda _: streams)
 
 
 def length_of(share: Sequence[StreamSpan], stream: int) -> int:
-    """Return the µs of a stream that a share reads."""
+    """Return how many µs of a stream a share reads."""
     return sum(span.window.length for span in share if span.first <= stream < span.last)
 
 
@@ -53,7 +53,7 @@ def length_of(share: Sequence[StreamSpan], stream: int) -> int:
 def test_each_stream_and_moment_once(
     starts: list[int], sizes: list[int], filled: Window, at_least: int, more: int, count: int
 ) -> None:
-    """All shares together read each stream of each generation once for each µs it operates in."""
+    """The shares together read each stream once for each µs at which its generation operates."""
     lengths = dict(zip([0, *sorted(starts)], sizes, strict=False))
     window, at_most = Window(10, 90), at_least + more
     parts = spans(timeline(starts), window, lengths.__getitem__, filled)
@@ -106,7 +106,7 @@ def test_shares_are_about_equal(
 def test_a_hot_stream_is_spread_evenly(
     streams: int, at_most: int, count: int, around: float
 ) -> None:
-    """Each of as many shares as slices has an equal part of any stream's time."""
+    """The time of any stream is divided equally among as many shares as there are slices."""
     hot = int(streams * around)
     count = min(count, at_most)
     shares = divide(one_generation(streams, DAY), 1, at_most, count)
@@ -116,7 +116,7 @@ def test_a_hot_stream_is_spread_evenly(
 
 
 def test_a_stream_is_in_order_in_each_share() -> None:
-    """The generations and the times of a stream come in order."""
+    """The generations of a share are in order, and so are the times of each stream."""
     parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 3)
     for share in divide(parts, 1, 8, 8):
         for stream in range(3):
@@ -125,7 +125,7 @@ def test_a_stream_is_in_order_in_each_share() -> None:
 
 
 def test_slices_lie_where_rows_are_expected() -> None:
-    """A log younger than its streams is cut within its own lifetime."""
+    """If the log is younger than its streams, its own lifetime is divided."""
     parts = spans(timeline([]), Window(0, DAY), lambda _: 1, Window(DAY - HOUR, DAY))
     shares = divide(parts, 1, 4, slices(parts, 4, 64))
     assert [span.window.end for share in shares for span in share] == [
@@ -158,7 +158,7 @@ def test_slices_are_worth_their_queries(
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32])
 def test_as_many_partitions_as_requested(count: int) -> None:
-    """With enough streams there are as many shares as allowed, about equally long."""
+    """With enough streams, there are as many shares as allowed, of about equal size."""
     shares = divide(one_generation(32, 9), 1, count)
     assert len(shares) == count
     streams = [sum(span.streams for span in share) for share in shares]
@@ -166,12 +166,14 @@ def test_as_many_partitions_as_requested(count: int) -> None:
 
 
 def test_no_more_partitions_than_streams() -> None:
-    """Three streams give three shares unless their time is cut."""
+    """Three streams are divided into at most three shares unless the window is sliced."""
     assert len(divide(one_generation(3, 9), 1, 8)) == 3
 
 
 def test_more_partitions_than_streams_if_requested() -> None:
-    """A minimum above the number of streams cuts their time into slices of any length."""
+    """If a minimum exceeds the number of streams, the window is sliced, however short the slices
+    are.
+    """
     shares = divide(one_generation(1, 900), 6, 8)
     windows = [(span.window.start, span.window.end) for share in shares for span in share]
     assert windows == list(pairwise(range(0, 901, 150)))
@@ -179,7 +181,7 @@ def test_more_partitions_than_streams_if_requested() -> None:
 
 @given(st.integers(1, 400), st.integers(1, 400))
 def test_streams_are_cut_no_finer_than_necessary(streams: int, more: int) -> None:
-    """Shares are about equal, with few spans each, because a span costs at least a query."""
+    """The shares are about equal and have few spans, because each span costs at least one query."""
     shares = divide(one_generation(streams, DAY), streams + more, 1_000)
     assert len(shares) == streams + more
     work = [sum(span.work for span in share) for share in shares]
@@ -188,26 +190,26 @@ def test_streams_are_cut_no_finer_than_necessary(streams: int, more: int) -> Non
 
 
 def test_work_is_streams_times_time() -> None:
-    """A generation with a long time outweighs one that has just begun."""
+    """A generation that operates for long has more work than one that has just begun."""
     shares = divide(spans(timeline([90 * HOUR]), Window(0, 100 * HOUR), lambda _: 10), 1, 2)
     work = [sum(span.work for span in share) for share in shares]
     assert max(work) - min(work) <= 100 * HOUR
 
 
 def test_queries_count_as_work() -> None:
-    """In a short window, a generation that ends in it costs as many queries as the next."""
+    """In a short window, a generation that ends soon costs as many queries as the next one."""
     shares = divide(spans(timeline([1]), Window(0, 1_000_000), lambda _: 100), 1, 2)
     streams = [sum(span.streams for span in share) for share in shares]
     assert max(streams) - min(streams) <= 10
 
 
 def test_nothing_to_read() -> None:
-    """No streams give no share."""
+    """Without streams there are no shares."""
     assert divide([], 1, 8) == []
 
 
 def test_millions_of_streams() -> None:
-    """Planning takes no step per stream."""
+    """Planning takes no work per stream."""
 
     def plan() -> list[list[StreamSpan]]:
         parts = spans(timeline([HOUR]), Window(0, DAY), lambda _: 1_600_000)

@@ -1,4 +1,4 @@
-"""A query that begins with the current table, and continues with its log."""
+"""A query that starts with the existing rows, and continues with the log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SNAPSHOT = {
 
 @pytest.fixture
 def table(execute: Execute) -> None:
-    """A table that had rows before its log, and changes since."""
+    """A table with rows older than its log, and with later changes."""
     execute(
         TABLE,
         *[
@@ -62,7 +62,9 @@ def table(execute: Execute) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_rows_of_a_snapshot(rows: Rows) -> None:
-    """Each row comes once, as an insert at the start, with static columns in separate rows."""
+    """Each row is there once, as an insert at the snapshot's position; static columns are separate
+    rows.
+    """
     found = [row for row in rows(**SNAPSHOT) if row["_sequence"] == 0 and row["_inserted"]]
     found = [row for row in found if row["_commit_version"].endswith("-" + "0" * 16)]
     assert {row["_change_type"] for row in found} == {"insert"}
@@ -79,7 +81,7 @@ def test_rows_of_a_snapshot(rows: Rows) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("table")
 def test_folded(scylla: Scylla, keyspace: str, load: Load) -> None:
-    """Folding table and log by key gives the table; without the snapshot it does not."""
+    """Folding the snapshot and the log produces the table; folding the log alone does not."""
     assert folded(load(**SNAPSHOT)) == table_of(scylla, f"{keyspace}.t")
     assert len(folded(load(format="changes", maxPartitions="2"))) < 10
 
@@ -95,10 +97,10 @@ def test_streamed(
     tmp_path: Path,
     limit: int | None,
 ) -> None:
-    """Micro-batches of the allowed size have the table; a restart continues with the log.
+    """Micro-batches within the limit have all rows; after a restart the log follows.
 
-    With `availableNow`, Spark runs all of these micro-batches in one run; Spark 4.0 and 4.1 run
-    only one.
+    With `availableNow`, Spark runs all these micro-batches in one run; Spark 4.0 and 4.1 run only
+    one.
     """
     limits = {} if limit is None else {"maxRowsPerTrigger": str(limit)}
     checkpoint = tmp_path / "checkpoint"
@@ -142,7 +144,9 @@ def test_streamed(
 def test_fold_begins_anew_with_a_snapshot(
     spark: SparkSession, scylla: Scylla, keyspace: str, options: dict[str, str], load: Load
 ) -> None:
-    """A mark drops what was there before it, so rows that are gone leave the copy."""
+    """The mark `snapshot_begin` drops all earlier rows, so rows that no longer exist leave the
+    copy.
+    """
     given = {**SNAPSHOT, "onDataLoss": "resnapshot"}
     clock = ManualClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **given})
@@ -164,7 +168,7 @@ def test_fold_begins_anew_with_a_snapshot(
 def test_streamed_after_a_loss(
     spark: SparkSession, scylla: Scylla, keyspace: str, load: Load, tmp_path: Path
 ) -> None:
-    """A query whose position has expired reads the table, between two marks."""
+    """A query whose position has expired reads the table between two marks."""
     position = SystemClock().now() - 2 * 86_400_000_000
     given = {name: value for name, value in SNAPSHOT.items() if name != "snapshot"}
     frame = load(
@@ -193,8 +197,8 @@ def test_streamed_after_a_loss(
 
 @pytest.mark.usefixtures("table")
 def test_offsets(options: dict[str, str]) -> None:
-    """A small table is the first micro-batch, which can be replanned."""
-    # Later than now, so that the server's first generation began before the snapshot.
+    """A small table fits the first micro-batch, which can be planned again."""
+    # In the future, so that the server's first generation begins before the snapshot.
     clock = ManualClock(SystemClock().now() + 60_000_000)
     parsed = SourceOptions.parse({**options, **SNAPSHOT})
     reader = stream_reader(parsed, clock)
@@ -215,7 +219,7 @@ def test_offsets(options: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_envelopes(rows: Rows) -> None:
-    """Rows of the table are reads (`r`), with all their columns shown."""
+    """Rows of the table are reads (`r`) with all columns."""
     found = [row for row in rows(format="envelope", snapshot="initial") if row["op"] == "r"]
     assert len(found) == 99 + 4
     assert {(row["before"], row["source"]["snapshot"]) for row in found} == {(None, "true")}
@@ -241,6 +245,6 @@ def test_envelopes(rows: Rows) -> None:
     ],
 )
 def test_refused(options: dict[str, str], given: dict[str, str], expected: str) -> None:
-    """Options that exclude a snapshot are refused."""
+    """These options exclude a snapshot."""
     with pytest.raises(ConfigurationError, match=expected):
         SourceOptions.parse({**options, **SNAPSHOT, **given})

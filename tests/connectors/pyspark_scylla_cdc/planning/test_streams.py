@@ -1,4 +1,4 @@
-"""The streams of a generation in one block of memory, even millions."""
+"""The streams of a generation in one block of memory, even if there are millions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(len(streams), work, resident)
 
 
 def test_in_ring_order() -> None:
-    """Groups and their streams come in any order, and are stored in ring order."""
+    """Groups and their streams may come in any order, and are stored in ring order."""
     groups = [
         StreamGroup(end, tuple(StreamId.from_parts(token, 1, 0) for token in (end, end - 1)))
         for end in (5, -3, 2)
@@ -59,7 +59,7 @@ def test_in_ring_order() -> None:
 
 
 def test_streams_are_identified_by_their_whole_ids() -> None:
-    """Tokens alone may repeat."""
+    """Several streams may have the same token."""
     streams = Streams.of([StreamGroup(7, tuple(StreamId.from_parts(7, n, 0) for n in (1, 2)))])
     assert [StreamId.from_parts(7, n, 0) in streams for n in range(4)] == [False, True, True, False]
     assert [StreamId.from_parts(token, 1, 0) in streams for token in (6, 8)] == [False, False]
@@ -67,7 +67,7 @@ def test_streams_are_identified_by_their_whole_ids() -> None:
 
 @pytest.mark.parametrize(("count", "expected"), [(2, [0, 5]), (10, list(range(10))), (99, None)])
 def test_sample(count: int, expected: list[int] | None) -> None:
-    """A sample covers the whole ring, with each stream once."""
+    """A sample covers the whole ring, and has each stream at most once."""
     streams = Streams(b"".join(StreamId.from_parts(token, 1, 0) for token in range(10)))
     (task,) = streams.sample(count).tasks(WINDOW, 99)
     assert [stream.token for stream in task.streams] == (expected or list(range(10)))
@@ -76,7 +76,7 @@ def test_sample(count: int, expected: list[int] | None) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="how much memory is in use is asked of Linux")
 def test_large_cluster() -> None:
-    """Planning a micro-batch over 1.6 million streams stays within bounds."""
+    """The time and memory to plan a micro-batch over 1.6 million streams are bounded."""
     ran = subprocess.run(
         [sys.executable, "-c", LARGE_CLUSTER],
         capture_output=True,

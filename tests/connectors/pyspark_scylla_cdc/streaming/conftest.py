@@ -1,4 +1,4 @@
-"""A separate cluster, with the test's clock."""
+"""A separate cluster with a manual clock."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from cdc_reader.testing.cql_session import open_session
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The clock of both cluster and reader."""
+    """The clock of the cluster and of the readers."""
     return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
 def cluster(clock: ManualClock) -> Iterator[EmbeddedScylla]:
-    """A separate cluster, whose generations operate at once."""
+    """A separate cluster, whose generations take effect at once."""
     with EmbeddedScylla(clock=clock, vnodes=4, ring_delay_ms=0) as server:
         yield server
 
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla) -> Iterator[Session]:
-    """A session in which the cluster gives writes their timestamps, by its clock."""
+    """A session whose writes get their timestamps from the cluster, by its clock."""
     session = open_session(cluster.host, cluster.port)
     session.use_client_timestamp = False
     yield session

@@ -23,7 +23,7 @@ PACES = st.builds(
 def test_never_back_and_never_past_the_horizon(
     pace: AdvancePolicy, position: int, now: int, *, limited: bool
 ) -> None:
-    """An offset never falls, and what has not settled is never read."""
+    """The position never goes back, and never passes rows that have not settled."""
     end = pace.next(position, now, limited=limited)
     assert end >= position
     assert end == position or end <= min(now - pace.confidence, pace.final)
@@ -32,7 +32,7 @@ def test_never_back_and_never_past_the_horizon(
 
 @given(pace=PACES, position=TIMES, now=TIMES, later=SPANS)
 def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, later: int) -> None:
-    """With AvailableNow the target stays fixed and is reached, and nothing follows."""
+    """With `availableNow` the end stays fixed, and nothing is read after it."""
     bounded = pace.finishing(now)
     steps = 0
     while (end := bounded.next(position, now + later, limited=steps < 100)) > position:
@@ -42,14 +42,14 @@ def test_a_bounded_query_ends(pace: AdvancePolicy, position: int, now: int, late
 
 
 def test_small_advances_wait() -> None:
-    """At any polling rate, the position moves only in steps of the minimum."""
+    """However often Spark asks, the position advances by at least the minimum."""
     pace = AdvancePolicy(confidence=30, min_advance=10)
     ends = [pace.next(100, now, limited=True) for now in range(130, 145)]
     assert ends == [100] * 10 + [110, 111, 112, 113, 114]
 
 
 def test_the_last_stretch_is_not_held_back() -> None:
-    """The requested end is reached even if less than the minimum advance remains."""
+    """The requested end is reached even if it is nearer than the minimum advance."""
     pace = AdvancePolicy(confidence=0, min_advance=10, final=105)
     assert pace.next(100, 104, limited=True) == 100
     assert pace.next(100, 105, limited=True) == 105
@@ -66,7 +66,7 @@ def test_limit_is_ignored_when_spark_asks_for_all() -> None:
 def test_a_limited_micro_batch_has_not_caught_up(
     pace: AdvancePolicy, position: int, now: int
 ) -> None:
-    """A query is idle only if everything settled is read, and it has no end."""
+    """A query has caught up only if it has read all settled rows and has no end."""
     end = pace.next(position, now, limited=True)
     is_cut = end < min(now - pace.confidence, pace.final)
     assert not (is_cut and pace.has_caught_up(end, now))

@@ -1,4 +1,4 @@
-"""Idle streams run no micro-batches, send few queries, and miss no later rows."""
+"""Idle streams run no micro-batches, make few queries, and miss no later rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Make = Callable[..., StreamReader]
 
 @pytest.fixture
 def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Make readers of a table without changes, by options and internal settings."""
+    """Creates readers of a table without changes, with options and internal settings."""
     session.execute(
         "CREATE KEYSPACE ks WITH replication = "
         "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1} AND tablets = {'enabled': false}"
@@ -82,7 +82,7 @@ def make(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return how often each table was queried."""
+    """The number of queries of each table."""
     counted: Counter[str] = Counter()
     ask = Connection.pages
 
@@ -97,7 +97,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def poll(
     stream: StreamReader, start: dict[str, Any], clock: ManualClock, seconds: int, rate: int = 8
 ) -> list[dict[str, Any]]:
-    """Return the offsets after `start` that a stream offers, polled `rate` times a second."""
+    """Poll a stream `rate` times a second; return the offsets after `start`."""
     offsets = [start]
     for _ in range(seconds * rate):
         clock.advance(SECOND // rate)
@@ -108,20 +108,20 @@ def poll(
 
 
 def settled(stream: StreamReader, clock: ManualClock) -> dict[str, Any]:
-    """Return the start of a new query, half a minute later, so that there is a window to check."""
+    """Return the start of a new query, and advance the clock so that there is a window to check."""
     start = stream.initialOffset()
     clock.advance(31 * SECOND)
     return start
 
 
 def rows(stream: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """Return the keys of the rows of a micro-batch."""
+    """Return the keys of the rows in a micro-batch."""
     batches = (batch for part in stream.partitions(start, end) for batch in stream.read(part))
     return [row["pk"] for batch in batches for row in batch.to_pylist()]
 
 
 def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
-    """The position moves once a minute, and the log is queried at most once a second."""
+    """The position advances once a minute, and the log is queried at most once a second."""
     stream = make()
     start = settled(stream, clock)
     asked.clear()
@@ -136,7 +136,7 @@ def test_log_without_changes(make: Make, clock: ManualClock, asked: Counter[str]
 
 
 def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Session) -> None:
-    """The rows are the next micro-batch, and come once."""
+    """The rows are in the next micro-batch, once."""
     stream = make()
     start = settled(stream, clock)
     assert poll(stream, start, clock, 20) == []
@@ -150,7 +150,7 @@ def test_rows_after_an_idle_time(make: Make, clock: ManualClock, session: Sessio
 def test_a_generation_after_an_idle_time(
     make: Make, clock: ManualClock, session: Session, cluster: EmbeddedScylla
 ) -> None:
-    """Streams known to be empty stay so; new streams are checked."""
+    """The older streams need not be checked again, but new streams are checked."""
     stream = make(confidenceWindow="0s")
     start = settled(stream, clock)
     cluster.hold_publication()
@@ -166,7 +166,7 @@ def test_a_generation_after_an_idle_time(
 
 
 def test_idle_advance(make: Make, clock: ManualClock) -> None:
-    """The option sets how often the position moves."""
+    """The option sets how often the position advances."""
     stream = make(idleAdvance="10s")
     start = settled(stream, clock)
     assert len(poll(stream, start, clock, 100)) in (9, 10)
@@ -174,7 +174,7 @@ def test_idle_advance(make: Make, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("every", [60, 90])
 def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: int) -> None:
-    """Between two empty micro-batches Spark gets no new offset."""
+    """Spark never gets two new offsets in a row for empty micro-batches."""
     stream = make()
     offset = settled(stream, clock)
     moved = []
@@ -187,7 +187,7 @@ def test_triggers_as_long_as_the_advance(make: Make, clock: ManualClock, every: 
 
 
 def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
-    """A query that catches up, or has to read everything, advances as if there were rows."""
+    """A query that is catching up, or has to read everything, advances as if there were rows."""
     behind = make(maxWindowPerTrigger="10s")
     start = settled(behind, clock)
     clock.advance(20 * SECOND)
@@ -205,7 +205,9 @@ def test_triggers_that_are_not_at_rest(make: Make, clock: ManualClock) -> None:
 def test_more_streams_than_are_probed(
     make: Make, clock: ManualClock, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is not queried, and the position moves in proportionally longer steps."""
+    """The log is not queried; the position advances in larger steps, in proportion to the
+    streams.
+    """
     stream = make(chunk=1)
     parts = stream.partitions(*window(clock))
     streams = sum(part.streams for part in parts if isinstance(part, LogPartition))
@@ -220,7 +222,7 @@ def test_more_streams_than_are_probed(
 def test_probing_begins_where_rows_were_found(
     make: Make, clock: ManualClock, asked: Counter[str], session: Session
 ) -> None:
-    """The first query finds a key that is written continuously."""
+    """If one key is written all the time, the first query finds it."""
     stream = make(chunk=1, in_flight=1)
     offset, looked = settled(stream, clock), 0
     for _ in range(4):
@@ -235,7 +237,7 @@ def test_probing_begins_where_rows_were_found(
 
 
 def test_ranges(make: Make, clock: ManualClock, asked: Counter[str]) -> None:
-    """With strategy `ranges`, one query checks all streams."""
+    """With the strategy `ranges`, one query checks all streams."""
     stream = make(chunk=1, readStrategy="ranges")
     start = settled(stream, clock)
     asked.clear()
@@ -260,14 +262,14 @@ STREAM = StreamId((5).to_bytes(8, "big", signed=True) + bytes(7) + b"\1")
 
 @frozen
 class Written:
-    """A log of one stream, by the write times of its rows."""
+    """A log of one stream, given by the write times of its rows."""
 
     times: list[int]
 
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Return at most one row."""
+        """Return the first row, if there is one."""
         del remaining_ttl
         found = [time for time in self.times if time in task.window][:1]
         return iter([pa.record_batch({"time": found})] if found else [])
@@ -280,9 +282,9 @@ class Written:
     longest=st.integers(1, 300),
 )
 def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int) -> None:
-    """A window is a micro-batch once it has rows and `shortest` more has been checked.
+    """A window with rows ends a micro-batch when at least `shortest` more has been checked.
 
-    An empty window is one only if it has length `longest`, and never directly after another.
+    An empty window ends one only if it has length `longest`, and never twice in a row.
     """
     log = Written(sorted(writes))
 
@@ -312,7 +314,7 @@ def test_rest_law(gaps: list[int], writes: set[int], shortest: int, longest: int
 
 @pytest.mark.spark
 def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> None:
-    """The call returns for an idle table with all rows; rows written later still come."""
+    """The call returns on an idle table, with all rows; rows written later are delivered too."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
     frame = load(stream=True, confidenceWindow="0s", minAdvance="1ms")
     found: list[int] = []
@@ -327,14 +329,14 @@ def test_process_all_available(execute: Execute, load: Load, tmp_path: Path) -> 
             process(query)
             assert found == list(range(1, pk + 1))
         process(query)
-        # One at the start, one for each write, and one per idle minute.
+        # One micro-batch at the start, one for each write, and one per idle minute.
         assert len(micro_batches(query)) <= 6
     finally:
         query.stop()
 
 
 def process(query: StreamingQuery) -> None:
-    """Wait for all available rows; fail if that does not end."""
+    """Wait for all available rows; fail if that takes too long."""
     with ThreadPoolExecutor(1) as pool:
         waited = pool.submit(query.processAllAvailable)
         try:

@@ -1,4 +1,6 @@
-"""Rows that arrive behind a stream's position: ignored, reported, or in exactly one micro-batch."""
+"""Late rows, which arrive behind a stream's position: ignored, reported, or delivered exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ LIMIT = ReadMaxFiles(1)
 
 @pytest.fixture
 def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
-    """A session, with the table `ks.t`, whose streams take rows of the last ten minutes."""
+    """A session with the table `ks.t`, whose streams accept rows of the last ten minutes."""
     clock.advance(10 * MINUTE)
     session = open_session(cluster.host, cluster.port)
     session.execute(
@@ -73,7 +75,7 @@ def session(cluster: EmbeddedScylla, clock: ManualClock) -> Iterator[Session]:
 
 @define
 class FollowedLog:
-    """Uses a source as Spark does: offsets through JSON, micro-batches, restarts."""
+    """Uses a reader as Spark does: offsets through JSON, micro-batches, restarts."""
 
     make: Callable[[], StreamReader]
     clock: ManualClock
@@ -91,12 +93,14 @@ class FollowedLog:
             self.reader.partitions(start, start)
 
     def write(self, pk: int, age: int = 0) -> None:
-        """Write a change with a timestamp `age` seconds ago."""
+        """Write a row with a timestamp `age` seconds ago."""
         at = self.clock.now() - age * SECOND
         self.session.execute("INSERT INTO ks.t (pk, v) VALUES (%s, 0) USING TIMESTAMP %s", (pk, at))
 
     def step(self, *, commit: bool = True) -> list[int]:
-        """Return the keys of the next micro-batch, if any; it is done only if committed."""
+        """Run the next micro-batch, if there is one, and return its keys. It is done only if
+        committed.
+        """
         latest = json.dumps(self.reader.latestOffset(json.loads(self.offsets[-1]), LIMIT))
         if latest == self.offsets[-1]:
             return []
@@ -123,13 +127,15 @@ class FollowedLog:
     def astray(
         self, server: EmbeddedScylla, pk: int, *, by: int, twice: bool = False, age: int = 0
     ) -> None:
-        """Log a change `by` generations away from the one in force."""
+        """Write a row to the generation `by` places after the right one; with `twice`, to both."""
         server.misplacing.by, server.misplacing.twice = by, twice
         self.write(pk, age)
         server.misplacing.by = 0
 
     def around_switch(self, server: EmbeddedScylla, *, twice: bool) -> list[int]:
-        """Write changes on both sides of a switch, every second one astray; return all keys."""
+        """Write rows around a change of generation, every second one as a stray; return all
+        keys.
+        """
         server.cluster.ring_delay_ms = 5_000
         server.join(vnodes=3)
         switch = server.cluster.generations[-1].start_us
@@ -144,13 +150,13 @@ class FollowedLog:
         return list(range(40))
 
     def switch(self, server: EmbeddedScylla) -> tuple[Generation, Generation]:
-        """Switch the generation now."""
+        """Create a generation that begins now; return the previous one and the new one."""
         server.join(vnodes=3)
         before, after = server.cluster.generations[-2:]
         return before, after
 
     def log_change(self, stream: bytes, pk: int, at: int) -> None:
-        """Make the log rows of a change, a delta and a postimage, that arrive now in a stream."""
+        """Insert the log rows of a change now: a delta and a postimage, in this stream."""
         for number, operation in enumerate((2, 9)):
             self.session.execute(
                 'INSERT INTO ks.t_scylla_cdc_log ("cdc$stream_id", "cdc$time", '
@@ -161,7 +167,7 @@ class FollowedLog:
 
     @property
     def delivered(self) -> list[int]:
-        """Return the keys of all committed micro-batches."""
+        """The keys of all committed micro-batches."""
         return sorted(pk for batch in self.batches for pk in batch)
 
 
@@ -170,7 +176,7 @@ Make = Callable[..., FollowedLog]
 
 @pytest.fixture
 def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Iterator[Make]:
-    """Follow the table from now on, with more options if given."""
+    """Follows the table from the current time on, with additional options."""
     opened = set()
     known = {
         "hosts": cluster.contact_point,
@@ -195,7 +201,7 @@ def follow(cluster: EmbeddedScylla, session: Session, clock: ManualClock) -> Ite
 
 
 def test_delivered_once(follow: Make) -> None:
-    """Rows that come minutes late are delivered once, like all others."""
+    """Rows that arrive minutes late are delivered once, like all others."""
     followed = follow(lateRows="deliver")
     found = []
     for pk in range(12):
@@ -206,7 +212,7 @@ def test_delivered_once(follow: Make) -> None:
 
 
 def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the log has a TTL, late rows of the log are counted and left out."""
+    """By default late rows are counted and left out, if the log has a TTL."""
     followed = follow()
     followed.run(120)
     followed.write(1, age=70)
@@ -214,13 +220,15 @@ def test_default_reports(follow: Make, caplog: pytest.LogCaptureFixture) -> None
     followed.write(3)
     assert followed.run(120) == [3]
     [told] = [record for record in caplog.records if "late_rows" in record.getMessage()]
-    assert "rows=4" in told.getMessage()  # each has a delta and a postimage
+    assert "rows=4" in told.getMessage()  # with a delta and a postimage each
     assert told.levelname == "WARNING"
     assert all('"late"' not in offset for offset in followed.offsets)
 
 
 def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Rows in time are delivered, however short the confidence window is."""
+    """Rows in time are delivered, and not counted as late, however short the confidence window
+    is.
+    """
     followed = follow(confidenceWindow="0s")
     found = followed.run(40)
     for pk in range(30):
@@ -230,11 +238,11 @@ def test_rows_in_time_are_not_reported(follow: Make, caplog: pytest.LogCaptureFi
     assert sorted(found + followed.run(60)) == list(range(30))
     told = [line for line in caplog.messages if "event='late_rows'" in line]
     counts = [int(count) for line in told for count in re.findall(r"rows=(\d+)", line)]
-    assert counts == [2]  # it has a delta and a postimage
+    assert counts == [2]  # a delta and a postimage
 
 
 def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is searched or logged."""
+    """There is no search and no log event."""
     followed = follow(lateRows="ignore")
     followed.run(120)
     followed.write(1, age=70)
@@ -243,7 +251,7 @@ def test_ignored(follow: Make, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_micro_batch_done_again(follow: Make) -> None:
-    """A repeated micro-batch has the same rows; rows that came meanwhile are late."""
+    """A repeated micro-batch has the same rows; rows that arrived since are late."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -264,7 +272,7 @@ def test_micro_batch_done_again(follow: Make) -> None:
 
 @pytest.mark.parametrize("after", [0, 300_000, 700_000, 2_000_000, 9_000_000])
 def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
-    """Rows that arrive close to the plan come once, in each attempt."""
+    """Rows that arrive around the time of the plan are delivered once, and in each attempt."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.clock.advance(SECOND - after % SECOND)
@@ -284,7 +292,7 @@ def test_rows_that_arrive_around_a_plan(follow: Make, after: int) -> None:
 
 
 def test_restarts(follow: Make) -> None:
-    """A restart resumes at its checkpoint, without losing or repeating a row."""
+    """A restart resumes at the checkpoint, and no row is lost or repeated."""
     followed = follow(lateRows="deliver")
     followed.run(70)
     for pk in range(10):
@@ -297,7 +305,7 @@ def test_restarts(follow: Make) -> None:
 
 
 def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest comes in the next micro-batches, also after a restart."""
+    """The next micro-batches have the rest, even after a restart."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(130)
@@ -317,7 +325,9 @@ def test_more_than_one_micro_batch_may_have(follow: Make, monkeypatch: pytest.Mo
 def test_strays_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, strategy: str
 ) -> None:
-    """Strays come with the window of their write time; of twins, the one in force comes."""
+    """Strays are in the window of their write time. Of twins, only the row in the right stream is
+    delivered.
+    """
     followed = follow(lateRows="deliver", readStrategy=strategy)
     followed.run(60)
     written = followed.around_switch(cluster, twice=twice)
@@ -331,7 +341,7 @@ def test_strays_are_delivered_once(
 def test_strays_that_arrive_late_are_delivered_once(
     follow: Make, cluster: EmbeddedScylla, twice: bool, by: int
 ) -> None:
-    """The search finds them on both sides of a switch."""
+    """The search finds strays on both sides of a change of generation."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     before, after = followed.switch(cluster)
@@ -363,7 +373,7 @@ def test_a_stray_whose_twin_was_delivered_is_left_out(
 def test_a_twin_that_arrives_after_its_stray_was_delivered(
     follow: Make, cluster: EmbeddedScylla, restarts: bool
 ) -> None:
-    """The row in the stream in force is then left out."""
+    """The twin in the right stream is then left out."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     before, after = followed.switch(cluster)
@@ -381,7 +391,7 @@ def test_a_twin_that_arrives_after_its_stray_was_delivered(
 def test_strays_of_a_micro_batch_done_again(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """A repeated micro-batch has the same strays; new ones are in the next."""
+    """A repeated micro-batch has the same strays; new ones are in the next micro-batch."""
     followed = follow(lateRows="deliver")
     followed.run(60)
     cluster.join(vnodes=3)
@@ -407,7 +417,7 @@ def test_strays_of_a_micro_batch_done_again(
 def test_no_restart_repeats_or_loses_a_stray(
     follow: Make, cluster: EmbeddedScylla, twice: bool
 ) -> None:
-    """The restart comes before, during or after the stray's micro-batch."""
+    """The restart may be before, during or after the micro-batch with the stray."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     cluster.join(vnodes=3)
@@ -433,7 +443,7 @@ def test_strays_of_one_partition(follow: Make, cluster: EmbeddedScylla) -> None:
 def test_more_strays_than_an_offset_may_name(
     follow: Make, cluster: EmbeddedScylla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The window ends early, and the next one begins with the rest."""
+    """The window ends early, and the next one starts with the rest."""
     monkeypatch.setattr(late_watch, "MOST", 4)
     followed = follow(lateRows="deliver")
     followed.run(60)
@@ -462,11 +472,11 @@ def test_strays_are_reported(
     assert followed.run(200) == []
     told = [line for line in caplog.messages if "event='late_rows'" in line]
     counts = [int(count) for line in told for count in re.findall(r"rows=(\d+)", line)]
-    assert sum(counts) == 2 * (20 + 1 + 1)  # each has a delta and a postimage
+    assert sum(counts) == 2 * (20 + 1 + 1)  # with a delta and a postimage each
 
 
 def test_behind_the_horizon(follow: Make) -> None:
-    """Rows older than the horizon, or than the start of the query, are left out."""
+    """Rows older than the late horizon, or older than the start of the query, are left out."""
     followed = follow(lateRows="deliver", lateHorizon="2m")
     followed.run(60)
     followed.write(1, age=100)
@@ -477,7 +487,7 @@ def test_behind_the_horizon(follow: Make) -> None:
 
 
 def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
-    """A row from before the snapshot that arrives after it is delivered."""
+    """A row written before the snapshot that arrives after it is delivered."""
     followed = follow(lateRows="deliver", snapshot="initial")
     followed.step()
     clock.advance(20 * SECOND)
@@ -486,7 +496,7 @@ def test_with_a_snapshot(follow: Make, clock: ManualClock) -> None:
 
 
 def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> None:
-    """An older checkpoint knows no late rows, so the search begins at its position."""
+    """An older checkpoint has no late rows, so the search starts at its position."""
     before = follow(lateRows="ignore")
     before.run(100)
     before.write(1, age=60)
@@ -500,7 +510,7 @@ def test_turned_on_later(follow: Make, clock: ManualClock, session: Session) -> 
 
 
 def test_available_now_ends(follow: Make) -> None:
-    """A query that ends searches once."""
+    """A query that ends makes one search."""
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1, age=60)
@@ -519,7 +529,7 @@ def test_available_now_ends(follow: Make) -> None:
 
 
 def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
-    """Without a TTL arrival times are unknown, so `deliver` is refused."""
+    """Without a TTL, times of arrival are unknown, so `lateRows=deliver` is rejected."""
     session.execute("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'postimage': true, 'ttl': 0}")
     followed = follow()
     followed.write(1)
@@ -530,7 +540,7 @@ def test_a_log_that_keeps_rows_for_good(follow: Make, session: Session) -> None:
 
 @pytest.mark.parametrize("ttl", [600, 172_800])
 def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
-    """Rows from before the change do not count as late, nor later ones as in time."""
+    """Rows before the change do not count as late, and rows after it not as in time."""
     followed = follow(lateRows="deliver")
     for pk in range(5):
         followed.write(pk)
@@ -550,7 +560,9 @@ def test_ttl_changed(follow: Make, session: Session, ttl: int) -> None:
 def test_late_rows_from_before_a_change_of_the_ttl(
     follow: Make, session: Session, ttl: int
 ) -> None:
-    """Late rows come once, even over a restart; a repeated micro-batch has the same rows."""
+    """Late rows are delivered once, even across a restart; a repeated micro-batch has the same
+    rows.
+    """
     followed = follow(lateRows="deliver")
     followed.run(100)
     followed.write(1)
@@ -586,9 +598,9 @@ SCHEMA = pa.schema(
 
 @frozen
 class Log:
-    """A log of one stream: when each row was written and when it arrived, in µs.
+    """A log of one stream, with the write time and the time of arrival of each row, in µs.
 
-    `server` is how far the server's clock is ahead of ours, in µs. The server counts whole seconds.
+    The server's clock is `server` µs ahead of the reader's. The server counts whole seconds.
     """
 
     rows: list[tuple[int, int]]
@@ -598,7 +610,7 @@ class Log:
     def read(
         self, task: Task | RangeTask, *, remaining_ttl: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Return the rows that are there now."""
+        """Return the rows that have arrived."""
         assert remaining_ttl
         now, found = self.clock.now(), []
         for number, (written, arrival) in enumerate(self.rows):
@@ -616,9 +628,9 @@ class Log:
 
 @frozen
 class Round:
-    """A micro-batch, in µs: the pause before it, and the durations of its plan and its read.
+    """A micro-batch: the pause before it, and the durations of its plan and its read, in µs.
 
-    Each row has its age at its arrival, and the time from the plan to its arrival.
+    Each of its rows has an age on arrival, and the time from the plan to its arrival.
     """
 
     pause: int
@@ -650,9 +662,9 @@ LAST = [Round(70 * SECOND, 0, 0, restarts=False, rows=[])] * 6
 @given(rounds=st.lists(ROUNDS, min_size=3, max_size=10), server=st.integers(0, SECOND))
 @settings(max_examples=300)
 def test_exactly_once(rounds: list[Round], server: int) -> None:
-    """Each row is in one micro-batch, and in each attempt at that micro-batch.
+    """Each row is in one micro-batch, and in each attempt at this micro-batch.
 
-    This holds whenever rows are written and arrive, and whenever micro-batches are planned, done,
+    This holds whenever rows are written and arrive, and whenever micro-batches are planned, run,
     repeated and resumed.
     """
     start = 1_800_000_000 * SECOND
@@ -738,7 +750,7 @@ def test_there_and_back(start: int, times: Any, known: Any, rows: Any) -> None:
     st.integers(1, 20),
 )
 def test_whole_records(names: Any, most: int) -> None:
-    """A cut never splits a record, and takes about the allowed number of rows."""
+    """A cut never splits a record, and keeps about the allowed number of rows."""
     taken = whole_records(names, most)
     assert taken <= names
     assert len(taken) >= min(most, len(names))
